@@ -1,5 +1,5 @@
-//! A memory limit for the file side of a comparison: a memory cgroup (v1 or v2) below the one this
-//! process is in. Removed on drop, which must come after the processes in it have ended.
+//! A memory limit for the file side of a comparison: a memory cgroup (v1 or v2) below this
+//! process's own. It is removed on drop, which must come after the processes in it have ended.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::output::say;
 
 const V1_ROOT: &str = "/sys/fs/cgroup/memory";
 const V2_ROOT: &str = "/sys/fs/cgroup";
-/// Tries to remove the group; the kernel lets go of the last process a little after its end.
+/// Attempts to remove the group: the kernel releases its last process only some time after its end.
 const REMOVE_TRIES: u32 = 50;
 
 /// A cgroup that exists as long as this value.
@@ -28,18 +28,18 @@ pub(crate) enum LimitError {
     /// Neither version 1 nor 2 has a memory controller here.
     #[error("no memory cgroup is mounted here")]
     NoController,
-    /// The group could not be made or set up.
+    /// The group could not be created or set up.
     #[error("{path}: {source}")]
     Io {
         /// File or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl MemoryLimit {
-    /// Makes a group in which processes have `limit_bytes` of memory, page cache included.
+    /// Creates a group whose processes share `limit_bytes` of memory, page cache included.
     pub(crate) fn new(limit_bytes: u64) -> Result<MemoryLimit, LimitError> {
         let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let (parent, limit_file) = place(&memberships, Path::new(V1_ROOT), Path::new(V2_ROOT))
@@ -51,7 +51,7 @@ impl MemoryLimit {
         Ok(limit)
     }
 
-    /// Where the group is; a process enters it with [`enter`].
+    /// The group's directory; a process enters it with [`enter`].
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -79,9 +79,9 @@ fn write(path: &Path, number: u64) -> Result<(), LimitError> {
         .map_err(|source| LimitError::Io { path: path.to_owned(), source })
 }
 
-/// The directory that new groups go into, and the name of the file that limits memory.
+/// The directory in which new groups are created, and the name of the file that limits memory.
 fn place(memberships: &str, v1: &Path, v2: &Path) -> Option<(PathBuf, &'static str)> {
-    // In a container the path is the host's; then the mount itself is where we are.
+    // In a container the path is the host's; then the mount's root is this process's group.
     let below = |root: &Path, path: &str| {
         let own = root.join(path.trim_start_matches('/'));
         if own.is_dir() { own } else { root.to_owned() }

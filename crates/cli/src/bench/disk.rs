@@ -9,7 +9,7 @@ use std::path::Path;
 use damelo::device::DeviceStats;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a sector in the kernel's block statistics, whatever the device's own.
+/// Bytes of a sector in the kernel's block statistics, independent of the device's sector size.
 const SECTOR_BYTES: u64 = 512;
 
 /// Reads and writes, as counts and bytes.
@@ -26,7 +26,7 @@ pub(crate) struct DiskCounters {
 }
 
 impl DiskCounters {
-    /// What was counted since `before`.
+    /// The difference since `before`.
     pub(crate) fn since(self, before: DiskCounters) -> DiskCounters {
         let minus = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         DiskCounters {
@@ -65,7 +65,7 @@ fn parse_diskstats(stats: &str, major: u32, minor: u32) -> Option<DiskCounters> 
     })
 }
 
-/// Bytes that this process had the disk read (`/proc/self/io`).
+/// Bytes read from disk for this process (`/proc/self/io`).
 pub(crate) fn process_read_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
@@ -83,7 +83,7 @@ pub(crate) fn store_counters(store: &damelo::Store) -> DiskCounters {
     }
 }
 
-/// Bytes of this process that are in memory (`VmRSS`).
+/// Resident memory of this process in bytes (`VmRSS`).
 pub(crate) fn resident_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

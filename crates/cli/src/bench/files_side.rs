@@ -24,12 +24,12 @@ use crate::output::Out;
 /// Memory beside the page cache that the child itself needs: stacks, buffers, histograms.
 const ALLOWANCE_BYTES: u64 = 16 << 20;
 
-/// What the child is asked to do.
+/// The child's job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FilesJob {
-    /// The work.
+    /// Settings of the workload.
     pub(crate) settings: Settings,
-    /// Its order.
+    /// Order of its operations.
     pub(crate) order: Order,
     /// Stages, in order.
     pub(crate) stages: Vec<Stage>,
@@ -39,10 +39,10 @@ pub(crate) struct FilesJob {
     pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// What the child answers.
+/// The child's answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FilesAnswer {
-    /// One for each stage asked for.
+    /// One for each stage of the job.
     pub(crate) measurements: Vec<Measurement>,
     /// How the page cache was emptied before the reads.
     pub(crate) cache_drop: String,
@@ -56,8 +56,8 @@ pub(crate) struct MicroFiles {
     job: String,
 }
 
-/// Runs the job in a child process, in a memory cgroup where one can be made. The second value
-/// says how memory was limited.
+/// Runs the job in a child process, in a memory cgroup if one can be created. The second value
+/// describes how memory was limited.
 pub(crate) fn run_child(mut job: FilesJob) -> Result<(FilesAnswer, String), Failure> {
     let limit_bytes = job.settings.memory_bytes + ALLOWANCE_BYTES;
     let (limit, said) = match MemoryLimit::new(limit_bytes) {
@@ -128,7 +128,7 @@ impl<'a> FilesSide<'a> {
         self.root.path().join(format!("{directory}/{object:010}"))
     }
 
-    /// Empties the page cache and says how.
+    /// Empties the page cache and returns how.
     fn cache_drop(&self) -> Result<&'static str, Failure> {
         if fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
             return Ok("page cache dropped before reads (/proc/sys/vm/drop_caches)");
@@ -207,7 +207,7 @@ impl Side for FilesSide<'_> {
         self.cache_drop().map(|_| ())
     }
 
-    /// Counts are the whole device's; bytes read are this process's own where the kernel says.
+    /// Counts are the whole device's. Bytes read are this process's own if the kernel reports them.
     fn counters(&self) -> DiskCounters {
         let device = device_counters(self.root.path());
         DiskCounters { read_bytes: process_read_bytes().or(device.read_bytes), ..device }

@@ -22,15 +22,15 @@ use crate::progress;
 
 /// Threads that fill.
 const THREADS: u32 = 2;
-/// Objects between two notes of how far a thread is.
+/// Objects between two progress updates of a thread.
 const TELL_EVERY: u32 = 256;
-/// Objects of one group follow each other.
+/// Objects of one group have consecutive numbers.
 const OBJECTS_PER_GROUP: u32 = 256;
 
-/// What to fill a new store with.
+/// The store to create and the objects to fill it with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FillJob {
-    /// Where the store goes.
+    /// Path of the store.
     pub(crate) path: PathBuf,
     /// Its size.
     pub(crate) disk_bytes: u64,
@@ -42,14 +42,15 @@ pub(crate) struct FillJob {
     pub(crate) objects: u32,
     /// Size of each.
     pub(crate) size: usize,
-    /// Goes on creating after the answer, to be killed; else closes cleanly before it.
+    /// Continues to create objects after the answer, until killed; otherwise closes the store
+    /// cleanly before the answer.
     pub(crate) to_be_killed: bool,
 }
 
 impl FillJob {
     /// A job with an index filled to 90% and a volume with room for everything.
     pub(crate) fn new(path: &Path, objects: u32, size: usize, memory: ByteSize) -> FillJob {
-        /// Key, record header and metadata, generously.
+        /// Upper estimate for key, record header and metadata of an object.
         const OVERHEAD_BYTES: u64 = 128;
         const SECTOR_BYTES: u64 = 512;
         let each = (size as u64 + OVERHEAD_BYTES).next_multiple_of(SECTOR_BYTES);
@@ -65,14 +66,14 @@ impl FillJob {
     }
 }
 
-/// What the child answers.
+/// The child's answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FillAnswer {
-    /// Memory of the process once everything was on disk, store still open.
+    /// Resident memory of the process after everything was written to disk, with the store open.
     pub(crate) resident_bytes: u64,
-    /// What the store says of its index.
+    /// Memory of the index, as the store reports it.
     pub(crate) index_bytes: u64,
-    /// Objects created that are not there.
+    /// Created objects that the store no longer has.
     pub(crate) lost: u64,
 }
 

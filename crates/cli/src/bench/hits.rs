@@ -17,9 +17,9 @@ use crate::failure::Failure;
 use crate::output::{Out, thousands};
 use crate::progress::{self, Progress};
 
-/// Objects between two looks at progress.
+/// Objects between two progress updates.
 const TELL_EVERY: usize = 256;
-/// Operations between two looks at the clock.
+/// Operations between two clock reads.
 const BATCH: usize = 256;
 
 const AFTER_HELP: &str = "\
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Hits) -> Result<(), Failure> {
     Ok(store.close()?)
 }
 
-/// Creates the objects and reads them until they are in memory as reads leave them.
+/// Creates the objects and reads them until memory has the state that reads leave.
 fn warm(store: &Store, keys: &[String], size: usize) -> Result<(), Failure> {
     let group = GroupId::of("bench hits");
     store.love(group);
@@ -162,13 +162,13 @@ fn copies_per_second(keys: &[String], size: usize, threads: u32, period: Duratio
     copied.unwrap_or_default()
 }
 
-/// Steps of a chain of multiplications in each thread: what the processors gain by being several, with
-/// neither memory nor locks.
+/// Rate of chained multiplications in all threads: how the processors scale without memory accesses
+/// and locks.
 fn arithmetic_per_second(threads: u32, period: Duration) -> f64 {
     let steps = rate(threads, period, |rng| {
         let mut value = rng.u64(..) | 1;
         for _ in 0..BATCH {
-            // About as long as a hit takes.
+            // Takes about as long as a hit.
             for _ in 0..64 {
                 value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
             }
@@ -179,7 +179,7 @@ fn arithmetic_per_second(threads: u32, period: Duration) -> f64 {
     steps.unwrap_or_default()
 }
 
-/// Runs `batch` over and over in every thread for a while; operations a second of all together.
+/// Runs `batch` repeatedly in every thread for `period`; operations per second of all threads.
 fn rate(
     threads: u32,
     period: Duration,

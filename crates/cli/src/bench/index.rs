@@ -11,7 +11,7 @@ use crate::bench::scratch::{Scratch, ScratchArgs};
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
-/// Size of objects that fill data memory in the process that is compared with.
+/// Size of the objects that fill data memory in the reference process.
 const LARGE_BYTES: usize = 8 << 10;
 
 const AFTER_HELP: &str = "\
@@ -44,7 +44,7 @@ pub(crate) struct Index {
     json: bool,
 }
 
-/// Weighs both processes.
+/// Measures both processes.
 pub(crate) fn run(args: &Index) -> Result<(), Failure> {
     let scratch = Scratch::new(&args.scratch)?;
     let large = u32::try_from(args.memory.bytes() * 2 / LARGE_BYTES as u64)

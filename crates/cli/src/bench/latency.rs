@@ -14,7 +14,7 @@ pub(crate) struct Latencies {
     max_ns: u64,
 }
 
-/// What is printed of a stage's latencies, in microseconds.
+/// Summary of a stage's latencies, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LatencySummary {
     /// Mean.
@@ -28,15 +28,16 @@ pub(crate) struct LatencySummary {
 }
 
 impl Latencies {
-    /// No latencies yet. Sized once for up to a minute, so that recording never allocates.
+    /// An empty histogram, sized for latencies up to a minute, so that recording never allocates.
     pub(crate) fn new() -> Latencies {
         const MINUTE_NS: u64 = 60_000_000_000;
         let histogram = Histogram::new_with_max(MINUTE_NS, 3);
-        // Fails only for bounds that are constants here.
+        // Fails only for invalid bounds; these are constants.
         Latencies { histogram: histogram.expect("constant bounds"), sum_ns: 0, max_ns: 0 }
     }
 
-    /// Counts one operation. Longer than a minute counts as a minute, except in mean and maximum.
+    /// Counts one operation. A latency above one minute counts as a minute, except in mean and
+    /// maximum.
     pub(crate) fn record(&mut self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.histogram.saturating_record(ns);

@@ -16,7 +16,7 @@ use damelo_http_proxy::say;
 use crate::failure::Failure;
 use crate::signals;
 
-/// Longest wait for children in a cgroup to remove what is theirs and end.
+/// Longest wait for children in a cgroup to remove their files and end.
 const CHILDREN_END_MAX: Duration = Duration::from_secs(30);
 
 static REGISTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -45,11 +45,11 @@ impl Drop for Leftover {
 }
 
 fn registered() -> MutexGuard<'static, Vec<PathBuf>> {
-    // A list of paths is valid at every moment.
+    // No panic can leave the list of paths inconsistent, so poisoning is ignored.
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a signal removes what is registered and ends the process.
+/// From now on a signal removes every registered path and ends the process.
 pub(crate) fn watch() -> Result<(), Failure> {
     let failed = |source| Failure::io("wait for signals", source);
     let set = signals::block().map_err(failed)?;
@@ -63,12 +63,12 @@ pub(crate) fn watch() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The process ends whatever happens here, so failures are not looked at.
+/// Removes a registered path. Errors are ignored, because the process ends next.
 fn remove(path: &Path) {
     if path.starts_with("/sys/fs/cgroup") {
         remove_cgroup(path);
     } else if path.is_dir() {
-        // Other threads still create files in there: under another name they find it no more.
+        // Other threads may still create files by this path: after the rename that fails.
         let aside = path.with_extension("removing");
         let _ = fs::rename(path, &aside);
         let _ = fs::remove_dir_all(&aside);
@@ -77,7 +77,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// Tells the children in it to end, which takes them a while, and removes it.
+/// Ends the children in the cgroup with SIGTERM, waits for them, and removes the cgroup.
 fn remove_cgroup(dir: &Path) {
     let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     for process in members.lines().filter_map(|line| line.parse().ok()) {

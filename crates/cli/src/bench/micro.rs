@@ -126,13 +126,13 @@ impl Micro {
         config.memory = self.memory;
         config.page = Some(self.page);
         config.seed = Some(self.seed);
-        // A fifth more than there are objects, or the store's own default if that is more.
+        // 20% more than the objects, or the store's default if that is more.
         let enough = u64::from(self.objects) * 6 / 5 + 1024;
         config.objects_max = Some(enough.max(self.disk.bytes() / 4096));
         config
     }
 
-    /// Every stage up to the last that is reported: reads need creates.
+    /// The stages to run: all up to the last reported one, since reads need creates.
     fn stages_run(&self) -> &'static [Stage] {
         let wanted = |stage: &Stage| self.stages.contains(stage);
         let last = STAGES.iter().rposition(wanted).unwrap_or(STAGES.len() - 1);
@@ -140,7 +140,7 @@ impl Micro {
     }
 }
 
-/// Runs the orders asked for, printing each benchmark as its order ends.
+/// Runs the requested orders, printing the benchmarks of each order when it ends.
 pub(crate) fn run(args: &Micro) -> Result<(), Failure> {
     let settings = args.settings()?;
     let scratch = Scratch::new(&args.scratch)?;
@@ -172,7 +172,7 @@ pub(crate) fn run(args: &Micro) -> Result<(), Failure> {
     if wrong > 0 { Err(Failure::WrongBytes { wrong }) } else { Ok(()) }
 }
 
-/// Prints a line unless it was the last one printed this way.
+/// Prints a line unless it equals the previous one printed by this function.
 fn say_once(out: &mut Out, said: &mut String, text: String) -> Result<(), Failure> {
     if *said != text {
         out.line(format_args!("{text}"))?;
@@ -203,7 +203,7 @@ fn run_store(
     measured
 }
 
-/// The file side of one order, and the circumstances that belong beside its figures.
+/// Results of the file side for one order, and the conditions under which they were measured.
 struct FilesRun {
     measurements: Vec<Measurement>,
     cache_drop: String,

@@ -60,7 +60,7 @@ enum Which {
     Fill(fill::Fill),
 }
 
-/// Runs the benchmark asked for.
+/// Runs the requested benchmark.
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     leftovers::watch()?;
     match &args.which {

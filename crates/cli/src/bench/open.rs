@@ -1,5 +1,5 @@
-//! `damelo bench open`: the time until a store serves again, after kill -9 in the middle of writing
-//! and after a clean close.
+//! `damelo bench open`: the time until a store serves again, after SIGKILL during writes and after
+//! a clean close.
 
 use std::path::Path;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::{Out, thousands};
 use crate::progress;
 
-/// Objects looked for once everything is loaded.
+/// Objects that are looked up after the index is fully loaded.
 const SAMPLE: u32 = 100_000;
 
 const AFTER_HELP: &str = "\
@@ -86,7 +86,7 @@ fn time_open(args: &Open, path: &Path) -> Result<(Store, OpenTimes), Failure> {
     let returned = start.elapsed().as_secs_f64();
     let (mut first_hit, mut misses_before) = (None, 0);
     while first_hit.is_none() {
-        // Looked at before the read, so that the last read sees everything there is.
+        // Checked before the read, so that the last read runs with everything loaded.
         let all_loaded = store.recovery().done;
         let key = key_of(rng.u32(..args.objects));
         match store.read(key.as_bytes()).wait()? {

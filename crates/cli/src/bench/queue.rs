@@ -1,6 +1,6 @@
 //! Keeps a number of futures in flight from one thread, without a runtime: each has a slot and a
-//! waker that marks the slot and wakes the thread. Knows nothing of the futures, except that they
-//! may have deferred submissions.
+//! waker that marks the slot and wakes the thread. Works for any future; submissions to the disk
+//! that the futures make are deferred and batched.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use damelo::{Deferral, submit_deferred};
 
-/// Slots whose future wants to be polled.
+/// Slots whose future was woken.
 #[derive(Default)]
 struct Ready {
     slots: Mutex<VecDeque<usize>>,
@@ -51,15 +51,15 @@ impl Wake for SlotWaker {
     }
 }
 
-/// Runs the futures that `next` gives, `depth` at once, until it gives no more and all have ended;
-/// each result goes to `done`.
+/// Runs the futures that `next` returns, `depth` at once, until it returns `None` and all have
+/// ended. Each result is passed to `done`.
 pub(crate) fn run<F: Future>(
     depth: usize,
     mut next: impl FnMut() -> Option<F>,
     mut done: impl FnMut(F::Output),
 ) {
     let ready = Arc::new(Ready::default());
-    // What all that are ready ask of the disk goes there before this thread waits, and not before.
+    // Disk requests of all ready futures are submitted together, just before this thread waits.
     let _deferral = Deferral::begin(|| {});
     let wakers: Vec<Waker> = (0..depth)
         .map(|slot| Waker::from(Arc::new(SlotWaker { slot, ready: Arc::clone(&ready) })))
@@ -69,8 +69,8 @@ pub(crate) fn run<F: Future>(
     (0..under_way).for_each(|slot| ready.push(slot));
     while under_way > 0 {
         let slot = ready.pop();
-        // A future may have been woken once more after it ended: then its slot holds another, or
-        // nothing, and polling that does no harm.
+        // A future may be woken after it has ended. Its slot is then empty or holds another future:
+        // a spurious poll is harmless.
         while let Some(future) = &mut slots[slot] {
             match future.as_mut().poll(&mut Context::from_waker(&wakers[slot])) {
                 Poll::Pending => break,
@@ -88,7 +88,7 @@ pub(crate) fn run<F: Future>(
 mod tests {
     use super::*;
 
-    /// Ends at the second poll, woken from another thread.
+    /// A future that ends at its second poll and is woken from another thread.
     struct Later(Option<u32>, bool);
 
     impl Future for Later {

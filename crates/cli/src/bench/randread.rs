@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::{Out, thousands};
 use crate::progress::{self, Progress};
 
-/// Objects between two looks at progress.
+/// Objects between two progress updates.
 const TELL_EVERY: u32 = 256;
 
 const AFTER_HELP: &str = "\
@@ -63,7 +63,7 @@ pub(crate) struct Randread {
     json: bool,
 }
 
-/// Fills a store, measures it and the raw file.
+/// Fills a store, then measures reads from it and raw reads of its file.
 pub(crate) fn run(args: &Randread) -> Result<(), Failure> {
     let scratch = Scratch::new(&args.scratch)?;
     let data_bytes = (args.size.bytes() + 512) * u64::from(args.objects);
@@ -103,7 +103,7 @@ fn fill(store: &Store, args: &Randread) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads by where they were answered.
+/// Counts of reads by the tier that answered them.
 #[derive(Default)]
 struct Seen {
     disk: u64,

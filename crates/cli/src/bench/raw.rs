@@ -16,19 +16,19 @@ use io_uring::{IoUring, opcode, types};
 
 use crate::failure::Failure;
 
-/// Alignment that every device takes.
+/// Alignment that suits every device.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What was reached, and how.
+/// The measured rate, and the interface used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawRate {
     /// Reads per second.
     pub(crate) per_second: f64,
-    /// Which interface moved the bytes.
+    /// The interface.
     pub(crate) how: &'static str,
 }
 
-/// Random reads of `size` bytes (rounded up to blocks) below `span` for a while.
+/// Measures random reads of `size` bytes (rounded up to blocks) at offsets below `span`.
 pub(crate) fn random_reads(
     path: &Path,
     size: u64,
@@ -73,7 +73,7 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Memory for several reads, each aligned to blocks.
+/// Block-aligned buffers, one for each read in flight.
 struct Buffers {
     memory: Vec<u8>,
     start: usize,
@@ -98,7 +98,7 @@ fn by_ring(mut ring: IoUring, file: &File, reads: &Reads) -> io::Result<(u64, Du
     let mut buffers = Buffers::new(reads.depth, reads.size);
     let looped = ring_loop(&mut ring, &mut buffers, file, reads);
     if looped.is_err() {
-        // Reads may still be under way into this memory.
+        // Leaked: reads into this memory may still be in flight.
         std::mem::forget(buffers);
     }
     looped

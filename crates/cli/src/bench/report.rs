@@ -12,7 +12,7 @@ use crate::bench::workload::{Order, Stage};
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
-/// One stage of one side.
+/// Results of one stage on one side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     /// Operations done.
@@ -24,20 +24,20 @@ pub(crate) struct Measurement {
     /// Latencies of single operations.
     #[serde(flatten)]
     pub(crate) latency: LatencySummary,
-    /// Seconds after the stage until all of it was on disk; not in the rate.
+    /// Seconds after the stage until all its data was on disk; not part of the rate.
     pub(crate) settle_seconds: f64,
-    /// Reads that returned something else than was created.
+    /// Reads that returned content other than was created.
     pub(crate) wrong: u64,
     /// Reads and deletes of objects that were not there.
     pub(crate) missing: u64,
     /// Operations that failed.
     pub(crate) failed: u64,
-    /// After create: objects that are not there, as far as the index knows.
+    /// After create: objects missing from the index. `None` if the side has no index to ask.
     pub(crate) lost: Option<u64>,
     /// Disk traffic, settling included.
     #[serde(flatten)]
     pub(crate) disk: DiskCounters,
-    /// The thesis's: objects asked for, to objects brought from disk.
+    /// The thesis's hit rate: objects requested over objects brought from disk.
     pub(crate) hit_rate: Option<f64>,
     /// Disk reads for each object read.
     pub(crate) disk_reads_per_object: Option<f64>,
@@ -63,10 +63,10 @@ impl Measurement {
         }
     }
 
-    /// Derives what only reads have. Thesis §5.1: the ratio of the number of times objects on a
-    /// page are requested to the number of objects on the pages read, which is `reads / (page reads
-    /// x objects per page)`; since not every read is of a whole page, objects brought from disk are
-    /// counted as bytes read over the mean object.
+    /// Derives the figures that only the read stage has. The hit rate of thesis §5.1 is the number
+    /// of times objects on a page are requested over the number of objects on the pages read:
+    /// `reads / (page reads x objects per page)`. Since not every read is of a whole page, objects
+    /// brought from disk are counted as bytes read over the mean object size.
     pub(crate) fn derive_hit_rate(&mut self, size_mean: f64) {
         let operations = self.operations as f64;
         self.disk_reads_per_object = self.disk.reads.map(|reads| reads as f64 / operations);
@@ -78,15 +78,15 @@ impl Measurement {
     }
 }
 
-/// One of the fifteen: a stage in an order, on the store and perhaps on files.
+/// One of the fifteen benchmarks: a stage in an order, on the store and optionally on files.
 pub(crate) struct Benchmark {
     /// Order of operations.
     pub(crate) order: Order,
     /// Stage.
     pub(crate) stage: Stage,
-    /// What the store did.
+    /// Results of the store.
     pub(crate) store: Measurement,
-    /// What the files did.
+    /// Results of the files, if they were measured.
     pub(crate) files: Option<Measurement>,
 }
 
@@ -104,8 +104,8 @@ impl Benchmark {
         })
     }
 
-    /// Store over files in rates, files over store in latencies and disk reads: above 1, the store
-    /// is better.
+    /// Ratios: store over files for rates, files over store for latencies and disk reads. Above 1,
+    /// the store is better.
     fn ratios(&self, files: &Measurement) -> Value {
         let over = |a: f64, b: f64| if b > 0.0 { Some(a / b) } else { None };
         let settled =
@@ -122,7 +122,7 @@ impl Benchmark {
         })
     }
 
-    /// Lines of the table.
+    /// Prints the lines of the table.
     pub(crate) fn print(&self, out: &mut Out) -> Result<(), Failure> {
         let name = format!("{} {}", self.stage.name(), self.order.name());
         print_row(out, &name, "store", &self.store)?;
@@ -136,7 +136,7 @@ impl Benchmark {
     }
 }
 
-/// The table's first line.
+/// Prints the table's header.
 pub(crate) fn print_header(out: &mut Out) -> Result<(), Failure> {
     out.line(format_args!(
         "{:<18} {:<6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>16} {:>16} {:>6} {:>8} {:>7}",

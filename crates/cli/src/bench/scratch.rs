@@ -25,7 +25,7 @@ pub(crate) struct Scratch {
     path: PathBuf,
     device: bool,
     _leftover: Option<Leftover>,
-    // Removes the directory of a temporary store; must only live.
+    // Held for its drop, which removes the directory of a temporary store.
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -54,13 +54,13 @@ impl Scratch {
         &self.path
     }
 
-    /// Makes an empty store here, whatever an earlier part of the benchmark left.
+    /// Creates an empty store here, replacing one that an earlier part of the benchmark left.
     pub(crate) fn create(&self, mut config: Config) -> Result<Store, Failure> {
         self.remove();
         config.force = self.device;
         let store = open(config, &self.path)?;
         if !store.info().created {
-            // A device with a store of ours on it: the benchmark starts from nothing.
+            // A device that already holds a store: the benchmark starts from an empty one.
             store.purge_all()?;
         }
         Ok(store)
@@ -68,7 +68,7 @@ impl Scratch {
 
     fn remove(&self) {
         if !self.device {
-            // Not there is as good as removed; anything else shows when the store is made.
+            // A missing file is fine; any other error shows when the store is created.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -80,7 +80,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Opens a store, with the path in the error.
+/// Opens a store; errors name the path.
 pub(crate) fn open(config: Config, path: &Path) -> Result<Store, Failure> {
     Store::open(config).map_err(|source| Failure::Open { path: path.to_owned(), source })
 }

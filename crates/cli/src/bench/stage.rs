@@ -1,7 +1,7 @@
 //! Runs the three stages of a microbenchmark on either side: all threads start together, each
-//! does its part of the operations, all finish before the next stage. Timing covers the side's
-//! call and the content check; making contents is outside the latencies but inside the rate, for
-//! both sides alike.
+//! does its part of the operations, all finish before the next stage. Latencies cover the side's
+//! call and the content check. Generating contents is outside the latencies but inside the rate, on
+//! both sides.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,22 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
 
-/// Operations between two notes of how far a thread is: rarely enough that threads do not meet there.
+/// Operations between two progress updates of a thread: enough that the shared counter causes no
+/// contention.
 const TELL_EVERY: usize = 64;
 
-/// What a read found.
+/// Outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// The object, with the right content.
     Right,
-    /// Something else under the object's name.
+    /// Other content under the object's name.
     Wrong,
-    /// Nothing.
+    /// No object.
     Missing,
 }
 
-/// One of the two things compared. Called from all threads of a stage at once.
+/// One of the two compared systems. Called from all threads of a stage concurrently.
 pub(crate) trait Side: Sync {
     /// Stores an object.
     fn create(&self, object: u32, bytes: &[u8]) -> Result<(), Failure>;
@@ -40,15 +41,15 @@ pub(crate) trait Side: Sync {
     fn delete(&self, object: u32) -> Result<Seen, Failure>;
     /// Brings everything to disk.
     fn settle(&self) -> Result<(), Failure>;
-    /// Objects that should be there and are not; `None` if that takes reading them.
+    /// Created objects that are missing; `None` if only reading them would tell.
     fn lost(&self) -> Option<u64>;
-    /// Forgets what is in memory, so that reads start cold.
+    /// Drops cached data from memory, so that reads start cold.
     fn forget(&self) -> Result<(), Failure>;
     /// Disk traffic so far.
     fn counters(&self) -> DiskCounters;
 }
 
-/// What one thread saw.
+/// Results of one thread.
 struct Tally {
     latencies: Latencies,
     wrong: u64,
@@ -84,8 +85,8 @@ impl Tally {
     }
 }
 
-/// Runs one stage, settled on disk and counted. After create the side is left cold, as in thesis
-/// §5.1; between read and delete memory stays as it is.
+/// Runs one stage, waits until its data is on disk, and measures it. After create the caches are
+/// emptied, as in thesis §5.1; between read and delete memory stays as it is.
 pub(crate) fn run(work: &Workload, side: &dyn Side, stage: Stage) -> Result<Measurement, Failure> {
     let operations = work.operations(stage);
     let before = side.counters();

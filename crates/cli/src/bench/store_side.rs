@@ -1,5 +1,5 @@
-//! The store in the microbenchmarks. Popular groups are loved and the others hated, as in the
-//! thesis; in sequential and random order all are loved. Keys look like a proxy's.
+//! The store side of the microbenchmarks. Popular groups are hinted as loved and the others as
+//! hated, as in the thesis; in sequential and random order all are loved. Keys look like a proxy's.
 
 use damelo::{GroupId, Store};
 
@@ -28,12 +28,12 @@ impl<'a> StoreSide<'a> {
     }
 }
 
-/// Thesis groups count from 1.
+/// The group's number in the store, counted from 1 as in the thesis.
 fn group_id(group: u32) -> GroupId {
     GroupId::new(u64::from(group) + 1)
 }
 
-/// A key that names a benchmark's object.
+/// The key of a benchmark's object.
 pub(crate) fn key_of(object: u32) -> String {
     format!("http://bench.example/{object:010}")
 }

@@ -10,11 +10,11 @@ use clap::ValueEnum;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Bytes that contents are cut from.
+/// Bytes in the pool from which contents are cut.
 const POOL_BYTES: usize = 1 << 20;
-/// Bytes at each end of an object that name it.
+/// Bytes at each end of an object that identify it.
 const STAMP_BYTES: usize = 8;
-/// Tiers of directories: `[a-z]/[a-z]`, as Squid's and the thesis's.
+/// Number of directories, in two tiers `[a-z]/[a-z]` as in Squid and the thesis.
 pub(crate) const DIRECTORIES: u64 = 26 * 26;
 
 /// Order of operations.
@@ -43,7 +43,8 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// The popular fraction of the objects in eighths; they get the rest of the eighths in reads.
+    /// The popular fraction of the objects in eighths; the remaining eighths are their share of the
+    /// reads.
     fn popular_eighths(self) -> Option<u64> {
         match self {
             Order::Sequential | Order::Random => None,
@@ -88,7 +89,7 @@ impl Stage {
     }
 }
 
-/// How much work, the same for both sides.
+/// Amount of work, the same for both sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// Objects created, reads, and objects deleted.
@@ -160,8 +161,7 @@ impl Workload {
         share_of(object, self.settings.objects, DIRECTORIES)
     }
 
-    /// Objects below this number are the popular ones; all of them where the order knows no
-    /// difference.
+    /// Objects below this number are popular; all objects if the order has no popular fraction.
     pub(crate) fn popular_objects(&self) -> u32 {
         let objects = u64::from(self.settings.objects);
         match self.order.popular_eighths() {
@@ -192,7 +192,7 @@ impl Workload {
         objects
     }
 
-    /// Exactly the popular share of the reads goes to popular objects, spread at random.
+    /// The reads: exactly the popular share goes to popular objects, in random order.
     fn reads(&self) -> Vec<u32> {
         let mut rng = self.rng(3);
         let (objects, popular) = (self.settings.objects, self.popular_objects());
@@ -214,7 +214,7 @@ impl Workload {
         Rng::with_seed(mix(self.settings.seed ^ salt, self.order as u32))
     }
 
-    /// Makes `buffer` the object's content.
+    /// Sets `buffer` to the object's content.
     pub(crate) fn fill(&self, object: u32, buffer: &mut Vec<u8>) {
         let (size, stamp) = (self.size_of(object), self.stamp(object));
         let ends = size.min(STAMP_BYTES);
@@ -235,7 +235,7 @@ impl Workload {
         if bytes[..ends] != stamp[..ends] {
             return false;
         }
-        // What the head did not cover belongs to the tail.
+        // In an object shorter than both stamps, the tail is the bytes after the head.
         let tail = size.saturating_sub(STAMP_BYTES).min(STAMP_BYTES);
         bytes[size - tail..] == stamp[STAMP_BYTES - tail..]
             && (!self.settings.verify || self.middle_matches(object, bytes, ends, tail))
@@ -256,7 +256,7 @@ impl Workload {
     }
 }
 
-/// The operations that fall to one thread: n/t each, in a piece, so that sequential order stays
+/// The operations of one thread: a contiguous part of n/t, so that sequential order stays
 /// sequential for each thread.
 pub(crate) fn part(operations: &[u32], thread: u32, threads: u32) -> &[u32] {
     let at = |k: u32| (operations.len() as u64 * u64::from(k) / u64::from(threads)) as usize;
@@ -267,7 +267,7 @@ fn share_of(object: u32, objects: u32, shares: u64) -> u64 {
     u64::from(object) * shares / u64::from(objects)
 }
 
-/// SplitMix64's finisher over a seed and a number: independent of any library's version.
+/// SplitMix64's finisher over a seed and a number. Results do not depend on a library's version.
 fn mix(seed: u64, number: u32) -> u64 {
     let mut z =
         seed.wrapping_add(u64::from(number).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));

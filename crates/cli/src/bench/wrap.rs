@@ -15,11 +15,11 @@ use crate::failure::Failure;
 use crate::output::{Out, thousands};
 use crate::progress::Progress;
 
-/// Requests between two looks at the ring.
+/// Requests between two checks of the ring.
 const BATCH: u32 = 1024;
-/// What a streamed object comes in.
+/// Piece in which a streamed object is written.
 const PIECE_BYTES: usize = 64 << 10;
-/// Requests to give up after, for each object that fits on disk.
+/// Most requests, per object that fits on disk, before the benchmark gives up.
 const REQUESTS_PER_SLOT_MAX: u64 = 200;
 
 const AFTER_HELP: &str = "\
@@ -102,7 +102,7 @@ impl Wrap {
     }
 }
 
-/// What the run saw.
+/// Counts of the run.
 #[derive(Default)]
 struct Seen {
     requests: u64,
@@ -111,7 +111,8 @@ struct Seen {
     created_bytes: u64,
 }
 
-/// Drives the store until the ring has come round, and prints what it cost.
+/// Drives the store until the ring has wrapped as often as requested, and prints the write
+/// amplification.
 pub(crate) fn run(args: &Wrap) -> Result<(), Failure> {
     let settings = args.settings()?;
     let work = Workload::new(&settings, Order::Random);
@@ -132,7 +133,7 @@ fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
     let objects = work.settings().objects;
     let zipf = Zipf::new(objects, args.zipf);
     let mut rng = Rng::with_seed(args.seed);
-    // Popularity has nothing to do with the number, so every group has popular objects.
+    // Popularity is independent of the object's number, so every group has popular objects.
     let mut by_rank: Vec<u32> = (0..objects).collect();
     rng.shuffle(&mut by_rank);
     let mut seen = Seen::default();
@@ -162,7 +163,7 @@ fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
     Ok(seen)
 }
 
-/// True if it was there.
+/// Reads an object, and replaces its metadata after a hit if `renew`. True for a hit.
 fn ask(
     store: &Store,
     work: &Workload,
@@ -178,7 +179,7 @@ fn ask(
     drop(found);
     if renew {
         match store.set_metadata(key.as_bytes(), &seen.requests.to_le_bytes()).wait() {
-            // The store has moved it at this moment.
+            // `Superseded`: the store relocated the object concurrently.
             Ok(_) | Err(CreateError::Superseded) => {}
             Err(error) => return Err(error.into()),
         }

@@ -9,7 +9,7 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// A distribution over ranks `0..count`. Cost: a float for each.
+    /// A distribution over ranks `0..count`. Costs one float per rank.
     pub(crate) fn new(count: u32, exponent: f64) -> Zipf {
         let mut sum = 0.0;
         let add = |rank: u32| {
@@ -19,7 +19,7 @@ impl Zipf {
         Zipf { cumulative: (1..=count).map(add).collect() }
     }
 
-    /// A rank, counted from 0.
+    /// Draws a rank, counted from 0.
     pub(crate) fn draw(&self, rng: &mut Rng) -> u32 {
         let total = self.cumulative.last().copied().unwrap_or(0.0);
         let at = rng.f64() * total;
@@ -38,7 +38,7 @@ mod tests {
         let mut rng = Rng::with_seed(3);
         let mut counts = vec![0_u32; 1000];
         (0..200_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);
-        // Rank 10 is asked for 10^0.8 = 6.3 times less often than rank 1.
+        // Rank 10 is drawn 10^0.8 = 6.3 times less often than rank 1.
         let ratio = f64::from(counts[0]) / f64::from(counts[9]);
         assert!((5.3..7.5).contains(&ratio), "{ratio}");
     }

@@ -10,7 +10,7 @@ use super::demand::Kind;
 use crate::failure::Failure;
 use crate::lab::ReadArgs;
 
-/// Length of a measurement, unless it is given.
+/// Default length of a measurement in seconds.
 const SECONDS: u32 = 10;
 
 const AFTER_HELP: &str = "\
@@ -156,7 +156,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Refuses what parses but makes no sense.
+    /// Refuses combinations that parse but make no sense.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let usage = |text: String| Err(Failure::Usage(text));
         if self.tail.is_some_and(|tail| !(tail > 1.0 && tail <= 100.0)) {
@@ -177,7 +177,8 @@ impl Http {
                     .to_owned(),
             );
         }
-        // `requires` says nothing where what it requires conflicts with an argument that has a default.
+        // clap's `requires` is not enforced if the required argument conflicts with one that has a
+        // default.
         if self.changing && self.kill_every.is_none() {
             return usage("--changing needs --kill-every".to_owned());
         }
@@ -231,7 +232,7 @@ impl Http {
         self.seconds.unwrap_or(SECONDS)
     }
 
-    /// Objects or pages that the workload draws from.
+    /// Number of objects or pages that the workload draws from.
     pub(crate) fn drawn_from(&self) -> u32 {
         match self.workload {
             Kind::Hit => self.hot,

@@ -2,8 +2,8 @@
 //! object `n` of a run follow from the seed, so neither side stores any body.
 //!
 //! Objects are laid out as pages: a document and what it embeds have consecutive numbers. Paths are
-//! `/c/RUN/PAGE/ITEM`, item 0 being the document. Those of a recorded trace have its lengths and names,
-//! `/HOST/PATH~RUN-NUMBER`. Immutable once made; shared by all threads.
+//! `/c/RUN/PAGE/ITEM`, item 0 being the document. Those of a recorded trace have its lengths and
+//! names, `/HOST/PATH~RUN-NUMBER`. Immutable once made; shared by all threads.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -13,23 +13,23 @@ use fastrand::Rng;
 
 use super::replay::Replay;
 
-/// Bytes that all bodies are cut from.
+/// Bytes in the pool from which all bodies are cut.
 const POOL_BYTES: usize = 1 << 20;
-/// Bytes at the start of a body that name its object.
+/// Bytes at the start of a body that identify its object.
 const STAMP_BYTES: usize = 16;
 /// Largest body of a heavy-tailed catalogue, as a multiple of the mean.
 const TAIL_MAX: f64 = 1024.0;
 
-/// An object: which run asked for it first, and its number.
+/// An object: the run that first requested it, and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ObjectRef {
-    /// Separates objects of runs that must share nothing.
+    /// Keeps the objects of different runs distinct.
     pub(crate) run: u64,
     /// Number within the run.
     pub(crate) number: u64,
 }
 
-/// What there is to ask for.
+/// The objects that can be requested.
 pub(crate) struct Catalogue {
     mean_bytes: u64,
     tail: Option<f64>,
@@ -40,8 +40,8 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// A catalogue of bodies of `mean_bytes`: all alike, or by a Pareto law with exponent `tail`
-    /// (above 1), cut at 1024 means; pages of `embedded` objects and a document.
+    /// A catalogue of bodies of `mean_bytes`: all of that length, or Pareto-distributed with
+    /// exponent `tail` (above 1), cut at 1024 means. A page is a document and `embedded` objects.
     pub(crate) fn new(mean_bytes: u64, tail: Option<f64>, embedded: u32, seed: u64) -> Catalogue {
         let mut pool = vec![0; POOL_BYTES];
         Rng::with_seed(seed).fill(&mut pool);
@@ -49,7 +49,7 @@ impl Catalogue {
         Catalogue { mean_bytes, tail, page_objects, replay: None, seed, pool }
     }
 
-    /// The objects of a recorded trace.
+    /// A catalogue of the objects of a recorded trace.
     pub(crate) fn of_trace(replay: Arc<Replay>, seed: u64) -> Catalogue {
         Catalogue { replay: Some(replay), ..Catalogue::new(0, None, 0, seed) }
     }
@@ -71,7 +71,8 @@ impl Catalogue {
         (least * uniform.powf(-1.0 / shape)).min(mean * TAIL_MAX).max(1.0) as u64
     }
 
-    /// The document that embeds an object; `None` if it is one, and where the trace knows.
+    /// The document that embeds an object. `None` for a document, and for a trace, which records
+    /// that per request.
     pub(crate) fn document_of(&self, object: ObjectRef) -> Option<ObjectRef> {
         let item = object.number % self.page_objects;
         (item > 0).then(|| ObjectRef { number: object.number - item, ..object })
@@ -113,7 +114,7 @@ impl Catalogue {
         whole.then_some(ObjectRef { run, number })
     }
 
-    /// The body from `offset` on, at most as long as stays in one piece; empty at the end.
+    /// The longest contiguous piece of the body from `offset` on; empty at the end.
     fn piece(&self, object: ObjectRef, offset: u64) -> &[u8] {
         let left = self.length_bytes(object).saturating_sub(offset);
         let from = self.mix(object, 2).wrapping_add(offset) as usize % POOL_BYTES;
@@ -133,7 +134,7 @@ impl Catalogue {
         self.push_range(object, 0..self.length_bytes(object), bytes);
     }
 
-    /// Appends this range of the body, as far as it goes.
+    /// Appends this range of the body, cut at the body's end.
     pub(crate) fn push_range(&self, object: ObjectRef, range: Range<u64>, bytes: &mut Vec<u8>) {
         let mut offset = range.start;
         let stamped = range.end.min(STAMP_BYTES as u64).min(self.length_bytes(object));
@@ -153,7 +154,7 @@ impl Catalogue {
         }
     }
 
-    /// Whether `bytes` are what the body has at `offset`.
+    /// Whether the body contains `bytes` at `offset`.
     pub(crate) fn matches(&self, object: ObjectRef, offset: u64, bytes: &[u8]) -> bool {
         let (mut offset, mut rest) = (offset, bytes);
         if offset < STAMP_BYTES as u64 {
@@ -177,7 +178,7 @@ impl Catalogue {
         true
     }
 
-    /// A number that looks random and follows from seed, object and purpose (splitmix64's finisher).
+    /// A pseudo-random number derived from seed, object and purpose (SplitMix64's finisher).
     fn mix(&self, object: ObjectRef, purpose: u64) -> u64 {
         let mut x = self.seed ^ object.run.rotate_left(32) ^ (purpose << 56);
         x = x.wrapping_add(object.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));

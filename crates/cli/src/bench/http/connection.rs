@@ -12,17 +12,17 @@ use mio::net::TcpStream;
 
 use super::catalogue::{Catalogue, ObjectRef};
 
-/// Read at once.
+/// Bytes per read.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
-/// Headers of a response.
+/// Most header lines of a response.
 const HEADERS_MAX: usize = 64;
-/// Longest wait for a connection.
+/// Longest wait for a connection to open.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Where requests go and how they are written.
+/// Destination of requests, and how they are written.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
-    /// Where to connect to.
+    /// Address to connect to.
     pub(crate) address: SocketAddr,
     /// Sent as `Host`.
     pub(crate) host: String,
@@ -32,24 +32,24 @@ pub(crate) struct Destination {
     pub(crate) verify: bool,
 }
 
-/// What a request is for: an object, or a range of it.
+/// Target of a request: an object, or a range of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) object: ObjectRef,
-    /// What embeds it.
+    /// The document that embeds the object.
     pub(crate) document: Option<ObjectRef>,
-    /// Not empty.
+    /// A non-empty range; `None` for the whole object.
     pub(crate) range: Option<Range<u64>>,
 }
 
-/// What became of a response.
+/// Outcome of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// 200 to a request for the whole, 206 with the range that was asked for.
+    /// 200 for a whole object, or 206 with the requested range.
     pub(crate) good: bool,
     /// The bytes are not the object's.
     pub(crate) wrong: bool,
-    /// What the proxy says in Cache-Status or X-Cache, if anything.
+    /// Hit or miss according to Cache-Status or X-Cache, if present.
     pub(crate) hit: Option<bool>,
     /// Bytes of the body.
     pub(crate) body_bytes: u64,
@@ -61,7 +61,7 @@ struct Response {
     close: bool,
 }
 
-/// A connection with at most one request under way.
+/// A connection with at most one request in flight.
 pub(crate) struct Connection {
     stream: TcpStream,
     output: Vec<u8>,
@@ -91,12 +91,12 @@ impl Connection {
         })
     }
 
-    /// The socket, to be registered.
+    /// The socket, for registration with the poll.
     pub(crate) fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 
-    /// Sends a request. What an embedded object's document is, is said in `Referer`, as browsers do.
+    /// Sends a request. `Referer` names an embedded object's document, as browsers do.
     pub(crate) fn ask(
         &mut self,
         to: &Destination,
@@ -123,12 +123,12 @@ impl Connection {
         self.flush()
     }
 
-    /// True if the last response allows no other request.
+    /// Whether the last response ends the connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// Writes what is left of the request, as far as the socket takes it.
+    /// Writes the rest of the request, as far as the socket accepts it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {
@@ -141,8 +141,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads until the response is whole, or there is no more for now. After
-    /// an error the connection is of no more use.
+    /// Reads until the response is complete or the socket has no more data for now. After an error
+    /// the connection must not be used.
     pub(crate) fn receive(
         &mut self,
         verify: bool,
@@ -201,7 +201,7 @@ impl Connection {
     }
 }
 
-/// The head of a response and its length, if it is there as a whole.
+/// Parses the head of a response and returns its length; `None` if it is incomplete.
 fn parse(input: &[u8], range: Option<&Range<u64>>) -> io::Result<Option<(usize, Response)>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
@@ -242,7 +242,7 @@ fn is_range(content_range: &str, range: &Range<u64>) -> bool {
     said.is_some_and(|(said, _)| said == format!("{}-{}", range.start, range.end - 1))
 }
 
-/// Whether the cache nearest to the client, the last in the list, had a hit (RFC 9211 §2.1).
+/// Whether the cache nearest to the client, the last list member, had a hit (RFC 9211 §2.1).
 fn is_hit(cache_status: &str) -> bool {
     let nearest = cache_status.rsplit(',').next().unwrap_or_default();
     nearest.split(';').any(|parameter| matches!(parameter.trim(), "hit" | "hit=?1"))

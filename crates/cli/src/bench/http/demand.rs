@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Whether each measurement has objects of its own that no proxy has seen.
+    /// Whether each measurement uses new objects that no proxy has seen.
     pub(crate) fn is_cold(self) -> bool {
         matches!(self, Kind::Fill | Kind::Trace)
     }
@@ -54,7 +54,7 @@ pub(crate) struct Demand {
     kind: Kind,
     run: u64,
     page_objects: u64,
-    /// Of objects for `zipf` and `ranges`, of pages for `pages`, of hot objects for `hit`.
+    /// Distribution over objects for `zipf` and `ranges`, pages for `pages`, hot objects for `hit`.
     zipf: Zipf,
     by_rank: Vec<u32>,
     replay: Option<Arc<Replay>>,
@@ -62,8 +62,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// `count` is how many objects (or pages, for `pages`) there are; popularity falls with
-    /// `1 / rank^alpha` and has nothing to do with their numbers.
+    /// `count` is the number of objects (or pages, for `pages`). Popularity falls with
+    /// `1 / rank^alpha` and is independent of their numbers.
     pub(crate) fn new(
         kind: Kind,
         run: u64,
@@ -83,13 +83,13 @@ impl Demand {
         Demand { replay: Some(replay), ..Demand::new(Kind::Trace, run, 1, 1, (0.0, 0)) }
     }
 
-    /// The run whose objects it asks for.
+    /// The run whose objects are requested.
     pub(crate) fn run(&self) -> u64 {
         self.run
     }
 
-    /// Objects in the order in which a warm-up asks for them once each: the popular ones last, so
-    /// that they are what a full memory keeps. None for `fill` and `trace`.
+    /// The objects in the order in which a warm-up requests each once: popular ones last, so that a
+    /// full memory keeps them. Empty for `fill` and `trace`.
     pub(crate) fn each_once(self: &Arc<Demand>) -> Vec<ObjectRef> {
         let object = |number| ObjectRef { run: self.run, number };
         let ranks = self.by_rank.iter().rev().map(|&at| u64::from(at));
@@ -103,20 +103,20 @@ impl Demand {
         }
     }
 
-    /// What one connection asks for, from its own seed.
+    /// The request sequence of one connection, from its own seed.
     pub(crate) fn draws(self: &Arc<Demand>, seed: u64) -> Draws {
         Draws { demand: Arc::clone(self), rng: Rng::with_seed(seed), page: 0, item: u64::MAX }
     }
 }
 
-/// An object, and the document that embeds it where only the workload knows.
+/// An object, and the document that embeds it if only the workload knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Drawn {
     pub(crate) object: ObjectRef,
     pub(crate) document: Option<ObjectRef>,
 }
 
-/// The sequence of one connection; without end but for a trace's.
+/// The request sequence of one connection; only that of a trace ends.
 pub(crate) struct Draws {
     demand: Arc<Demand>,
     rng: Rng,
@@ -125,7 +125,7 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// The next object; `None` after the last of a trace.
+    /// The next object; `None` at the end of a trace.
     pub(crate) fn draw(&mut self) -> Option<Drawn> {
         let run = self.demand.run;
         let object = |number| ObjectRef { run, number };
@@ -154,7 +154,7 @@ impl Draws {
         }
     }
 
-    /// A range of this length anywhere in a body; all of a shorter one.
+    /// A range of this length at a random position in a body; the whole of a shorter body.
     pub(crate) fn range(&mut self, range_bytes: u64, length_bytes: u64) -> Range<u64> {
         let range_bytes = range_bytes.min(length_bytes);
         let start = self.rng.u64(0..=length_bytes - range_bytes);

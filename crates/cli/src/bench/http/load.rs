@@ -16,39 +16,40 @@ use crate::bench::latency::Latencies;
 use crate::failure::Failure;
 use crate::progress;
 
-/// Failures in a row after which a thread gives up.
+/// Consecutive failures after which a thread gives up.
 const FAILURES_MAX: u32 = 1000;
 /// Silence on all connections of a thread after which it gives up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Who asks, and whom.
+/// The clients of a load, and their destination.
 pub(crate) struct Clients {
-    /// Whom.
+    /// The destination.
     pub(crate) to: Destination,
-    /// What there is.
+    /// The objects that can be requested.
     pub(crate) catalogue: Arc<Catalogue>,
-    /// Length of the ranges that are asked for instead of wholes.
+    /// Length of the ranges to request; `None` to request whole objects.
     pub(crate) range_bytes: Option<u64>,
     /// Threads.
     pub(crate) threads: u16,
     /// Connections of each thread.
     pub(crate) connections: u16,
-    /// The proxy may be killed: a connection that it refuses ends, and the load with the last.
+    /// The proxy may be killed: a client whose connection is refused ends, and the load ends with
+    /// the last client.
     pub(crate) mortal: bool,
 }
 
 /// When to stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
-    /// After this time; requests then under way do not count.
+    /// After this time; requests then in flight do not count.
     Elapsed(Duration),
-    /// After so many requests of each thread.
+    /// After this number of requests of each thread.
     RequestsPerThread(u64),
 }
 
-/// What was seen.
+/// Results of the clients.
 pub(crate) struct Seen {
-    /// Whole answers with status 200, or 206 to a range.
+    /// Complete answers with status 200, or 206 for a range.
     pub(crate) requests: u64,
     /// Bytes of their bodies.
     pub(crate) body_bytes: u64,
@@ -56,9 +57,9 @@ pub(crate) struct Seen {
     pub(crate) failed: u64,
     /// Answers with wrong bytes.
     pub(crate) wrong: u64,
-    /// Answers that said hit.
+    /// Answers marked as a hit.
     pub(crate) hits: u64,
-    /// Answers that said hit or miss.
+    /// Answers marked as a hit or a miss.
     pub(crate) told: u64,
     /// From sending a request to its last byte.
     pub(crate) latencies: Latencies,
@@ -69,7 +70,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// Empty results.
     pub(crate) fn new() -> Seen {
         let (latencies, took) = (Latencies::new(), Duration::ZERO);
         let [requests, body_bytes, failed, wrong, hits, told] = [0; 6];
@@ -90,7 +91,7 @@ impl Seen {
         self.latencies.record(took);
     }
 
-    /// Both.
+    /// Adds other results to these.
     pub(crate) fn merge(&mut self, other: Seen) {
         self.requests += other.requests;
         self.body_bytes += other.body_bytes;
@@ -104,11 +105,11 @@ impl Seen {
     }
 }
 
-/// Where a connection's requests come from.
+/// Source of a connection's requests.
 enum Source {
-    /// Without end.
+    /// Drawn from the workload.
     Draws(Draws),
-    /// Each once, the last first.
+    /// Each once, from the end of the list.
     List(Vec<Wanted>),
 }
 
@@ -131,7 +132,7 @@ impl Source {
 }
 
 impl Clients {
-    /// Requests by the workload.
+    /// Sends the workload's requests until `until`.
     pub(crate) fn run(
         &self,
         demand: &Arc<Demand>,
@@ -142,7 +143,8 @@ impl Clients {
         self.drive(source, until)
     }
 
-    /// Each of these once, spread over the connections; where ranges are asked for, range after range.
+    /// Requests each of these objects once, spread over the connections; with `range_bytes`, as
+    /// consecutive ranges.
     pub(crate) fn run_each(&self, objects: &[ObjectRef]) -> Result<Seen, Failure> {
         let all = usize::from(self.threads) * usize::from(self.connections);
         let source = |index: u64| {
@@ -154,7 +156,7 @@ impl Clients {
         self.drive(source, Until::RequestsPerThread(u64::MAX))
     }
 
-    /// What brings all of an object.
+    /// The requests that together cover an object.
     fn wholly(&self, object: ObjectRef) -> Vec<Wanted> {
         let document = self.catalogue.document_of(object);
         let Some(range_bytes) = self.range_bytes else {
@@ -185,7 +187,7 @@ impl Clients {
         };
         let how_far = || (issued.load(Ordering::Relaxed), self.requests_in_all(until));
         let ended: Vec<io::Result<Seen>> = match until {
-            // A soak shows its own time.
+            // A soak shows its own progress.
             _ if self.mortal => all_threads(),
             Until::Elapsed(time) => progress::timed("measuring", time, all_threads),
             Until::RequestsPerThread(_) => progress::watched("requests", how_far, all_threads),
@@ -197,7 +199,7 @@ impl Clients {
         Ok(seen)
     }
 
-    /// 0 if nobody knows.
+    /// Requests of all threads; 0 if unknown.
     fn requests_in_all(&self, until: Until) -> u64 {
         match until {
             Until::RequestsPerThread(each) => each.checked_mul(self.threads.into()).unwrap_or(0),
@@ -239,7 +241,7 @@ impl Clients {
     }
 }
 
-/// A connection, what it asks for, and since when.
+/// A connection, the source of its requests, and when the last one was sent.
 struct Lane {
     connection: Connection,
     source: Source,
@@ -254,7 +256,7 @@ struct Driver<'a> {
     lanes: Vec<Lane>,
     seen: Seen,
     issued: u64,
-    /// Of all threads, for progress.
+    /// Requests sent by all threads, for progress.
     issued_by_all: &'a AtomicU64,
     issued_max: u64,
     failures: u32,
@@ -325,7 +327,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends the next request of a connection, if there is one.
+    /// Sends the connection's next request, if any.
     fn next(&mut self, index: usize, now: Instant) -> io::Result<()> {
         let lane = &mut self.lanes[index];
         if lane.done {
@@ -357,8 +359,8 @@ impl Driver<'_> {
         self.next(index, Instant::now())
     }
 
-    /// A new connection in place of one that has ended; none to a proxy that may have been killed and
-    /// takes none.
+    /// Replaces a connection that has ended. If the proxy may have been killed and refuses the new
+    /// connection, the lane is done.
     fn reconnect(&mut self, index: usize) -> io::Result<()> {
         match Connection::open(&self.clients.to) {
             Ok(connection) => self.lanes[index].connection = connection,

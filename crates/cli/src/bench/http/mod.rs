@@ -2,7 +2,8 @@
 //! turn with it. Origin and load generator run in this process, so that every byte can be checked
 //! and every request that a cache forwards is counted.
 //!
-//! Threads: the origin's, the clients', and the main thread, which starts them and sums up.
+//! Threads: the origin's, the clients', and the main thread, which starts them and sums the
+//! results.
 
 mod args;
 mod catalogue;
@@ -48,7 +49,7 @@ struct Target {
     metrics: Option<String>,
 }
 
-/// What all measurements of a run share.
+/// State shared by all measurements of a run.
 struct Bench<'a> {
     args: &'a Http,
     catalogue: Arc<Catalogue>,
@@ -129,7 +130,8 @@ impl Bench<'_> {
 
     fn clients(&self, address: std::net::SocketAddr) -> Clients {
         let args = self.args;
-        // A forward proxy needs the origin's name; behind a reverse proxy all are told the same.
+        // A forward proxy needs the origin's name. Reverse proxies get the same `Host`, so that all
+        // targets receive equal requests.
         let host = self.origin.address().to_string();
         let to = Destination { address, host, forward: args.forward, verify: args.verify };
         let catalogue = Arc::clone(&self.catalogue);
@@ -138,7 +140,7 @@ impl Bench<'_> {
         Clients { to, catalogue, range_bytes, threads, connections, mortal: false }
     }
 
-    /// The workload; `fill` and `trace` get objects that nobody has asked for yet.
+    /// The workload; `fill` and `trace` get objects that were never requested before.
     fn demand(&self, fresh: u64) -> Arc<Demand> {
         let (args, kind) = (self.args, self.args.workload);
         let run = if kind.is_cold() { self.run.wrapping_add(fresh) } else { self.run };
@@ -187,7 +189,7 @@ impl Bench<'_> {
         Ok(m)
     }
 
-    /// All targets in each round, another one first in each.
+    /// Measures all targets in each round, starting each round with a different one.
     fn compare(&self, targets: &[Target]) -> Result<(), Failure> {
         let mut out = Out::new();
         if !self.args.json {
@@ -237,7 +239,7 @@ impl Bench<'_> {
     }
 }
 
-/// CPU time of a proxy that is our child, which would otherwise count as the load generator's.
+/// CPU time of a proxy that is our child: it must not count as the load generator's.
 fn child_cpu(target: &Target, probed: Probe) -> f64 {
     if target.name == OWN { probed.cpu_seconds.unwrap_or_default() } else { 0.0 }
 }

@@ -18,15 +18,15 @@ use super::catalogue::{Catalogue, ObjectRef};
 use crate::failure::Failure;
 use crate::output::say;
 
-/// Connections served at once; one more is closed at once.
+/// Most connections at once; further ones are closed on accept.
 const CONNECTIONS_MAX: usize = 4096;
 /// Largest request head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Headers of a request.
+/// Most header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// Read at once.
+/// Bytes per read.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Stands for the listening socket; connections have their place in the list.
+/// Token of the listening socket; a connection's token is its index in the list.
 const LISTENER: Token = Token(usize::MAX - 1);
 
 struct Shared {
@@ -41,7 +41,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Listens on `address` and serves from now on.
+    /// Listens on `address` and serves until the process ends.
     pub(crate) fn start(address: &str, catalogue: Arc<Catalogue>) -> Result<Origin, Failure> {
         let failed = |source| Failure::io(format!("listen on {address} (--origin-listen)"), source);
         let listener = std::net::TcpListener::bind(address).map_err(failed)?;
@@ -60,7 +60,7 @@ impl Origin {
         Ok(Origin { address, shared })
     }
 
-    /// Where it listens.
+    /// Its listening address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -71,11 +71,11 @@ impl Origin {
     }
 }
 
-/// The thread that serves: its sockets and what it knows of each.
+/// The serving thread: its sockets and the state of each.
 struct Server {
     poll: Poll,
     listener: TcpListener,
-    /// By token; a place whose connection ended is taken by the next one.
+    /// Connections by token; a new connection reuses the place of one that ended.
     places: Vec<Option<Served>>,
     shared: Arc<Shared>,
     block: Box<[u8; BLOCK_BYTES]>,
@@ -99,7 +99,7 @@ impl Server {
         Ok(Server { poll, listener, places, shared, block, date })
     }
 
-    /// Until the process ends, or waiting itself fails.
+    /// Serves until the process ends or the poll fails.
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         loop {
@@ -117,8 +117,8 @@ impl Server {
         }
     }
 
-    /// Takes all that wait. One too many is closed at once; so is one that cannot be watched: the
-    /// proxy sees it and so does the report.
+    /// Accepts all waiting connections. Closes those above the limit and those that cannot be
+    /// registered: the proxy sees that as a failure, and the report shows it.
     fn accept(&mut self) {
         loop {
             let mut stream = match self.listener.accept() {
@@ -131,7 +131,8 @@ impl Server {
                 {
                     continue;
                 }
-                // None waits, or the process has no descriptor left for it: it waits for the next one.
+                // No connection waits, or no descriptor is left: that connection is accepted with
+                // the next.
                 Err(_) => return,
             };
             let index = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
@@ -150,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Goes on with one connection; one that breaks is the proxy's to report.
+    /// Continues one connection. Errors are ignored here: the proxy reports broken connections.
     fn handle(&mut self, index: usize) {
         let Some(Some(served)) = self.places.get_mut(index) else { return };
         if !matches!(served.go_on(&self.shared, &mut self.block, &self.date), Ok(true)) {
@@ -160,7 +161,7 @@ impl Server {
 }
 
 impl Served {
-    /// Reads, answers and writes as far as the socket lets it; false at its end.
+    /// Reads, answers and writes until the socket would block; false at the connection's end.
     fn go_on(
         &mut self,
         shared: &Shared,
@@ -171,7 +172,7 @@ impl Served {
             if !self.flush()? {
                 return Ok(true);
             }
-            // Nothing waits to be written: the next answer may be made.
+            // The last answer is written: the next one may be made.
             if let Some(asked) = parse(&self.input, &shared.catalogue)? {
                 self.input.drain(..asked.head_bytes);
                 shared.requests.fetch_add(1, Ordering::Relaxed);
@@ -191,7 +192,7 @@ impl Served {
         }
     }
 
-    /// Whether all of the answer is written.
+    /// Writes as much as possible; true if the answer is completely written.
     fn flush(&mut self) -> io::Result<bool> {
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {
@@ -207,7 +208,7 @@ impl Served {
     }
 }
 
-/// The value of `Date`, made anew once a second.
+/// The value of `Date`, updated once a second.
 struct Date {
     unix_s: u64,
     text: String,
@@ -223,18 +224,18 @@ impl Date {
     }
 }
 
-/// What a request wants.
+/// A parsed request.
 struct Asked {
     head_bytes: usize,
     head_only: bool,
     object: Option<ObjectRef>,
     if_none_match: Option<String>,
-    /// First and last byte, if it is one range that says where it begins.
+    /// First and last byte, if the request has a single range with a first byte.
     range: Option<(u64, Option<u64>)>,
     if_range: Option<String>,
 }
 
-/// The next request, if it is there as a whole.
+/// Parses the next request; `None` if it is incomplete.
 fn parse(input: &[u8], catalogue: &Catalogue) -> io::Result<Option<Asked>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -278,7 +279,7 @@ fn answer(
         return write!(output, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     };
     let tag = format!("\"{}-{}\"", object.run, object.number);
-    // Squid counts max-age from Date, and takes an answer without one for stale.
+    // Squid counts max-age from `Date` and treats an answer without one as stale.
     let fresh = format!("Date: {date}\r\nCache-Control: public, max-age=86400\r\nETag: {tag}\r\n");
     if asked.if_none_match.as_deref().is_some_and(|tags| tags.contains(&tag)) {
         return write!(output, "HTTP/1.1 304 Not Modified\r\n{fresh}\r\n");

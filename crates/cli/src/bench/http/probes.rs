@@ -13,7 +13,7 @@ use crate::bench::disk::device_counters;
 
 /// Longest wait for metrics.
 const METRICS_MAX: Duration = Duration::from_secs(5);
-/// What our own proxy calls reads of its devices.
+/// Our own proxy's metric for reads of its devices.
 const OWN_READS: &str = "damelo_device_reads_total";
 
 /// Totals at one moment.
@@ -21,7 +21,7 @@ const OWN_READS: &str = "damelo_device_reads_total";
 pub(crate) struct Probe {
     /// CPU time of the proxy and its children.
     pub(crate) cpu_seconds: Option<f64>,
-    /// Reads of the block device, everybody's.
+    /// Reads of the block device by all processes.
     pub(crate) machine_reads: Option<u64>,
     /// Reads by the proxy's own count.
     pub(crate) own_reads: Option<u64>,
@@ -37,7 +37,7 @@ impl Probe {
         }
     }
 
-    /// What was counted since `before`.
+    /// The difference since `before`.
     pub(crate) fn since(self, before: Probe) -> Probe {
         let minus = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         Probe {
@@ -79,7 +79,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     (per_second > 0).then(|| ticks as f64 / per_second as f64)
 }
 
-/// Parent and ticks of CPU time. The name, in parentheses, may hold anything.
+/// Parent and ticks of CPU time. The process name, in parentheses, may contain any character.
 fn parse_stat(stat: &str) -> Option<(u32, u64)> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
@@ -87,7 +87,7 @@ fn parse_stat(stat: &str) -> Option<(u32, u64)> {
     Some((fields.get(1)?.parse().ok()?, ticks(11)? + ticks(12)?))
 }
 
-/// The text behind a URL, if there is an answer soon.
+/// The text at a URL, if it answers in time.
 fn fetch(url: &str) -> Option<String> {
     let (authority, path) = url.strip_prefix("http://")?.split_once('/')?;
     let address = resolve(&format!("http://{authority}")).ok()?;

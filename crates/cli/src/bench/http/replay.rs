@@ -13,9 +13,9 @@ use crate::failure::Failure;
 use crate::lab::{Loaded, ReadArgs, load};
 use crate::output::say;
 
-/// Longest part of a URL that is asked for; servers refuse targets of some kilobytes.
+/// Longest part of a URL that is requested; servers refuse targets of several kilobytes.
 const NAME_BYTES_MAX: usize = 1500;
-/// Stands for no document.
+/// Marks a request without a document.
 const NONE: u32 = u32::MAX;
 
 /// One request of the trace.
@@ -25,7 +25,7 @@ struct Asked {
     document: u32,
 }
 
-/// A trace, made ready to be asked for again.
+/// A trace prepared for replay.
 pub(crate) struct Replay {
     requests: Vec<Asked>,
     lengths: Vec<u64>,
@@ -33,7 +33,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Reads a whole trace. What writes or deletes (PUT, DELETE, PURGE) is left out, and said; all else becomes a GET.
+    /// Reads a whole trace. Writes and deletes (PUT, DELETE, PURGE) are left out, which is printed;
+    /// every other request becomes a GET.
     pub(crate) fn read(trace: &str, args: &ReadArgs) -> Result<Replay, Failure> {
         let Loaded { requests, names, .. } = load(trace, args)?;
         let replay = Replay::new(&requests, names);
@@ -62,7 +63,7 @@ impl Replay {
         let mut asked = Vec::with_capacity(requests.len());
         for request in reads() {
             let length = &mut lengths[request.key as usize];
-            // An object keeps the first length that it had; none is that of an answer without a body.
+            // An object keeps its first non-zero length: 0 is an answer without a body.
             if *length == 0 {
                 *length = request.size_bytes;
             }
@@ -86,12 +87,12 @@ impl Replay {
         Some((u64::from(asked.number), document))
     }
 
-    /// Length of an object's body; 0 for one that the trace does not know.
+    /// Length of an object's body; 0 for an object that is not in the trace.
     pub(crate) fn length_bytes(&self, number: u64) -> u64 {
         usize::try_from(number).ok().and_then(|at| self.lengths.get(at)).copied().unwrap_or(0)
     }
 
-    /// Objects that the trace names.
+    /// Number of objects in the trace.
     pub(crate) fn objects(&self) -> u64 {
         self.lengths.len() as u64
     }
@@ -101,7 +102,7 @@ impl Replay {
         is_document(self.names.url(number))
     }
 
-    /// Appends what an object is called, from the first slash: `/host/directory/name`.
+    /// Appends an object's name from the first slash: `/host/directory/name`.
     pub(crate) fn push_name(&self, number: u64, text: &mut String) {
         let url = self.names.url(number);
         let after_scheme = url.windows(3).position(|part| part == b"://").map_or(0, |at| at + 3);
@@ -109,7 +110,7 @@ impl Replay {
         let name = name.strip_prefix(b"/").unwrap_or(name);
         text.push('/');
         for &byte in &name[..name.len().min(NAME_BYTES_MAX)] {
-            // What RFC 3986 allows in path and query, and a percent sign as it is.
+            // Characters that RFC 3986 allows in path and query, and `%`, are kept.
             if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
                 text.push(byte.into());
             } else {
@@ -120,7 +121,7 @@ impl Replay {
     }
 }
 
-/// Whether a URL looks like that of a page.
+/// Whether a URL looks like a document's.
 fn is_document(url: &[u8]) -> bool {
     let path = url.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     path.ends_with(b"/") || path.ends_with(b".html") || path.ends_with(b".htm")

@@ -9,7 +9,7 @@ use super::probes::Probe;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
-/// One proxy in one round. Per-request figures are per good answer.
+/// Results of one proxy in one round. Per-request figures are per good answer.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Measurement {
     pub(crate) target: String,
@@ -38,7 +38,7 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// From what the clients saw and the probes counted meanwhile.
+    /// Derives the figures from the clients' results and the probes' counts.
     pub(crate) fn new(
         (target, workload, run, round): (&str, &'static str, u64, u32),
         seen: &Seen,
@@ -107,7 +107,7 @@ impl Measurement {
     }
 }
 
-/// The table's first line.
+/// Prints the table's header.
 pub(crate) fn print_header(out: &mut Out) -> Result<(), Failure> {
     out.line(format_args!(
         "{:<28} {:>6} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>8} {:>8} {:>7}",
@@ -155,7 +155,7 @@ fn ratio_of(
     median(ratios.filter(|ratio| ratio.is_finite()).collect())
 }
 
-/// Medians of each target and the ratios of the first to it, as one JSON object a target.
+/// One JSON object per target: its medians, and the ratios of the first target to it.
 pub(crate) fn summaries(all: &[Measurement], targets: &[String]) -> Vec<Value> {
     let Some(first) = targets.first() else { return Vec::new() };
     let summary = |target: &String| {
@@ -178,7 +178,7 @@ pub(crate) fn summaries(all: &[Measurement], targets: &[String]) -> Vec<Value> {
     targets.iter().map(summary).collect()
 }
 
-/// The same in words.
+/// Prints the summaries in words.
 pub(crate) fn print_summaries(out: &mut Out, summaries: &[Value]) -> Result<(), Failure> {
     for summary in summaries {
         let name = summary["summary"].as_str().unwrap_or_default();

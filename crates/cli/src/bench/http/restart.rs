@@ -12,9 +12,9 @@ use super::{Bench, Target, fail_if_wrong, report};
 use crate::failure::Failure;
 use crate::output::Out;
 
-/// Requests after which a proxy without a hit has lost its cache.
+/// Requests without a hit after which the cache counts as lost.
 const PROBES_MAX: u32 = 10_000;
-/// How long the proxy is left alone before it is killed, for what is under way to reach the disk.
+/// Idle time before the proxy is killed, in which writes in flight reach the disk.
 const SETTLE: Duration = Duration::from_secs(1);
 
 struct Times {
@@ -24,7 +24,7 @@ struct Times {
     probes: u32,
 }
 
-/// Warms, kills, starts again, measures, prints.
+/// Warms up, kills and restarts the proxy, measures, and prints.
 pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy) -> Result<(), Failure> {
     let demand = bench.demand(0);
     let first = proxy.start()?;
@@ -52,7 +52,7 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy) -> Result<(), Failure> {
     fail_if_wrong(wrong)
 }
 
-/// Asks one by one, by the workload, on one connection, until one is a hit.
+/// Sends the workload's requests one by one on one connection until the first hit.
 fn until_hit(bench: &Bench<'_>, own: &Running, serving: Duration) -> Result<Times, Failure> {
     let Target { mut clients, .. } = bench.own_target(own);
     (clients.threads, clients.connections) = (1, 1);

@@ -19,21 +19,22 @@ use crate::failure::Failure;
 use crate::output::{Out, thousands};
 use crate::progress::Progress;
 
-/// Least time between a start and a kill.
+/// Shortest time between a start and a kill.
 pub(crate) const LIFE_MIN: Duration = Duration::from_millis(100);
-/// The load ends by the kill; this is for one that does not come.
+/// Upper limit of a load, which normally ends with the kill.
 const LOAD_MAX: Duration = Duration::from_secs(86_400);
 
-/// What all lives came to.
+/// Totals over all lives of the proxy.
 struct Soaked {
     kills: u64,
-    /// Lives on a cache that an earlier life left, and those of them that had no hit from it.
+    /// Lives on a cache left by an earlier life, and those of them that had no hit from it.
     inherited: u64,
     barren: u64,
     seen: Seen,
 }
 
-/// Loads, kills, starts again, until the time is over; prints; fails if anything was wrong.
+/// Loads, kills and restarts the proxy until the time is over, then prints. Fails if an answer was
+/// wrong.
 pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
     let demand = bench.demand(0);
     let mut rng = Rng::with_seed(bench.args.seed);
@@ -55,7 +56,7 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Resul
         }
         soaked.kills += 1;
         soaked.seen.merge(seen);
-        // The rest of a long soak says nothing new.
+        // One wrong answer fails the soak: the rest would add nothing.
         if soaked.seen.wrong > 0 {
             break;
         }
@@ -87,7 +88,7 @@ fn live(
     std::thread::scope(|scope| {
         let load = scope.spawn(|| clients.run(demand, Until::Elapsed(LOAD_MAX), seed));
         std::thread::sleep(life);
-        // Killed in any case: without that the load would not end.
+        // Killed even after an error: otherwise the load would not end.
         let killed = running.kill();
         let panicked = |_| Err(Failure::Child("the load generator panicked".to_owned()));
         let seen = load.join().unwrap_or_else(panicked)?;

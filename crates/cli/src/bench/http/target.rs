@@ -27,19 +27,19 @@ pub(crate) struct OwnProxy {
     pub(crate) set: Vec<String>,
 }
 
-/// A proxy of our own that runs. Killed with SIGKILL on drop.
+/// A running proxy of our own. Killed with SIGKILL on drop.
 pub(crate) struct Running {
     child: Child,
-    /// Where it listens.
+    /// Its listening address.
     pub(crate) address: SocketAddr,
-    /// Its metrics.
+    /// URL of its metrics.
     pub(crate) metrics: Option<String>,
     /// When it was started.
     pub(crate) started: Instant,
 }
 
 impl OwnProxy {
-    /// Starts it and waits until it says that it serves.
+    /// Starts the proxy and waits until it reports that it serves.
     pub(crate) fn start(&self) -> Result<Running, Failure> {
         let failed = |source| Failure::io("start `damelo proxy`", source);
         let program = std::env::current_exe().map_err(failed)?;
@@ -77,12 +77,12 @@ impl OwnProxy {
 }
 
 impl Running {
-    /// Its process.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// SIGKILL, and waits until it is gone; a failure if it had ended by itself.
+    /// Sends SIGKILL and waits for the end; fails if the process had already ended by itself.
     pub(crate) fn kill(mut self) -> Result<(), Failure> {
         let asked = self.child.try_wait();
         if let Some(status) = asked.map_err(|e| Failure::io("ask after `damelo proxy`", e))? {
@@ -96,7 +96,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may be gone already.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

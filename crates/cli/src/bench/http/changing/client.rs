@@ -14,35 +14,35 @@ use fastrand::Rng;
 use super::world::{Kind, World};
 use crate::bench::zipf::Zipf;
 
-/// Longest wait for bytes: a proxy that says nothing for so long has hung.
+/// Longest wait for bytes: a proxy that is silent for longer has hung.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Bytes asked for in one range.
+/// Largest requested range in bytes.
 const RANGE_BYTES_MAX: u64 = 400_000;
-/// Reports of wrong answers that are kept.
+/// Most reports of wrong answers that are kept.
 const REPORTS_MAX: usize = 5;
 
-/// What clients saw.
+/// Results of the clients.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) answers: u64,
     pub(crate) body_bytes: u64,
     pub(crate) hits: u64,
-    /// Wholes, parts and 304 of the proxy.
+    /// Whole objects, ranges and 304 answers from the proxy.
     pub(crate) wholes: u64,
     pub(crate) parts: u64,
     pub(crate) not_modified: u64,
-    /// Answers older than the origin's version, as they may be.
+    /// Answers older than the origin's current version, which were permitted.
     pub(crate) permitted_old: u64,
-    /// Connections that a kill ended before their answer had.
+    /// Connections that a kill ended before the answer was complete.
     pub(crate) cut_off: u64,
-    /// Those that ended so while the proxy lived, and one of them.
+    /// Connections that ended early although the proxy lived, and an example.
     pub(crate) broken: u64,
     pub(crate) broke: Option<String>,
-    /// Statuses of 500 and more.
+    /// Answers with status 500 or above.
     pub(crate) errors: u64,
     pub(crate) wrong: u64,
     pub(crate) reports: Vec<String>,
-    /// Seconds of silence after which a client gave up on a proxy that still lived.
+    /// Connections given up after [`SILENCE_MAX`] without bytes from the proxy.
     pub(crate) hung: u64,
 }
 
@@ -66,17 +66,17 @@ impl Seen {
     }
 }
 
-/// What was asked.
+/// A request.
 struct Question {
     number: u64,
-    /// The oldest version that may come back.
+    /// The oldest permitted version.
     least: u64,
     range: Option<(u64, u64)>,
     if_none_match: Option<u64>,
     if_range: Option<u64>,
 }
 
-/// The head of an answer, and its body as far as it came.
+/// The head of an answer, and the part of its body that arrived.
 #[derive(Default)]
 struct Answer {
     status: u16,
@@ -95,14 +95,14 @@ pub(crate) struct Client<'a> {
     pub(crate) world: &'a World,
     pub(crate) zipf: &'a Zipf,
     pub(crate) proxy: SocketAddr,
-    /// Set before the proxy is killed.
+    /// Set just before the proxy is killed.
     pub(crate) over: &'a AtomicBool,
     pub(crate) rng: Rng,
     pub(crate) seen: Seen,
 }
 
 impl Client<'_> {
-    /// Asks until the proxy takes no more connections.
+    /// Sends requests until the proxy accepts no more connections.
     pub(crate) fn run(mut self) -> Seen {
         while let Ok(stream) = TcpStream::connect(self.proxy) {
             match self.converse(stream) {
@@ -156,7 +156,7 @@ impl Client<'_> {
             question.range = Some((first, first + self.rng.u64(..RANGE_BYTES_MAX)));
             question.if_range = (self.rng.u8(..) < 50).then_some(known);
         }
-        // The last before it is sent.
+        // Read last, immediately before the request is sent.
         question.least = self.world.least(number);
         question
     }
@@ -206,7 +206,7 @@ impl Client<'_> {
         }
     }
 
-    /// What is wrong with an answer, if anything.
+    /// The problem with an answer, if any.
     fn problem(
         &mut self,
         question: &Question,
@@ -261,7 +261,8 @@ impl Client<'_> {
         (!right).then_some("bytes of another version")
     }
 
-    /// The range was beyond the end of a version that may be served.
+    /// The problem with a 416: it is right only if the range starts beyond the end of a permitted
+    /// version.
     fn problem_of_416(&self, question: &Question, answer: &Answer) -> Option<&'static str> {
         let first = question.range.map_or(0, |(first, _)| first);
         let said = answer.content_range.as_deref().and_then(|text| text.strip_prefix("bytes */"));
@@ -307,7 +308,7 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<Answer> {
     Ok(answer)
 }
 
-/// Reads the body; what came stays with the answer if it breaks off.
+/// Reads the body. After an error the answer keeps the bytes that arrived.
 fn read_body(reader: &mut impl BufRead, answer: &mut Answer) -> io::Result<()> {
     if answer.status == 304 {
         return Ok(());

@@ -4,8 +4,8 @@
 //! version must have been servable when it was requested: not from before an acknowledged purge,
 //! and not superseded for longer than its lifetime, whichever process was killed meanwhile.
 //!
-//! Threads: the clients, one that changes and purges, the origin's, and the main thread, which
-//! kills the proxy.
+//! Threads: the clients', the changer's (changes and purges), the origin's, and the main thread,
+//! which kills the proxy.
 
 mod client;
 mod origin;
@@ -32,21 +32,21 @@ use crate::progress::Progress;
 
 /// Time between two changes.
 const CHANGE_EVERY: Duration = Duration::from_millis(2);
-/// Slices, where they are on: small beside large objects.
+/// Slice size in lives that use slices: small compared with large objects.
 const SLICES: &str = "caching.slice_bytes=128KiB";
 
-/// What all lives came to.
+/// Totals over all lives of the proxy.
 #[derive(Default)]
 struct Soaked {
     kills: u64,
     changes: u64,
-    /// Acknowledged ones.
+    /// Acknowledged purges.
     purges: u64,
     seen: Seen,
 }
 
-/// Loads, changes, purges, kills, starts again, until the time is over; prints; fails if anything was
-/// wrong.
+/// Loads, changes, purges, kills and restarts until the time is over, then prints. Fails if an
+/// answer was wrong.
 pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
     let world = Arc::new(World::new(args.objects, args.size.bytes(), args.seed));
     let origin = origin::start(Arc::clone(&world))?;
@@ -60,7 +60,8 @@ pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), 
         progress.set(start.elapsed().as_secs(), args.length_s().into());
         let left = end.saturating_duration_since(Instant::now());
         let life = LIFE_MIN + every.mul_f64(2.0 * rng.f64()).min(left);
-        // Every other life fetches ranges in slices; what the others stored is there, too.
+        // Every other life fetches ranges in slices, on a cache that also holds whole objects from
+        // the lives between.
         let sliced = soaked.kills % 2 == 1;
         let set = if sliced { vec![SLICES.to_owned()] } else { Vec::new() };
         let proxy = OwnProxy { origin, set, ..proxy.clone() };
@@ -102,7 +103,7 @@ fn live(
         let changing = scope.spawn(|| changer.run(over));
         std::thread::sleep(life);
         over.store(true, Ordering::SeqCst);
-        // Killed in any case: without that the load would not end.
+        // Killed even after an error: otherwise the load would not end.
         let killed = running.kill();
         let panicked = || Failure::Child("a thread of the soak panicked".to_owned());
         for client in asking {
@@ -115,13 +116,13 @@ fn live(
     })
 }
 
-/// The admin listener of a proxy that was started.
+/// Address of a running proxy's admin listener.
 fn admin_of(running: &Running) -> Result<SocketAddr, Failure> {
     let metrics = running.metrics.as_deref().unwrap_or_default();
     resolve(metrics.trim_end_matches("/metrics"))
 }
 
-/// Who changes objects and has them purged.
+/// Changes objects and purges them.
 struct Changer<'a> {
     world: &'a World,
     zipf: &'a Zipf,
@@ -130,7 +131,7 @@ struct Changer<'a> {
 }
 
 impl Changer<'_> {
-    /// Until the proxy is gone; how many changes there were, and purges that it acknowledged.
+    /// Runs until the proxy is killed. Returns the numbers of changes and of acknowledged purges.
     fn run(&mut self, over: &AtomicBool) -> (u64, u64) {
         let (mut changes, mut purges) = (0, 0);
         while !over.load(Ordering::SeqCst) {
@@ -149,7 +150,7 @@ impl Changer<'_> {
         (changes, purges)
     }
 
-    /// Purges the object, perhaps with others; true if that was acknowledged.
+    /// Purges the object, possibly with others; true if the proxy acknowledged it.
     fn purge(&mut self, number: u64) -> bool {
         let (step, what) = match self.rng.u8(..) {
             0..=9 => (FOLDERS, json!({ "prefix": format!("/v/{}/", number % FOLDERS) })),
@@ -159,11 +160,11 @@ impl Changer<'_> {
         };
         let mut order = what;
         order["soft"] = json!(self.rng.bool());
-        // What is current now is the oldest that may follow.
+        // After the purge, versions older than the current ones are forbidden.
         let covered = (number % step..self.world.count()).step_by(step as usize);
         let since: Vec<(u64, u64)> = covered.map(|n| (n, self.world.current(n))).collect();
         if ask_admin(self.admin, "/purge", None, Some(&order.to_string())).is_err() {
-            // Killed meanwhile, or not ready yet: nothing was promised.
+            // The proxy was killed or is not ready yet: it promised nothing.
             return false;
         }
         for (number, version) in since {

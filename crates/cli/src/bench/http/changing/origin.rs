@@ -17,12 +17,12 @@ use crate::failure::Failure;
 
 /// Largest request head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Written at once.
+/// Bytes per write.
 const PIECE_BYTES: usize = 64 << 10;
-/// Longest pause before an answer, or within it.
+/// Longest pause before or within an answer.
 const PAUSE_MILLIS_MAX: u64 = 20;
 
-/// Serves from now on, on a port of its own.
+/// Starts to serve on a free port.
 pub(crate) fn start(world: Arc<World>) -> Result<SocketAddr, Failure> {
     let failed = |source| Failure::io("listen on 127.0.0.1 for the origin", source);
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
@@ -31,7 +31,7 @@ pub(crate) fn start(world: Arc<World>) -> Result<SocketAddr, Failure> {
         for (number, stream) in listener.incoming().flatten().enumerate() {
             let world = Arc::clone(&world);
             let rng = Rng::with_seed(number as u64);
-            // A connection that breaks is the proxy's to report.
+            // Errors are ignored here: the proxy reports broken connections.
             thread::spawn(move || serve(&world, stream, rng));
         }
     };
@@ -63,7 +63,7 @@ fn pause(rng: &mut Rng) {
     thread::sleep(Duration::from_millis(rng.u64(..=PAUSE_MILLIS_MAX)));
 }
 
-/// What of a request counts.
+/// The parts of a request that determine the answer.
 #[derive(Default)]
 struct Asked {
     path: String,
@@ -105,7 +105,7 @@ fn answer(world: &World, asked: &Asked, output: &mut Vec<u8>) {
         output.extend_from_slice(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
         return;
     };
-    // All of an answer is of one version, whatever changes meanwhile.
+    // The whole answer is of one version, even if the object changes meanwhile.
     let version = world.current(number);
     let tag = World::tag(number, version);
     let described = format!(
@@ -129,7 +129,7 @@ fn answer(world: &World, asked: &Asked, output: &mut Vec<u8>) {
         head.push_str(&format!("Content-Range: bytes {start}-{}/{length}\r\n", end - 1));
     }
     let sent = &body[range.unwrap_or(0..length)];
-    // Every third object has no length that anybody could know before its end.
+    // Every third object is sent without a length.
     if number.is_multiple_of(3) && status == 200 {
         head.push_str("Transfer-Encoding: chunked\r\n\r\n");
         output.extend_from_slice(head.as_bytes());
@@ -146,7 +146,7 @@ fn answer(world: &World, asked: &Asked, output: &mut Vec<u8>) {
     output.extend_from_slice(sent);
 }
 
-/// `bytes=FIRST-LAST` or `bytes=FIRST-` of a body; anything else is ignored, as is its right.
+/// Parses `bytes=FIRST-LAST` or `bytes=FIRST-`. Other forms are ignored, as a server may do.
 fn bounds(text: &str, length: usize) -> Option<Range<usize>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let first: usize = first.parse().ok()?;

@@ -13,36 +13,37 @@ use std::time::{Duration, Instant};
 
 use crate::bench::http::catalogue::{Catalogue, ObjectRef};
 
-/// Caches count ages in whole seconds of two clocks (RFC 9111 §4.2.3): one may be cut off.
+/// Tolerance for ages: caches compute them in whole seconds from two clocks (RFC 9111 §4.2.3), so a
+/// second may be lost to rounding.
 const CLOCK_STEP: Duration = Duration::from_secs(1);
-/// Mean length of large bodies: several sections, and several slices.
+/// Mean length of large bodies, which span several sections and slices.
 const LARGE_MEAN_BYTES: u64 = 768 << 10;
-/// Exponent of the lengths: two versions are hardly ever of one length.
+/// Pareto exponent of the lengths: two versions rarely have the same length.
 const TAIL: f64 = 2.0;
-/// Objects of one group, and below one path, are those with the same remainder.
+/// Numbers of groups and of folders: objects whose numbers have the same remainder share one.
 pub(crate) const GROUPS: u64 = 61;
 pub(crate) const FOLDERS: u64 = 16;
 
-/// How a cache may come to know that an object changed.
+/// How a cache learns that an object has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Fresh for a day: only by a purge.
+    /// Only by a purge: fresh for a day.
     Purged,
-    /// The same with a body of several sections.
+    /// As `Purged`, with a body of several sections.
     Large,
-    /// Fresh for so many seconds.
+    /// By expiry: fresh for this number of seconds.
     Short(u64),
-    /// Not without asking.
+    /// By validation on every request.
     Validated,
 }
 
-/// What is known of one object.
+/// State of one object.
 #[derive(Default)]
 struct State {
     current: AtomicU64,
     /// The oldest version that may still be served.
     least: AtomicU64,
-    /// Superseded versions that may still be fresh somewhere, and since when they are.
+    /// Superseded versions that a cache may still hold as fresh, and when each was superseded.
     past: Mutex<VecDeque<(u64, Instant)>>,
 }
 
@@ -63,7 +64,7 @@ impl World {
         }
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub(crate) fn count(&self) -> u64 {
         self.states.len() as u64
     }
@@ -78,7 +79,7 @@ impl World {
         }
     }
 
-    /// What the origin says of it.
+    /// The `Cache-Control` of an object.
     pub(crate) fn cache_control(number: u64) -> String {
         match World::kind(number) {
             Kind::Purged | Kind::Large => "max-age=86400".to_owned(),
@@ -102,7 +103,7 @@ impl World {
         format!("\"{number}-{version}\"")
     }
 
-    /// The version that a tag names.
+    /// The version that an entity tag names.
     pub(crate) fn version_of(number: u64, tag: &str) -> Option<u64> {
         let (named, version) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
         (named.parse() == Ok(number)).then(|| version.parse().ok())?
@@ -120,7 +121,7 @@ impl World {
         self.catalogue(number).push_body(ObjectRef { run: version, number }, bytes);
     }
 
-    /// Whether these bytes are what this version has at `offset`.
+    /// Whether this version contains `bytes` at `offset`.
     pub(crate) fn matches(&self, number: u64, version: u64, offset: u64, bytes: &[u8]) -> bool {
         self.catalogue(number).matches(ObjectRef { run: version, number }, offset, bytes)
     }
@@ -133,7 +134,7 @@ impl World {
         self.state(number).current.load(Ordering::SeqCst)
     }
 
-    /// A new version. One thread at a time.
+    /// Creates a new version. Called by one thread only.
     pub(crate) fn change(&self, number: u64) {
         let state = self.state(number);
         let old = state.current.fetch_add(1, Ordering::SeqCst);
@@ -143,13 +144,13 @@ impl World {
         }
     }
 
-    /// Nothing older than `version` may be served from now on: a purge was acknowledged that began
-    /// when this was current.
+    /// Forbids versions older than `version` from now on: a purge that began while it was current
+    /// has been acknowledged.
     pub(crate) fn forbid_before(&self, number: u64, version: u64) {
         self.state(number).least.fetch_max(version, Ordering::SeqCst);
     }
 
-    /// The oldest version that the answer to a request may be which is sent after this call.
+    /// The oldest version that may answer a request sent after this call.
     pub(crate) fn least(&self, number: u64) -> u64 {
         self.least_at(number, Instant::now())
     }
@@ -190,15 +191,15 @@ mod tests {
             assert_eq!(world.current(number), 2);
         }
         for (number, at, least) in [
-            // Fresh for a day.
+            // Fresh for a day: the old version is permitted.
             (0, later(100_000), 0),
             (4, later(100_000), 0),
-            // For a second, and one that clocks may differ by.
+            // Fresh for one or two seconds, plus one second of tolerance.
             (5, later(1900), 0),
             (5, later(2500), 2),
             (7, later(2900), 0),
             (7, later(3500), 2),
-            // At once.
+            // Validated: the old version is forbidden at once.
             (8, now, 2),
         ] {
             assert_eq!(world.least_at(number, at), least, "{number}");
