@@ -221,9 +221,9 @@ fn no_awaited_create_waits_longer_than_memory_wait() {
     let mut cx = Context::from_waker(Waker::noop());
     let _guards = hold_all_memory(&store);
     let refused = store.stats().drops_memory_full;
+    let begun = Instant::now();
     let mut creates: Vec<_> =
         (0..100_u8).map(|key| (store.create(&[key; 3], GROUP, &[1; 100_000]), false)).collect();
-    let begun = Instant::now();
     let mut left = creates.len();
     while left > 0 {
         for (create, done) in creates.iter_mut().filter(|(_, done)| !done) {
