@@ -331,7 +331,7 @@ mod tests {
     fn work_that_says_nothing_is_watched_until_it_ends() {
         let paper = Paper::default();
         let start = Instant::now();
-        let how_far = || (start.elapsed().as_millis() as u64, 300);
+        let how_far = || ((start.elapsed().as_millis() as u64).min(300), 300);
         let work = || thread::sleep(Duration::from_millis(300));
         watched_by(on(&paper), Duration::from_millis(5), how_far, work);
         let lines = paper.lines();
