@@ -5,7 +5,6 @@
 //! must be used within the same time to count as wanted (`group::neighbours`), so that both sides
 //! of the choice are measured alike. Only a sample of the objects is followed. Threads: any;
 //! relaxed atomics, lost updates only blur the estimate.
-//! atomics, lost updates only blur the estimate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
