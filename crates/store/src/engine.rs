@@ -36,7 +36,7 @@ use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
 use crate::stats::{Counters, Stats, Waiting, add};
-use crate::types::{Clock, GroupId};
+use crate::types::{Clock, GroupId, KeyHash};
 use crate::workers::Workers;
 use crate::write::gate::Gate;
 use crate::write::inline_slot::InlineSlot;
@@ -78,7 +78,7 @@ pub(crate) struct Engine {
     pub(crate) hash_seed: u64,
     pub(crate) next_seq: AtomicU64,
     /// Deletes from the journal, by key hash; consulted until recovery has applied them.
-    pub(crate) journal_deletes: RwLock<HashMap<u64, u64>>,
+    pub(crate) journal_deletes: RwLock<HashMap<KeyHash, u64>>,
     /// Held shared while an existing object is written again under a new sequence number,
     /// exclusively by purges.
     pub(crate) purge_lock: RwLock<()>,
@@ -96,9 +96,9 @@ pub(crate) struct Engine {
 
 impl Engine {
     #[inline]
-    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         // In a summary, zero means "no hash".
-        twox_hash::XxHash3_64::oneshot_with_seed(self.hash_seed, key).max(1)
+        KeyHash::from_raw(twox_hash::XxHash3_64::oneshot_with_seed(self.hash_seed, key).max(1))
     }
 
     pub(crate) fn new_seq(&self) -> u64 {
@@ -107,16 +107,16 @@ impl Engine {
 
     /// True if this record is the only candidate of its hash in the index, so that no newer version
     /// of its key can be there.
-    pub(crate) fn is_only_version(&self, hash: u64, location: Location) -> bool {
-        let candidates = self.index.candidates(hash);
+    pub(crate) fn is_only_version(&self, hash: KeyHash, location: Location) -> bool {
+        let candidates = self.index.candidates(hash.get());
         candidates.len() == 1 && candidates.iter().all(|c| c.location == location)
     }
 
     /// Removes every version of a key from the index: when the newest is gone, an older one must
     /// not come back. Entries of other keys with the same tag are removed too, which is rare and
     /// allowed.
-    pub(crate) fn forget(&self, hash: u64) -> usize {
-        let removed = self.index.remove_all(hash, |l| self.ring.age(&self.space, l)).len();
+    pub(crate) fn forget(&self, hash: KeyHash) -> usize {
+        let removed = self.index.remove_all(hash.get(), |l| self.ring.age(&self.space, l)).len();
         if removed > 1 {
             add(&self.counters.evicted_collision, removed as u64 - 1);
         }
@@ -126,7 +126,7 @@ impl Engine {
     /// As `forget`, and records the delete in the journal, since recovery would find the records on
     /// disk again. Does not wait for a checkpoint: the caller may be a thread that the checkpoint
     /// waits for.
-    pub(crate) fn forget_durably(&self, hash: u64) {
+    pub(crate) fn forget_durably(&self, hash: KeyHash) {
         let seq = self.new_seq();
         if !self.recovery.is_done() {
             self.note_delete(hash, seq);
@@ -134,7 +134,8 @@ impl Engine {
         self.forget(hash);
         add(&self.counters.journal_records, 1);
         // The failure is counted; on a failing device nothing more can be done.
-        let _ = self.counted(self.journal.append_soon(JournalOp::DeleteKey { hash }, seq));
+        let _ =
+            self.counted(self.journal.append_soon(JournalOp::DeleteKey { hash: hash.get() }, seq));
     }
 
     /// True if the store is closed, or was opened by another process (before a fork).

@@ -10,7 +10,7 @@ use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::memory::mapped::AlignedBuf;
 use crate::space::SegmentId;
-use crate::types::GroupId;
+use crate::types::{GroupId, KeyHash};
 
 /// An object on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Entries {
             let offset = u64::from(summary.offset_units) * UNIT_BYTES;
             let location = engine.space.location(segment, offset);
             if !engine.index.contains_at(summary.hash, location)
-                || engine.is_superseded(summary.hash, location)
+                || engine.is_superseded(summary.key_hash(), location)
             {
                 continue;
             }
@@ -70,12 +70,11 @@ impl Entries {
 
 impl Engine {
     /// True if a newer record of the same key is in the index.
-    fn is_superseded(&self, hash: u64, location: crate::index::Location) -> bool {
+    fn is_superseded(&self, hash: KeyHash, location: crate::index::Location) -> bool {
         let candidates = self.ordered_candidates(hash);
-        candidates
-            .iter()
-            .take_while(|newer| newer.location != location)
-            .any(|newer| self.header_at(newer.location).is_some_and(|header| header.hash == hash))
+        candidates.iter().take_while(|newer| newer.location != location).any(|newer| {
+            self.header_at(newer.location).is_some_and(|header| header.key_hash() == hash)
+        })
     }
 }
 
@@ -115,7 +114,9 @@ fn length_of(
         RecordKind::Object => return Ok(Some(header.value_len)),
         RecordKind::Part => None,
         RecordKind::Manifest => engine.of_manifest(header, Bytes::new(), value),
-        RecordKind::Patch => engine.of_patch(header.hash, key, header, Bytes::new(), value)?,
+        RecordKind::Patch => {
+            engine.of_patch(header.key_hash(), key, header, Bytes::new(), value)?
+        }
     };
     Ok(large.map(|large| large.info.length_bytes))
 }

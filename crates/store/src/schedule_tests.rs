@@ -15,6 +15,7 @@ use crate::memory::pool::{Pool, Run};
 use crate::read::flight::{Flights, Joined};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock, thread};
+use crate::types::KeyHash;
 use crate::write::gate::Gate;
 use crate::write::nursery::{Finished, Nursery, Staged, Work};
 
@@ -135,8 +136,8 @@ fn shuttle_a_checkpoint_waits_for_those_inside_the_gate() {
                 let (gate, published, next) =
                     (Arc::clone(&gate), Arc::clone(&published), Arc::clone(&next));
                 thread::spawn(move || {
-                    let inside =
-                        if id == 0 { gate.enter_alone(id << 32) } else { gate.enter(id << 32) };
+                    let hash = KeyHash::from_raw(id << 32);
+                    let inside = if id == 0 { gate.enter_alone(hash) } else { gate.enter(hash) };
                     let seq = next.fetch_add(1, Ordering::SeqCst);
                     lock(&published).push(seq);
                     drop(inside);
@@ -158,7 +159,7 @@ fn staged(run: &Run, seq: u64) -> Staged {
         run: run.clone(),
         offset: 0,
         stored_bytes: 1024,
-        hash: seq,
+        hash: KeyHash::from_raw(seq),
         seq,
         reinserted: false,
         freq: 0,

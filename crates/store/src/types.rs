@@ -39,6 +39,23 @@ impl fmt::Display for GroupId {
     }
 }
 
+/// Seeded hash of a key, by which index, journal and the tables in memory know an object. On disk it
+/// is the `hash` of records and summary entries. Never zero for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct KeyHash(u64);
+
+impl KeyHash {
+    /// The hash that was computed, or read from disk.
+    pub(crate) const fn from_raw(hash: u64) -> KeyHash {
+        KeyHash(hash)
+    }
+
+    /// The number, for the index, for policies, and for what is written.
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+}
+
 /// A size in bytes, written as `20GiB`, `512 MiB`, `64k` or `4096`.
 ///
 /// Units are powers of two whether written `KiB`, `KB` or `K`, as is usual for disks and caches.

@@ -21,6 +21,7 @@ use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
 use crate::space::{SegmentId, Volume};
 use crate::stats::add;
+use crate::types::KeyHash;
 
 /// Threads that determine the lives of segments; each waits for one small read after the other.
 const FINDERS_MAX: usize = 8;
@@ -49,13 +50,13 @@ impl Plan {
 impl Engine {
     /// Tells recovery that versions of a key older than `seq` are dead. Called before the index is
     /// changed: recovery applies all notes once more when everything is loaded.
-    pub(crate) fn note_delete(&self, hash: u64, seq: u64) {
+    pub(crate) fn note_delete(&self, hash: KeyHash, seq: u64) {
         let mut deletes = exclusive(&self.journal_deletes);
         let before = deletes.entry(hash).or_default();
         *before = seq.max(*before);
     }
 
-    pub(crate) fn recovery_kills(&self, hash: u64, seq: u64) -> bool {
+    pub(crate) fn recovery_kills(&self, hash: KeyHash, seq: u64) -> bool {
         let deletes = shared(&self.journal_deletes);
         deletes.get(&hash).is_some_and(|before| seq < *before)
     }
@@ -70,7 +71,7 @@ impl Engine {
             found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.seq));
         }
         let since = next_seq;
-        let mut deletes: HashMap<u64, u64> = HashMap::new();
+        let mut deletes: HashMap<KeyHash, u64> = HashMap::new();
         for record in &contents.records {
             next_seq = next_seq.max(record.seq + 1);
             if record.op == MARK {
@@ -78,7 +79,7 @@ impl Engine {
             }
             if let JournalOp::DeleteKey { hash } = record.op {
                 if record.seq >= since {
-                    let before = deletes.entry(hash).or_default();
+                    let before = deletes.entry(KeyHash::from_raw(hash)).or_default();
                     *before = record.seq.max(*before);
                 }
             } else {
@@ -269,7 +270,7 @@ impl Engine {
             let location = self.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES);
             if !is_object
                 || entry.seq < since
-                || self.recovery_kills(entry.hash, entry.seq)
+                || self.recovery_kills(entry.key_hash(), entry.seq)
                 || self.marks.kills(entry.group, &[], entry.seq)
                 || self.index.contains_at(entry.hash, location)
                 || self.is_older_elsewhere(entry)
@@ -279,7 +280,7 @@ impl Engine {
             // Older versions are removed: they must not outlast the newer one, whose segment may be
             // reused first.
             self.index.remove_older(entry.hash, location, |l| self.ring.age(&self.space, l));
-            self.index_insert(entry.hash, location, Engine::class_of(entry));
+            self.index_insert(entry.key_hash(), location, Engine::class_of(entry));
             self.recovery.objects.fetch_add(1, Ordering::Relaxed);
         }
         self.next_seq.fetch_max(newest + 1, Ordering::AcqRel);

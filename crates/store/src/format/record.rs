@@ -18,6 +18,7 @@ use super::fields::{Field, Slot, table};
 use super::manifest::{MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES};
 use super::patch::PATCH_BYTES;
 use super::{StoreNonce, UNIT_BYTES, is_like};
+use crate::types::KeyHash;
 
 /// Bytes of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
@@ -295,6 +296,11 @@ impl RecordHeader {
     #[must_use]
     pub fn value_range(&self) -> Range<usize> {
         span(self.head_bytes(), self.value_len)
+    }
+
+    /// The hash of the record's key.
+    pub(crate) const fn key_hash(&self) -> KeyHash {
+        KeyHash::from_raw(self.hash)
     }
 
     /// Whether the object has expired at `now_s`.

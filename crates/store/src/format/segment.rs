@@ -10,6 +10,7 @@
 use super::fields::{Field, Slot, table};
 use super::record::RecordKind;
 use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
+use crate::types::KeyHash;
 
 /// Bytes of the block that holds the footer.
 pub const FOOTER_BLOCK_BYTES: usize = BLOCK;
@@ -178,6 +179,11 @@ pub struct SummaryEntry {
 }
 
 impl SummaryEntry {
+    /// The hash of the record's key.
+    pub(crate) const fn key_hash(&self) -> KeyHash {
+        KeyHash::from_raw(self.hash)
+    }
+
     /// The entry's bytes; a stored length that does not fit is cut to the largest that does.
     #[must_use]
     pub fn encode(&self) -> [u8; SUMMARY_ENTRY_BYTES] {

@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::policy::notes::{Note, Notes};
+use crate::types::KeyHash;
 
 /// Weight of the assumed share, in objects.
 const ASSUMED_WEIGHT: u64 = 32;
@@ -79,8 +80,8 @@ impl Touched {
 
     /// Notes that the object with this hash is read alone from the page at `place`; returns the
     /// read before.
-    pub(crate) fn note(&self, place: u64, hash: u64, now: u32) -> Before {
-        let object = (hash >> 56) as u8;
+    pub(crate) fn note(&self, place: u64, hash: KeyHash, now: u32) -> Before {
+        let object = (hash.get() >> 56) as u8;
         match self.0.put(place, Note { said: object, when: now }) {
             None => Before::Nothing,
             Some(note) if note.said == object => Before::Itself(note.when),
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn a_page_is_remembered_with_the_object_that_was_read() {
         let touched = Touched::new(32);
-        let (one, other) = (1 << 56, 2 << 56);
+        let (one, other) = (KeyHash::from_raw(1 << 56), KeyHash::from_raw(2 << 56));
         assert_eq!(touched.note(5, one, 10), Before::Nothing);
         assert_eq!(touched.note(5, one, 11), Before::Itself(10));
         assert_eq!(touched.note(5, other, 12), Before::Another(11));

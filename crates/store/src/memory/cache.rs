@@ -15,6 +15,7 @@ use super::regret::Regret;
 use super::resident::{Entry, Resident};
 use crate::index::Index;
 use crate::policy::residency::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
+use crate::types::KeyHash;
 
 mod logs;
 mod names;
@@ -38,7 +39,7 @@ struct Slot {
     run: Option<Run>,
     queue: Queue,
     generation: u32,
-    hashes: Vec<u64>,
+    hashes: Vec<KeyHash>,
 }
 
 #[derive(Default)]
@@ -49,8 +50,8 @@ struct Queues {
     bytes: [isize; 4],
 }
 
-fn leaving(entry: &Entry, hash: u64) -> Leaving {
-    Leaving { hash, bytes: entry.stored_bytes, hits: entry.hits, epoch: entry.epoch }
+fn leaving(entry: &Entry, hash: KeyHash) -> Leaving {
+    Leaving { hash: hash.get(), bytes: entry.stored_bytes, hits: entry.hits, epoch: entry.epoch }
 }
 
 /// Counters of objects that left memory.
@@ -113,8 +114,8 @@ impl Cache {
     }
 
     /// A new object was written, and is in memory.
-    pub(crate) fn written(&self, hash: u64) {
-        self.policy.written(hash);
+    pub(crate) fn written(&self, hash: KeyHash) {
+        self.policy.written(hash.get());
     }
 
     /// The stamp for an entry that is published now.
@@ -124,8 +125,8 @@ impl Cache {
 
     /// An object that came with a page at `then` is requested for the first time. True if it came
     /// recently.
-    pub(crate) fn first_used(&self, hash: u64, then: u32) -> bool {
-        self.policy.first_used(hash);
+    pub(crate) fn first_used(&self, hash: KeyHash, then: u32) -> bool {
+        self.policy.first_used(hash.get());
         self.regret.is_recent(then)
     }
 
@@ -140,9 +141,9 @@ impl Cache {
     }
 
     /// An object that came with a page is the one the page was read for.
-    pub(crate) fn read_again(&self, hash: u64) {
-        self.regret.asked(hash);
-        self.policy.read_with_page(hash);
+    pub(crate) fn read_again(&self, hash: KeyHash) {
+        self.regret.asked(hash.get());
+        self.policy.read_with_page(hash.get());
     }
 
     /// Takes a run for `bytes`, evicting as needed; `None` when nothing more can be freed now.
@@ -205,12 +206,12 @@ impl Cache {
     }
 
     /// Puts a run in a queue. The run's entries have been published.
-    pub(crate) fn track(&self, run: Run, queue: Queue, hashes: Vec<u64>) {
+    pub(crate) fn track(&self, run: Run, queue: Queue, hashes: Vec<KeyHash>) {
         self.regret.filled(run.len_bytes());
         self.enqueue(run, queue, hashes);
     }
 
-    fn enqueue(&self, run: Run, queue: Queue, hashes: Vec<u64>) {
+    fn enqueue(&self, run: Run, queue: Queue, hashes: Vec<KeyHash>) {
         let (first, bytes) = (run.first(), run.len_bytes());
         let generation = {
             let mut slot = lock(&self.slots[first as usize]);
@@ -343,7 +344,7 @@ impl Cache {
         }
     }
 
-    fn evict_object(&self, hash: u64, first: u32, queue: Queue, keep_left: &mut usize) {
+    fn evict_object(&self, hash: KeyHash, first: u32, queue: Queue, keep_left: &mut usize) {
         let mut shard = self.resident.shard(hash);
         let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
             return;
@@ -366,23 +367,23 @@ impl Cache {
         self.policy.left(queue, &leaving(entry, hash));
         self.counters.prefetch_wasted.fetch_add(u64::from(entry.prefetched), Ordering::Relaxed);
         shard.map.remove(&hash);
-        self.regret.leaves(hash, queue.hint());
+        self.regret.leaves(hash.get(), queue.hint());
         self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An object of `queue` stays in memory; its hits are handed to the policy.
-    fn stays(&self, entry: &mut Entry, hash: u64, queue: Queue) {
+    fn stays(&self, entry: &mut Entry, hash: KeyHash, queue: Queue) {
         self.policy.take_hits(queue, &leaving(entry, hash));
         entry.hits = self.policy.hits_after(queue, entry.hits);
         entry.epoch = self.policy.epoch();
     }
 
     /// Hits in memory count for the disk policy, too: one for each time the object is examined.
-    fn tell_disk_of_hits(&self, entry: &Entry, hash: u64) {
+    fn tell_disk_of_hits(&self, entry: &Entry, hash: KeyHash) {
         if entry.hits > 0
             && let Some(location) = entry.location
         {
-            self.index.bump_freq(hash, location, 1);
+            self.index.bump_freq(hash.get(), location, 1);
         }
     }
 
@@ -394,7 +395,7 @@ impl Cache {
 
     /// Publishes an entry; removes it again if its run was evicted meanwhile. `may` is called with
     /// the shard locked: an older version must not replace a newer one.
-    pub(crate) fn publish_logged(&self, hash: u64, entry: Entry, may: impl FnOnce() -> bool) {
+    pub(crate) fn publish_logged(&self, hash: KeyHash, entry: Entry, may: impl FnOnce() -> bool) {
         let (first, offset) = (entry.run.first(), entry.offset);
         {
             let mut shard = self.resident.shard(hash);

@@ -14,11 +14,12 @@ use crate::policy::residency::{
     Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy,
 };
 use crate::sync::Mutex;
+use crate::types::KeyHash;
 
 const FRAME_BYTES: usize = 16 << 10;
 const FRAMES: usize = 16;
 /// One that `Regret` follows.
-const HASH: u64 = 1 << 40;
+const HASH: KeyHash = KeyHash::from_raw(1 << 40);
 
 /// How often the hits of each object were taken.
 type Taken = Arc<Mutex<HashMap<u64, u32>>>;
@@ -48,7 +49,7 @@ fn header(value_len: u64) -> RecordHeader {
         nonce: StoreNonce::of(&[1; 16]),
         kind: RecordKind::Object,
         chunked: false,
-        hash: HASH,
+        hash: HASH.get(),
         seq: 1,
         group: 1,
         expires_s: 0,
@@ -60,7 +61,7 @@ fn header(value_len: u64) -> RecordHeader {
 fn with_object(policy: Box<dyn ResidencyPolicy>, value_len: u64) -> (Cache, Arc<Index>) {
     let index = Arc::new(Index::new(64));
     let location = Location::new(5);
-    let inserted = index.insert(HASH, location, LengthClass::from_units(8), 0, |l| l.units());
+    let inserted = index.insert(HASH.get(), location, LengthClass::from_units(8), 0, |l| l.units());
     assert!(inserted.evicted.is_empty());
     let pool = Pool::new(FRAMES, FRAME_BYTES).unwrap();
     let cache = Cache::new(pool, policy.into(), Arc::clone(&index));
@@ -96,8 +97,8 @@ fn hits_are_taken_once_for_each_look_and_reach_the_disk_s_count() {
             let (cache, index) = with_object(Box::new(policy), value_len);
             squeeze(&cache);
             assert_eq!(is_there(&cache), fate != Fate::Drop, "{value_len} {fate:?}");
-            assert_eq!(lock(&taken)[&HASH], 1, "{value_len} {fate:?}");
-            assert_eq!(index.freq(HASH, Location::new(5)), Some(1), "{value_len} {fate:?}");
+            assert_eq!(lock(&taken)[&HASH.get()], 1, "{value_len} {fate:?}");
+            assert_eq!(index.freq(HASH.get(), Location::new(5)), Some(1), "{value_len} {fate:?}");
         }
     }
 }
@@ -107,7 +108,7 @@ fn a_run_that_is_put_back_whole_tells_the_disk_of_its_hits() {
     let lru = residency_policy(ResidencyPolicyKind::Lru, 1 << 20);
     let (cache, index) = with_object(lru, 3_000);
     squeeze(&cache);
-    assert_eq!(index.freq(HASH, Location::new(5)), Some(1));
+    assert_eq!(index.freq(HASH.get(), Location::new(5)), Some(1));
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn whatever_is_asked_for_after_it_left_is_regretted() {
     let (cache, _index) = with_object(Box::new(policy), 3_000);
     cache.drop_all();
     assert_eq!(cache.regret_percent(Hint::Neutral), 0);
-    cache.arrive(Hint::Neutral, Arrival::Asked { hash: HASH, bytes: 3_000 });
+    cache.arrive(Hint::Neutral, Arrival::Asked { hash: HASH.get(), bytes: 3_000 });
     assert_eq!(cache.regret_percent(Hint::Neutral), 100);
 }
 
@@ -170,7 +171,7 @@ fn who_loses_the_room_it_made_for_a_long_run_makes_some_again() {
     let theirs = Arc::clone(&thief.0);
     let pool = Pool::new(FRAMES, FRAME_BYTES).unwrap();
     let cache = Cache::new(Arc::clone(&pool), Arc::new(thief), Arc::new(Index::new(64)));
-    for hash in (1..=FRAMES as u64).map(|n| n << 40) {
+    for hash in (1..=FRAMES as u64).map(|n| KeyHash::from_raw(n << 40)) {
         let run = pool.try_take_frame().expect("it is empty");
         cache.resident.shard(hash).map.insert(hash, Entry::of(run.clone(), 0, &header(3_000)));
         cache.track(run, Queue::Probation, vec![hash]);

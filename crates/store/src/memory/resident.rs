@@ -14,6 +14,7 @@ use super::mapped::Mapped;
 use super::pool::Run;
 use crate::format::{RecordHeader, RecordKind};
 use crate::index::Location;
+use crate::types::KeyHash;
 
 /// Memory of an entry outside its table: its hash in its run's list, which grows by doubling.
 const LISTED_BYTES: usize = 12;
@@ -103,7 +104,7 @@ impl Hasher for PassThrough {
     }
 
     fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only u64 keys are hashed")
+        unreachable!("only key hashes, which are one `u64`")
     }
 
     fn write_u64(&mut self, value: u64) {
@@ -113,7 +114,7 @@ impl Hasher for PassThrough {
 }
 
 /// Allocated in separate mappings, so that a table that has grown leaves no unusable memory behind.
-pub(crate) type EntryMap = HashMap<u64, Entry, BuildHasherDefault<PassThrough>, Mapped>;
+pub(crate) type EntryMap = HashMap<KeyHash, Entry, BuildHasherDefault<PassThrough>, Mapped>;
 
 /// One shard's entries and the counters that are kept under its lock.
 #[derive(Default)]
@@ -137,9 +138,9 @@ impl Resident {
     }
 
     #[inline]
-    pub(crate) fn shard(&self, hash: u64) -> MutexGuard<'_, ShardState> {
+    pub(crate) fn shard(&self, hash: KeyHash) -> MutexGuard<'_, ShardState> {
         // Bits 40..48: the index takes its shard from the top, hashbrown its bucket from the bottom.
-        lock(&self.shards[(hash >> 40) as usize % SHARDS].0)
+        lock(&self.shards[(hash.get() >> 40) as usize % SHARDS].0)
     }
 
     /// Shrinks oversized tables. Returns the number of objects, and the bytes that the tables take.

@@ -19,6 +19,7 @@ use crate::memory::resident::Entry;
 use crate::object::Object;
 use crate::policy::residency::Arrival;
 use crate::stats::add;
+use crate::types::KeyHash;
 
 type Outcome = Result<Option<Object>, ReadError>;
 /// Receives the outcome of an asynchronous read.
@@ -58,8 +59,8 @@ const LOOKS_MAX: usize = 12;
 
 impl Engine {
     /// The candidates in live segments, newest first.
-    pub(crate) fn ordered_candidates(&self, hash: u64) -> Vec<Candidate> {
-        let mut all: Vec<Candidate> = self.index.candidates(hash).iter().collect();
+    pub(crate) fn ordered_candidates(&self, hash: KeyHash) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> = self.index.candidates(hash.get()).iter().collect();
         all.retain(|c| {
             let (segment, _) = self.space.split(c.location);
             self.space.holds(segment) && self.ring.seq(segment) != 0
@@ -71,7 +72,7 @@ impl Engine {
     }
 
     /// Reads on the calling thread.
-    pub(crate) fn read_blocking(self: &Arc<Engine>, hash: u64, key: &[u8]) -> Outcome {
+    pub(crate) fn read_blocking(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Outcome {
         for look in 0..LOOKS_MAX {
             if look > 0
                 && let Some(object) = self.lookup_memory(hash, key)
@@ -102,7 +103,7 @@ impl Engine {
 
     /// A manifest or patch that is not on disk yet. If it is dead, the index entries of its key are
     /// dropped too, since they are older versions.
-    pub(crate) fn indirect_in_memory(&self, hash: u64, key: &[u8]) -> Indirect {
+    pub(crate) fn indirect_in_memory(&self, hash: KeyHash, key: &[u8]) -> Indirect {
         let Some((raw, header)) = self.find_indirect(hash, key) else { return Indirect::Nothing };
         if !self.is_dead(header.group, key, header.seq, header.expires_s) {
             return Indirect::Found(raw, header);
@@ -115,7 +116,7 @@ impl Engine {
         Indirect::Dead
     }
 
-    fn find_indirect(&self, hash: u64, key: &[u8]) -> Option<(RawRecord, RecordHeader)> {
+    fn find_indirect(&self, hash: KeyHash, key: &[u8]) -> Option<(RawRecord, RecordHeader)> {
         let shard = self.cache.resident.shard(hash);
         let entry = shard.map.get(&hash).filter(|e| !e.is_object && e.key() == key)?;
         let header = RecordHeader::decode(entry.record(), self.space.nonce).ok()?;
@@ -126,7 +127,7 @@ impl Engine {
 
     fn read_indirect(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         raw: RawRecord,
         header: &RecordHeader,
@@ -144,7 +145,12 @@ impl Engine {
     }
 
     /// One pass over the candidates. `OtherKey` means that none belongs to the key.
-    fn look(self: &Arc<Engine>, hash: u64, key: &[u8], shared: bool) -> Result<Found, ReadError> {
+    fn look(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        key: &[u8],
+        shared: bool,
+    ) -> Result<Found, ReadError> {
         for candidate in self.ordered_candidates(hash) {
             let found = self.read_candidate(hash, key, candidate, shared)?;
             if !matches!(found, Found::OtherKey) {
@@ -157,12 +163,12 @@ impl Engine {
 
     fn read_candidate(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: Candidate,
         shared: bool,
     ) -> Result<Found, ReadError> {
-        self.index.bump_freq(hash, candidate.location, 1);
+        self.index.bump_freq(hash.get(), candidate.location, 1);
         if self.wants_page(hash, &candidate)
             && let Some(found) = self.read_page_for(hash, key, &candidate, shared)?
         {
@@ -191,7 +197,7 @@ impl Engine {
     /// Reads one record alone and makes it resident.
     fn read_object(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
     ) -> Result<Found, ReadError> {
@@ -220,11 +226,11 @@ impl Engine {
 
     /// True if the index still maps the hash to this location in this life of its segment. The life
     /// is checked last: it changes before the index gets any new entry there.
-    fn knows(&self, hash: u64, location: Location, life: u64) -> bool {
-        self.index.contains_at(hash, location) && self.life_of(location) == life
+    fn knows(&self, hash: KeyHash, location: Location, life: u64) -> bool {
+        self.index.contains_at(hash.get(), location) && self.life_of(location) == life
     }
 
-    pub(crate) fn unreadable(&self, hash: u64, location: Location, life: u64) -> Found {
+    pub(crate) fn unreadable(&self, hash: KeyHash, location: Location, life: u64) -> Found {
         if !self.knows(hash, location, life) {
             return Found::LookAgain;
         }
@@ -275,7 +281,7 @@ impl Engine {
     /// Verifies a record that was read and makes it resident.
     pub(crate) fn accept(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
         raw: RawRecord,
@@ -284,7 +290,7 @@ impl Engine {
         let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else {
             return Ok(self.damaged(hash, candidate.location, raw.life));
         };
-        if header.hash != hash {
+        if header.key_hash() != hash {
             // The segment may have been reused during the read.
             let moved = !self.knows(hash, candidate.location, raw.life);
             return Ok(if moved { Found::LookAgain } else { Found::OtherKey });
@@ -317,7 +323,7 @@ impl Engine {
     /// whole.
     fn reread_longer(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
         header: &RecordHeader,
@@ -342,7 +348,7 @@ impl Engine {
 
     /// Handles a record that differs from what was written, unless its segment was reused during
     /// the read.
-    pub(crate) fn damaged(&self, hash: u64, location: Location, life: u64) -> Found {
+    pub(crate) fn damaged(&self, hash: KeyHash, location: Location, life: u64) -> Found {
         if !self.knows(hash, location, life) {
             return Found::LookAgain;
         }
@@ -356,7 +362,7 @@ impl Engine {
     /// run.
     fn admit_read(
         &self,
-        hash: u64,
+        hash: KeyHash,
         candidate: &Candidate,
         raw: &RawRecord,
         header: &RecordHeader,
@@ -364,7 +370,7 @@ impl Engine {
         let group = self.groups.entry(header.group);
         add(&group.disk_reads, 1);
         let stored = header.stored_bytes() as usize;
-        let asked = Arrival::Asked { hash, bytes: stored as u32 };
+        let asked = Arrival::Asked { hash: hash.get(), bytes: stored as u32 };
         let queue = self.cache.arrive(group.hint(), asked);
         let mut entry = Entry::of(raw.run.clone(), raw.start, header);
         // A purge may have come since the marks were checked: the entry's epoch stays zero, so that
@@ -395,7 +401,7 @@ impl Engine {
 
     /// Publishes a record read in this life of its segment, unless a newer version exists; true if
     /// published.
-    pub(crate) fn publish_read(&self, hash: u64, entry: Entry, life: u64) -> bool {
+    pub(crate) fn publish_read(&self, hash: KeyHash, entry: Entry, life: u64) -> bool {
         let mut shard = self.cache.resident.shard(hash);
         let current = entry.location.is_some_and(|l| self.is_newest(hash, l, life));
         if !current || shard.map.contains_key(&hash) {
@@ -407,7 +413,7 @@ impl Engine {
 
     /// True if this record is the newest candidate of its hash in the index, and its segment is
     /// still in this life. Checked in this order, as in `knows`.
-    pub(crate) fn is_newest(&self, hash: u64, location: Location, life: u64) -> bool {
+    pub(crate) fn is_newest(&self, hash: KeyHash, location: Location, life: u64) -> bool {
         self.ordered_candidates(hash).first().is_some_and(|newest| newest.location == location)
             && self.life_of(location) == life
     }
@@ -415,7 +421,7 @@ impl Engine {
     /// A patch: new metadata for an older value, which is read from where it lies.
     fn assemble_patch(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
         raw: RawRecord,
@@ -434,7 +440,7 @@ impl Engine {
     /// since this call may wait for memory.
     pub(crate) fn assemble_large(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         candidate: &Candidate,
         header: &RecordHeader,
         large: Option<LargeObject>,
@@ -467,7 +473,7 @@ impl Engine {
     /// this life of its segment.
     pub(crate) fn assemble(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         (location, life): (Location, u64),
         header: &RecordHeader,
         pieces: &[&[u8]; 3],
@@ -493,7 +499,7 @@ impl Engine {
         if self.publish_read(hash, entry, life) {
             let hint = self.groups.hint(header.group);
             let bytes = run.len_bytes() as u32;
-            let asked = Arrival::Asked { hash, bytes };
+            let asked = Arrival::Asked { hash: hash.get(), bytes };
             self.cache.track(run, self.cache.arrive(hint, asked), vec![hash]);
         }
         Ok(object)

@@ -23,7 +23,7 @@ use crate::object::{ObjectInfo, ObjectRange};
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::GroupId;
+use crate::types::{GroupId, KeyHash};
 
 /// Length of the first read of a record's head.
 const HEAD_READ_BYTES: u64 = 8192;
@@ -97,7 +97,7 @@ impl Engine {
 
     pub(crate) fn of_patch(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         header: &RecordHeader,
         metadata: Bytes,
@@ -109,7 +109,7 @@ impl Engine {
             return Ok(None);
         }
         let Some(base) = self.read_head(location)? else { return Ok(None) };
-        let same = base.header.hash == hash
+        let same = base.header.key_hash() == hash
             && base.header.seq == patch.base_seq
             && base.bytes.get(base.header.key_range()) == Some(key);
         if !same {
@@ -156,11 +156,12 @@ impl Engine {
     pub(crate) fn verified_header(
         self: &Arc<Engine>,
         key: &[u8],
-        hash: u64,
+        hash: KeyHash,
         location: Location,
     ) -> Option<(RecordHeader, Vec<u8>)> {
         let head = self.read_head(location).ok()??;
-        let same = head.header.hash == hash && head.bytes.get(head.header.key_range()) == Some(key);
+        let same =
+            head.header.key_hash() == hash && head.bytes.get(head.header.key_range()) == Some(key);
         let value =
             if head.header.chunked { &[] } else { head.bytes.get(head.header.value_range())? };
         same.then(|| (head.header, value.to_vec()))

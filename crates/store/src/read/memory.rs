@@ -5,11 +5,12 @@
 use crate::engine::Engine;
 use crate::object::Object;
 use crate::stats::add;
+use crate::types::KeyHash;
 
 impl Engine {
     /// A hit in memory: no system call, no allocation, one short lock.
     #[inline]
-    pub(crate) fn lookup_memory(&self, hash: u64, key: &[u8]) -> Option<Object> {
+    pub(crate) fn lookup_memory(&self, hash: KeyHash, key: &[u8]) -> Option<Object> {
         let epoch = self.marks.epoch();
         let mut guard = self.cache.resident.shard(hash);
         let shard = &mut *guard;

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::object::Object;
 use crate::stats::add;
+use crate::types::KeyHash;
 use crate::workers::Lane;
 
 impl Engine {
@@ -25,7 +26,7 @@ impl Engine {
         if let Some(object) = self.lookup_memory(hash, key) {
             return Deferred::ready(Ok(Some(object)));
         }
-        if self.index.candidates(hash).is_empty()
+        if self.index.candidates(hash.get()).is_empty()
             && !matches!(self.indirect_in_memory(hash, key), Indirect::Found(..))
         {
             add(&self.counters.misses_not_found, 1);
@@ -44,7 +45,7 @@ impl Engine {
     /// thread.
     fn read_submitted(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: Arc<[u8]>,
         promise: Arc<OneShot<Result<Option<Object>, ReadError>>>,
     ) {

@@ -25,6 +25,7 @@ use crate::object::Object;
 use crate::policy::residency::{Arrival, Hint, Queue};
 use crate::space::SegmentId;
 use crate::stats::add;
+use crate::types::KeyHash;
 
 /// Most bytes of one read-ahead I/O, the requested page included.
 const READ_AHEAD_BYTES: u64 = 256 << 10;
@@ -36,9 +37,9 @@ const ASSUMED_PERCENT: u64 = 50;
 
 impl Engine {
     /// True if the candidate lies on a page that is worth reading whole.
-    pub(crate) fn wants_page(&self, hash: u64, candidate: &Candidate) -> bool {
+    pub(crate) fn wants_page(&self, hash: KeyHash, candidate: &Candidate) -> bool {
         let bytes = candidate.length_class.units() * UNIT_BYTES;
-        let several = self.index.candidates(hash).len() > 1;
+        let several = self.index.candidates(hash.get()).len() > 1;
         if several || bytes > self.page_record_max() || candidate.length_class.is_large() {
             return false;
         }
@@ -78,7 +79,7 @@ impl Engine {
     }
 
     /// An object is read alone: notes whether a page read would have been better.
-    pub(crate) fn note_alone(&self, hash: u64, candidate: &Candidate) {
+    pub(crate) fn note_alone(&self, hash: KeyHash, candidate: &Candidate) {
         let Some(group) = self.page_group(candidate.location) else { return };
         let state = self.groups.entry(group);
         let (segment, offset) = self.space.split(candidate.location);
@@ -111,7 +112,7 @@ impl Engine {
     /// Reads the candidate's page. `None`: a page read is not possible; read the object alone.
     pub(crate) fn read_page_for(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
         shared: bool,
@@ -141,7 +142,7 @@ impl Engine {
 
     /// An object that a page read has just brought in; it counts as a hit on disk, not in memory. A
     /// manifest or patch created meanwhile does not qualify: its bytes are not the object's.
-    fn lookup_fresh(&self, hash: u64, key: &[u8]) -> Option<Object> {
+    fn lookup_fresh(&self, hash: KeyHash, key: &[u8]) -> Option<Object> {
         let mut shard = self.cache.resident.shard(hash);
         let entry = shard.map.get_mut(&hash)?;
         if entry.key() != key
@@ -246,7 +247,7 @@ impl Engine {
     /// Asynchronous page read for an object; falls back to `fallback` where that is not possible.
     pub(crate) fn submit_page_read(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: Arc<[u8]>,
         candidate: &Candidate,
         promise: Arc<Promise>,
@@ -270,7 +271,7 @@ impl Engine {
             self.pages_read(segment, pages, None, started);
             return fallback();
         }
-        self.index.bump_freq(hash, candidate.location, 1);
+        self.index.bump_freq(hash.get(), candidate.location, 1);
         let (this, held) = (Arc::clone(self), runs.clone());
         let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
         self.space.submit(IoOp::Read, segment, page * page_bytes, &pieces, move |outcome| {
@@ -304,7 +305,7 @@ impl Engine {
     pub(crate) fn follow(
         self: &Arc<Engine>,
         flight: &Flight,
-        hash: u64,
+        hash: KeyHash,
         key: Arc<[u8]>,
         promise: Arc<Promise>,
         fallback: impl FnOnce() + Send + 'static,
@@ -373,8 +374,8 @@ impl Engine {
             // Purge marks are checked at the first request, since the entry's epoch is zero.
             entry.prefetched = true;
             entry.came = self.cache.now();
-            if self.publish_read(record.hash, entry, header.segment_seq) {
-                hashes.push(record.hash);
+            if self.publish_read(record.key_hash(), entry, header.segment_seq) {
+                hashes.push(record.key_hash());
             }
         }
         self.cache.track(run, queue, hashes);
@@ -392,24 +393,25 @@ impl Engine {
     ) {
         for (offset, record, location) in wanted {
             let bytes = run.bytes(*offset as usize, record.stored_bytes() as usize);
-            let Some((log, at)) = self.cache.append(queue, record.hash, bytes, true) else {
+            let Some((log, at)) = self.cache.append(queue, record.key_hash(), bytes, true) else {
                 return;
             };
             let mut entry = Entry::of(log, at, record);
             entry.location = Some(*location);
             entry.prefetched = true;
             entry.came = self.cache.now();
-            let may = || self.is_newest(record.hash, *location, life);
-            self.cache.publish_logged(record.hash, entry, may);
+            let may = || self.is_newest(record.key_hash(), *location, life);
+            self.cache.publish_logged(record.key_hash(), entry, may);
         }
     }
 
     /// True for a live, undamaged object that is not in memory yet.
     fn is_wanted(&self, run: &Run, offset: u32, header: &RecordHeader, location: Location) -> bool {
+        let hash = header.key_hash();
         let dead = header.kind != crate::format::RecordKind::Object
-            || (!self.recovery.is_done() && self.recovery_kills(header.hash, header.seq))
-            || !self.is_only_version(header.hash, location)
-            || self.cache.resident.shard(header.hash).map.contains_key(&header.hash);
+            || (!self.recovery.is_done() && self.recovery_kills(hash, header.seq))
+            || !self.is_only_version(hash, location)
+            || self.cache.resident.shard(hash).map.contains_key(&hash);
         let record = run.bytes(offset as usize, header.stored_bytes() as usize);
         !dead && verify_body(header, record)
     }

@@ -17,6 +17,7 @@ use crate::format::{RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
 use crate::object::{Object, ObjectRange};
 use crate::stats::add;
+use crate::types::KeyHash;
 
 /// Objects up to this size are read whole even for a partial read.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
@@ -83,18 +84,18 @@ impl Engine {
 
     fn resolve_candidate(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
     ) -> Result<ByHead, ReadError> {
-        self.index.bump_freq(hash, candidate.location, 1);
+        self.index.bump_freq(hash.get(), candidate.location, 1);
         let life = self.life_of(candidate.location);
         let Some(head) = self.read_head(candidate.location)? else {
             self.damaged(hash, candidate.location, life);
             return Ok(ByHead::Gone);
         };
         let header = head.header;
-        if header.hash != hash || head.bytes.get(header.key_range()) != Some(key) {
+        if header.key_hash() != hash || head.bytes.get(header.key_range()) != Some(key) {
             return Ok(ByHead::OtherKey);
         }
         if self.is_dead(header.group, key, header.seq, header.expires_s) {
@@ -119,7 +120,7 @@ impl Engine {
     /// Follows the manifest or patch of an object too large for a single run.
     fn resolve_indirect(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
     ) -> Result<Option<Source>, ReadError> {
         for candidate in self.ordered_candidates(hash) {
@@ -134,7 +135,7 @@ impl Engine {
 
     fn indirect(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         location: Location,
         header: &RecordHeader,
@@ -149,7 +150,7 @@ impl Engine {
 
     fn indirect_of(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         location: Location,
         header: &RecordHeader,
@@ -177,7 +178,7 @@ impl Engine {
     /// Reads a manifest's whole object into one run.
     pub(crate) fn assemble_manifest(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         candidate: &Candidate,
         raw: RawRecord,
         header: &RecordHeader,

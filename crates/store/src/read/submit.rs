@@ -15,6 +15,7 @@ use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::index::Candidate;
 use crate::policy::residency::Hint;
 use crate::stats::add;
+use crate::types::KeyHash;
 
 /// Longer records go to a worker thread: verifying them would occupy the I/O thread for more than
 /// some tens of microseconds.
@@ -29,7 +30,7 @@ impl Engine {
     /// Asynchronous read of one plain candidate; other cases go to `fallback`.
     pub(crate) fn submit_object_read(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: Arc<[u8]>,
         promise: Arc<Promise>,
         fallback: impl FnOnce() + Send + 'static,
@@ -53,7 +54,7 @@ impl Engine {
             self.flights.land(lead);
             return fallback();
         };
-        self.index.bump_freq(hash, candidate.location, 1);
+        self.index.bump_freq(hash.get(), candidate.location, 1);
         self.note_alone(hash, &candidate);
         let started = self.clock.monotonic();
         let life = self.life_of(candidate.location);
@@ -89,14 +90,14 @@ impl Engine {
     /// `accept` for an I/O thread, which must not read or block: `None` if that would be needed.
     fn accept_plain(
         self: &Arc<Engine>,
-        hash: u64,
+        hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
         raw: RawRecord,
     ) -> Option<Found> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         if let Ok(header) = RecordHeader::decode(bytes, self.space.nonce)
-            && header.hash == hash
+            && header.key_hash() == hash
             && (header.kind != RecordKind::Object || header.stored_bytes() > bytes.len() as u64)
         {
             return None;

@@ -27,7 +27,7 @@ use crate::policy::admission::Newcomer;
 use crate::policy::residency::Hint;
 use crate::stats::{Waiting, add};
 use crate::sync::{RwLockReadGuard, shared};
-use crate::types::GroupId;
+use crate::types::{GroupId, KeyHash};
 
 /// Longest wait for room before a create tries again: readers that release memory do not wake it.
 pub(super) const ROOM_NAP: Duration = Duration::from_millis(5);
@@ -239,7 +239,7 @@ impl Engine {
         let Some(policy) = &self.admission else { return Ok(()) };
         let new = Newcomer {
             key,
-            hash: self.hash(key),
+            hash: self.hash(key).get(),
             group: GroupId::new(group),
             hint: self.groups.hint(group),
             bytes,
@@ -274,7 +274,7 @@ impl Engine {
     fn create_small(
         self: &Arc<Engine>,
         new: &NewObject<'_>,
-        hash: u64,
+        hash: KeyHash,
         stored: usize,
     ) -> Result<(), CreateBlocked> {
         let (run, offset) = loop {
@@ -295,7 +295,7 @@ impl Engine {
     fn create_extent(
         self: &Arc<Engine>,
         new: &NewObject<'_>,
-        hash: u64,
+        hash: KeyHash,
     ) -> Result<(), CreateBlocked> {
         // Ranges of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
@@ -325,7 +325,7 @@ impl Engine {
     fn stage(
         &self,
         new: &NewObject<'_>,
-        hash: u64,
+        hash: KeyHash,
         room: Room,
         lay_out: impl FnOnce(&Run, &RecordFields, &RecordHeader),
     ) -> Result<(), CreateBlocked> {
@@ -366,7 +366,7 @@ impl Engine {
     /// Enters the gate. A create that replaces one particular version enters alone, so that no
     /// other create of its key is inside, and keeps purges out from its reading of the marks until
     /// it is published. Purges wait for that.
-    fn enter(&self, new: &NewObject<'_>, hash: u64) -> NumberedCreate<'_> {
+    fn enter(&self, new: &NewObject<'_>, hash: KeyHash) -> NumberedCreate<'_> {
         let unpurged =
             matches!(new.replaces, Replaces::Version(_)).then(|| shared(&self.purge_lock));
         let inside = match new.replaces {
@@ -379,7 +379,7 @@ impl Engine {
 
     /// True if the version to be replaced is the one that readers get of this key. Called with the
     /// shard of the resident table locked.
-    fn is_there(&self, hash: u64, new: &NewObject<'_>, resident: Option<&Entry>) -> bool {
+    fn is_there(&self, hash: KeyHash, new: &NewObject<'_>, resident: Option<&Entry>) -> bool {
         match new.replaces {
             Replaces::Anything => true,
             Replaces::Itself(place) => {
@@ -396,7 +396,7 @@ impl Engine {
     /// Publishes an entry, replacing any older version.
     fn publish_new(
         &self,
-        hash: u64,
+        hash: KeyHash,
         mut entry: Entry,
         new: &NewObject<'_>,
         numbered: &mut NumberedCreate<'_>,
@@ -428,13 +428,13 @@ impl Engine {
                 // A moved object writes no delete record, and the record of metadata that it takes
                 // over stays on disk.
                 let _ = match new.is_moved() {
-                    true => self.index.drop_at(hash, location),
-                    false => self.index.remove_at(hash, location),
+                    true => self.index.drop_at(hash.get(), location),
+                    false => self.index.remove_at(hash.get(), location),
                 };
             }
             // Other index entries of the hash are older versions too or, rarely, another key, as
             // for removes.
-            let known = !new.is_moved() && !self.index.candidates(hash).is_empty();
+            let known = !new.is_moved() && !self.index.candidates(hash.get()).is_empty();
             if known {
                 self.forget(hash);
             }
@@ -446,10 +446,10 @@ impl Engine {
         if replaces {
             add(&self.counters.replaced, 1);
         }
-        if replaces || (!new.is_moved() && self.index.has_dropped(hash)) {
+        if replaces || (!new.is_moved() && self.index.has_dropped(hash.get())) {
             // Without this record, a crash before the new object is written would bring back the
             // old version. An error is counted; the create itself stands.
-            let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);
+            let _ = self.journal_append(JournalOp::DeleteKey { hash: hash.get() }, seq);
         }
         Published::Visible
     }
@@ -474,7 +474,7 @@ fn header_of(fields: &RecordFields, new: &NewObject<'_>) -> RecordHeader {
 pub(crate) fn fields_of(
     engine: &Engine,
     new: &NewObject<'_>,
-    hash: u64,
+    hash: KeyHash,
     seq: u64,
     chunked: bool,
 ) -> RecordFields {
@@ -482,7 +482,7 @@ pub(crate) fn fields_of(
         nonce: engine.space.nonce,
         kind: new.kind,
         chunked,
-        hash,
+        hash: hash.get(),
         seq,
         group: new.group,
         expires_s: new.expires_s,

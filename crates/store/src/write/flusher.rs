@@ -386,7 +386,7 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
 fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, at: u64) {
     let staged = &extent.staged;
     open.note(SummaryEntry {
-        hash: staged.hash,
+        hash: staged.hash.get(),
         group: extent.group,
         seq: staged.seq,
         offset_units: (at / UNIT_BYTES) as u32,

@@ -9,6 +9,7 @@
 //! any create enters; the writer of a checkpoint and the flusher wait.
 
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, exclusive, shared};
+use crate::types::KeyHash;
 
 const STRIPES: usize = 16;
 
@@ -28,17 +29,17 @@ pub(crate) struct Gate([Stripe; STRIPES]);
 
 impl Gate {
     /// Held from before the sequence number is taken until the object is in the nursery.
-    pub(crate) fn enter(&self, hash: u64) -> GateGuard<'_> {
+    pub(crate) fn enter(&self, hash: KeyHash) -> GateGuard<'_> {
         GateGuard::Shared(shared(self.stripe(hash)))
     }
 
     /// As `enter`, with no other create of the same key inside.
-    pub(crate) fn enter_alone(&self, hash: u64) -> GateGuard<'_> {
+    pub(crate) fn enter_alone(&self, hash: KeyHash) -> GateGuard<'_> {
         GateGuard::Alone(exclusive(self.stripe(hash)))
     }
 
-    fn stripe(&self, hash: u64) -> &RwLock<()> {
-        &self.0[(hash >> 32) as usize % STRIPES].0
+    fn stripe(&self, hash: KeyHash) -> &RwLock<()> {
+        &self.0[(hash.get() >> 32) as usize % STRIPES].0
     }
 
     /// Waits until every create that is inside now has left.

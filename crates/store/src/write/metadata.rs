@@ -21,6 +21,7 @@ use crate::object::{Object, ObjectInfo};
 use crate::read::disk::Indirect;
 use crate::read::range::Source;
 use crate::stats::Waiting;
+use crate::types::KeyHash;
 
 /// Longest wait for a write before another attempt.
 const WRITTEN_NAP: Duration = Duration::from_millis(20);
@@ -259,7 +260,7 @@ impl Engine {
         let hash = self.hash(key);
         let seq = seen.version.seq;
         let Some(place) = seen.version.place else { return self.base_of_unwritten(hash, key, seq) };
-        if !self.index.contains_at(hash, place) {
+        if !self.index.contains_at(hash.get(), place) {
             // The segment was reused, or the index was full: only memory has the object.
             return from_memory();
         }
@@ -278,7 +279,7 @@ impl Engine {
 
     /// For a version that is not written yet: if it is a patch, the record that it refers to is on
     /// disk; any other record has no location yet.
-    fn base_of_unwritten(self: &Arc<Engine>, hash: u64, key: &[u8], seq: u64) -> Base {
+    fn base_of_unwritten(self: &Arc<Engine>, hash: KeyHash, key: &[u8], seq: u64) -> Base {
         let Indirect::Found(raw, header) = self.indirect_in_memory(hash, key) else {
             return Base::NotYet;
         };

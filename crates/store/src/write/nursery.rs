@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
 use crate::signal::Signal;
+use crate::types::KeyHash;
 
 use waiting::{Choice, Pending, State, earlier};
 
@@ -24,7 +25,7 @@ pub(crate) struct Staged {
     pub(crate) run: Run,
     pub(crate) offset: u32,
     pub(crate) stored_bytes: u32,
-    pub(crate) hash: u64,
+    pub(crate) hash: KeyHash,
     /// Sequence number it was created with.
     pub(crate) seq: u64,
     /// The object was kept from a reused segment.

@@ -16,10 +16,11 @@ use crate::format::{
 };
 use crate::memory::pool::Run;
 use crate::stats::add;
+use crate::types::KeyHash;
 
 /// One object on its way from nursery to page.
 pub(super) struct Move {
-    pub(super) hash: u64,
+    pub(super) hash: KeyHash,
     pub(super) from_first: u32,
     pub(super) from_offset: u32,
     pub(super) offset: u32,
@@ -139,7 +140,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
             add(&engine.counters.written_object_bytes, size);
         }
         open.note(SummaryEntry {
-            hash: m.hash,
+            hash: m.hash.get(),
             group: m.group,
             seq: staged.seq,
             offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,

@@ -16,6 +16,7 @@ use crate::index::LengthClass;
 use crate::policy::residency::Arrival;
 use crate::space::SegmentId;
 use crate::stats::add;
+use crate::types::KeyHash;
 
 pub(super) fn publish_page(
     engine: &Arc<Engine>,
@@ -77,7 +78,7 @@ pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
 
 /// Forgets an object that could not be written, together with the older version that it replaces,
 /// which must not come back.
-fn drop_object(engine: &Engine, hash: u64, first: u32, offset: u32) {
+fn drop_object(engine: &Engine, hash: KeyHash, first: u32, offset: u32) {
     let mut shard = engine.cache.resident.shard(hash);
     if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
         shard.map.remove(&hash);
@@ -142,7 +143,7 @@ impl Engine {
     /// Inserts a location into the index and counts the entries that it evicts.
     pub(crate) fn index_insert(
         &self,
-        hash: u64,
+        hash: KeyHash,
         location: crate::index::Location,
         class: LengthClass,
     ) {
@@ -165,7 +166,7 @@ impl Engine {
     /// As `index_insert`, with a frequency kept from an earlier place.
     pub(crate) fn index_insert_with(
         &self,
-        hash: u64,
+        hash: KeyHash,
         location: crate::index::Location,
         class: LengthClass,
         freq: u8,
@@ -173,13 +174,13 @@ impl Engine {
         // Two segments are open at once, one for pages and one for extents, so place does not tell
         // whether a page record or an extent is newer. The new record is the newer one: entries
         // that may be of the other kind are dropped.
-        for other in self.index.candidates(hash).iter() {
+        for other in self.index.candidates(hash.get()).iter() {
             if self.may_differ_in_kind(class, other.length_class) {
-                self.index.drop_at(hash, other.location);
+                self.index.drop_at(hash.get(), other.location);
             }
         }
         let inserted =
-            self.index.insert(hash, location, class, freq, |l| self.ring.age(&self.space, l));
+            self.index.insert(hash.get(), location, class, freq, |l| self.ring.age(&self.space, l));
         for evicted in &inserted.evicted {
             let counter = match evicted.reason {
                 crate::index::EvictionReason::IndexFull => &self.counters.evicted_index_full,

@@ -28,7 +28,7 @@ use crate::ring::SPARSE_PERCENT;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::sync::shared;
-use crate::types::GroupId;
+use crate::types::{GroupId, KeyHash};
 
 /// An object worth keeping.
 struct Keeper {
@@ -135,7 +135,11 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
         let known = engine.index.freq(entry.hash, location).map(|freq| (location, freq));
         let newer = || newer_metadata(engine, entry).map(|newer| (newer.location, newer.freq));
         if let Some((known_at, freq)) = known.or_else(newer) {
-            live.push((*entry, known_at, freq.max(memory_freq(engine, entry.hash, known_at))));
+            live.push((
+                *entry,
+                known_at,
+                freq.max(memory_freq(engine, entry.key_hash(), known_at)),
+            ));
         }
     }
     let held: u64 = live.iter().map(|(e, ..)| u64::from(e.stored_units) * UNIT_BYTES).sum();
@@ -197,7 +201,7 @@ fn newer_metadata(engine: &Engine, entry: &SummaryEntry) -> Option<Candidate> {
 }
 
 /// The frequency of a resident object; its hits have not reached the index yet.
-fn memory_freq(engine: &Engine, hash: u64, location: Location) -> u8 {
+fn memory_freq(engine: &Engine, hash: KeyHash, location: Location) -> u8 {
     let shard = engine.cache.resident.shard(hash);
     shard.map.get(&hash).filter(|e| e.location == Some(location)).map_or(0, |e| e.hits.min(3))
 }
@@ -206,7 +210,7 @@ fn memory_freq(engine: &Engine, hash: u64, location: Location) -> u8 {
 /// objects.
 fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window) {
     let keeper = &keepers[0];
-    let hash = keeper.entry.hash;
+    let hash = keeper.entry.key_hash();
     // Checked again with the shard locked when the copy is published; checking here saves a read.
     if !engine.is_only_version(hash, keeper.known_at) {
         return;
@@ -233,10 +237,10 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         || newest.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
         if keeper.known_at == keeper.location {
-            engine.index.remove_at(hash, keeper.location);
+            engine.index.remove_at(hash.get(), keeper.location);
         } else {
             // The record of the metadata stays on disk.
-            engine.index.drop_at(hash, keeper.known_at);
+            engine.index.drop_at(hash.get(), keeper.known_at);
         }
         add(&engine.counters.reinserted_objects, 1);
         add(&engine.counters.reinserted_bytes, kept.header.stored_bytes());
@@ -327,7 +331,7 @@ fn read_kept<'a>(
     window: &'a mut Window,
 ) -> Option<(Cow<'a, [u8]>, RecordHeader)> {
     let keeper = &keepers[0];
-    let hash = keeper.entry.hash;
+    let hash = keeper.entry.key_hash();
     // For a patch or manifest, memory holds the assembled object instead of that record.
     let is_itself = keeper.entry.kind == Some(RecordKind::Object);
     let resident = {
@@ -341,7 +345,7 @@ fn read_kept<'a>(
         None => Cow::Borrowed(window.read(engine, keepers, stored)?),
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
-    let whole = header.hash == hash && header.stored_bytes() <= record.len() as u64;
+    let whole = header.key_hash() == hash && header.stored_bytes() <= record.len() as u64;
     (whole && verify_record(&header, &record)).then_some((record, header))
 }
 
@@ -445,8 +449,9 @@ fn together_end(engine: &Engine, start: u64, mut end: u64, others: &[Keeper]) ->
             break;
         }
         let is_resident = {
-            let shard = engine.cache.resident.shard(other.entry.hash);
-            shard.map.get(&other.entry.hash).is_some_and(|e| e.location == Some(other.location))
+            let hash = other.entry.key_hash();
+            let shard = engine.cache.resident.shard(hash);
+            shard.map.get(&hash).is_some_and(|e| e.location == Some(other.location))
         };
         if !is_resident {
             end = end.max(to);

@@ -76,11 +76,12 @@ impl Engine {
         drop(shard);
         let known = resident.is_some() || removed > 0 || loading;
         drop(resident);
-        if !known && !self.index.has_dropped(hash) {
+        if !known && !self.index.has_dropped(hash.get()) {
             return Ok(false);
         }
         add(&self.counters.removes, u64::from(known));
-        self.journal_append(JournalOp::DeleteKey { hash }, seq).map_err(PurgeError::Journal)?;
+        self.journal_append(JournalOp::DeleteKey { hash: hash.get() }, seq)
+            .map_err(PurgeError::Journal)?;
         Ok(known)
     }
 

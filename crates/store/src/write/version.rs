@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use crate::index::Location;
 use crate::memory::resident::Entry;
+use crate::types::KeyHash;
 
 /// A version that was the newest when it was read.
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ impl Version {
 
 impl Engine {
     /// The current index entries of a key. Called before the key is looked up.
-    pub(crate) fn family(&self, hash: u64) -> Family {
+    pub(crate) fn family(&self, hash: KeyHash) -> Family {
         let life = |location| self.ring.seq(self.space.split(location).0);
         let live = self.ordered_candidates(hash).into_iter();
         let mut all: Vec<_> = live.map(|c| (c.location, life(c.location))).collect();
@@ -42,13 +43,13 @@ impl Engine {
 
     /// The version with number `seq`, which was found after `family` was taken. Its location comes
     /// from the resident table or, if it is no longer there, from the records themselves.
-    pub(crate) fn version(&self, hash: u64, seq: u64, family: Family) -> Version {
+    pub(crate) fn version(&self, hash: KeyHash, seq: u64, family: Family) -> Version {
         let resident = {
             let shard = self.cache.resident.shard(hash);
             shard.map.get(&hash).filter(|entry| entry.seq == seq).map(|entry| entry.location)
         };
         let is_it = |location: &Location| {
-            self.header_at(*location).is_some_and(|h| h.hash == hash && h.seq == seq)
+            self.header_at(*location).is_some_and(|h| h.key_hash() == hash && h.seq == seq)
         };
         let place = match resident {
             Some(place) => place,
@@ -61,7 +62,7 @@ impl Engine {
     /// the resident table locked.
     pub(crate) fn is_newest_version(
         &self,
-        hash: u64,
+        hash: KeyHash,
         version: &Version,
         resident: Option<&Entry>,
     ) -> bool {

@@ -28,7 +28,7 @@ use crate::ops::Commit;
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::{Waiting, add};
-use crate::types::GroupId;
+use crate::types::{GroupId, KeyHash};
 
 /// Attributes of a streamed object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -258,7 +258,8 @@ impl Writer {
         let one_record_max = self.engine.one_record_max(self.key.len(), self.metadata.len());
         let is_all = self.total == 0 && self.expected == Some(room) && room <= one_record_max;
         let metadata = if is_all { self.metadata.len().min(self.engine.metadata_max()) } else { 0 };
-        let header = self.part_fields(0, 0).header(self.key.len(), metadata, room);
+        let header =
+            self.part_fields(KeyHash::from_raw(0), 0).header(self.key.len(), metadata, room);
         let header = header.expect("key and metadata were checked, a part is far below the limit");
         let Some(run) = self.engine.cache.take(InPlaceValue::run_bytes(&header), Hint::Loved)
         else {
@@ -272,12 +273,12 @@ impl Writer {
         true
     }
 
-    fn part_fields(&self, hash: u64, seq: u64) -> RecordFields {
+    fn part_fields(&self, hash: KeyHash, seq: u64) -> RecordFields {
         RecordFields {
             nonce: self.engine.space.nonce,
             kind: RecordKind::Part,
             chunked: true,
-            hash,
+            hash: hash.get(),
             seq,
             group: self.group,
             expires_s: 0,

@@ -8,6 +8,7 @@ use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
 use crate::policy::residency::{Hint, QUEUES, Queue};
 use crate::sync::lock;
+use crate::types::KeyHash;
 
 /// Most logs open at once for each queue. With a single log, half an object's length is lost at the
 /// end of each frame on average.
@@ -24,7 +25,7 @@ pub(super) fn open_logs_max(frames: usize) -> usize {
 pub(super) struct OpenLog {
     pub(super) run: Run,
     used: usize,
-    hashes: Vec<u64>,
+    hashes: Vec<KeyHash>,
 }
 
 impl Cache {
@@ -52,7 +53,7 @@ impl Cache {
     pub(crate) fn append(
         &self,
         queue: Queue,
-        hash: u64,
+        hash: KeyHash,
         record: &[u8],
         may_evict: bool,
     ) -> Option<(Run, usize)> {
@@ -83,7 +84,13 @@ impl Cache {
     }
 
     /// Puts a record into the fullest open log that has room for it.
-    fn place(&self, queue: Queue, size: usize, hash: u64, record: &[u8]) -> Option<(Run, usize)> {
+    fn place(
+        &self,
+        queue: Queue,
+        size: usize,
+        hash: KeyHash,
+        record: &[u8],
+    ) -> Option<(Run, usize)> {
         let frame_bytes = self.pool.frame_bytes();
         let (run, offset) = {
             let mut logs = lock(&self.logs[queue as usize]);

@@ -10,7 +10,7 @@ fn object(run: &Run, due: u64) -> Staged {
         run: run.clone(),
         offset: 0,
         stored_bytes: 2048,
-        hash: due,
+        hash: KeyHash::from_raw(due),
         seq: due,
         reinserted: false,
         freq: 0,
