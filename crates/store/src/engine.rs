@@ -36,7 +36,7 @@ use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
 use crate::stats::{Counters, Stats, Waiting, add};
-use crate::types::{Clock, GroupId, KeyHash};
+use crate::types::{Clock, GroupId, KeyHash, Sequence};
 use crate::workers::Workers;
 use crate::write::gate::Gate;
 use crate::write::inline_slot::InlineSlot;
@@ -78,7 +78,7 @@ pub(crate) struct Engine {
     pub(crate) hash_seed: u64,
     pub(crate) next_seq: AtomicU64,
     /// Deletes from the journal, by key hash; consulted until recovery has applied them.
-    pub(crate) journal_deletes: RwLock<HashMap<KeyHash, u64>>,
+    pub(crate) journal_deletes: RwLock<HashMap<KeyHash, Sequence>>,
     /// Held shared while an existing object is written again under a new sequence number,
     /// exclusively by purges.
     pub(crate) purge_lock: RwLock<()>,
@@ -101,8 +101,8 @@ impl Engine {
         KeyHash::from_raw(twox_hash::XxHash3_64::oneshot_with_seed(self.hash_seed, key).max(1))
     }
 
-    pub(crate) fn new_seq(&self) -> u64 {
-        self.next_seq.fetch_add(1, Ordering::SeqCst)
+    pub(crate) fn new_seq(&self) -> Sequence {
+        Sequence::from_raw(self.next_seq.fetch_add(1, Ordering::SeqCst))
     }
 
     /// True if this record is the only candidate of its hash in the index, so that no newer version
@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// Writes a delete or purge to the journal; a failure is counted and returned.
-    pub(crate) fn journal_append(&self, op: JournalOp, seq: u64) -> std::io::Result<()> {
+    pub(crate) fn journal_append(&self, op: JournalOp, seq: Sequence) -> std::io::Result<()> {
         add(&self.counters.journal_records, 1);
         self.counted(self.journal.append(op, seq))
     }

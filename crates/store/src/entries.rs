@@ -87,7 +87,7 @@ fn entry_at(
     let Ok(header) = RecordHeader::decode(record, engine.space.nonce) else { return Ok(None) };
     let Some(key) = record.get(header.key_range()) else { return Ok(None) };
     let dead = header.expired(engine.clock.unix_seconds())
-        || engine.marks.kills(header.group, key, header.seq);
+        || engine.marks.kills(header.group, key, header.sequence());
     let Some(length_bytes) = length_of(engine, &header, key, record)?.filter(|_| !dead) else {
         return Ok(None);
     };

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
-use crate::types::GroupId;
+use crate::types::{GroupId, Sequence};
 
 /// A whole object in memory. Derefs to its value.
 ///
@@ -29,7 +29,7 @@ pub struct Object {
     expires_s: u32,
     group: u64,
     /// Sequence number of the object's record.
-    pub(crate) seq: u64,
+    pub(crate) seq: Sequence,
     from_memory: bool,
 }
 

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 
 use crate::index::Location;
 use crate::space::{SegmentId, Space};
+use crate::types::Sequence;
 
 /// A resting segment is sealed once this many younger lives have begun. Recovery, even after a
 /// clean close, reads all segments younger than the oldest resting one, so the limit bounds the
@@ -92,13 +93,13 @@ impl Ring {
     /// Restores the state found at open: each segment's sequence number, zero if it holds nothing.
     /// No record on any disk has a sequence number of `floor` or above. Free segments are taken
     /// from the volumes in turn, so that writes go to all volumes in parallel.
-    pub(crate) fn restore(&self, seqs: &[u64], space: &Space, next_seq: u64, floor: u64) {
+    pub(crate) fn restore(&self, seqs: &[u64], space: &Space, next_seq: u64, floor: Sequence) {
         let mut state = lock(&self.state);
         let mut sealed: Vec<(u64, u32)> = Vec::new();
         let mut free: Vec<(u32, u32)> = Vec::new();
         for (segment, seq) in seqs.iter().enumerate() {
             self.seqs[segment].store(*seq, Ordering::Release);
-            self.floors[segment].store(floor, Ordering::Relaxed);
+            self.floors[segment].store(floor.get(), Ordering::Relaxed);
             self.referred[segment].store(*seq != 0, Ordering::Relaxed);
             let id = segment as u32;
             if *seq == 0 {
@@ -137,8 +138,8 @@ impl Ring {
         is_near(seq, self.next_seq())
     }
 
-    pub(crate) fn seal(&self, segment: SegmentId, oldest_object: u64) {
-        self.oldest_objects[segment.0 as usize].store(oldest_object, Ordering::Relaxed);
+    pub(crate) fn seal(&self, segment: SegmentId, oldest_object: Sequence) {
+        self.oldest_objects[segment.0 as usize].store(oldest_object.get(), Ordering::Relaxed);
         lock(&self.state).sealed.push_back(segment);
     }
 
@@ -231,13 +232,14 @@ impl Ring {
     }
 
     /// Lower bound of the sequence numbers of all objects on disk; zero while it is not known.
-    pub(crate) fn oldest_object(&self) -> u64 {
+    pub(crate) fn oldest_object(&self) -> Sequence {
         let held = self
             .seqs
             .iter()
             .zip(&self.oldest_objects)
             .filter(|(s, _)| s.load(Ordering::Relaxed) != 0);
-        held.map(|(_, oldest)| oldest.load(Ordering::Relaxed)).min().unwrap_or(0)
+        let oldest = held.map(|(_, oldest)| oldest.load(Ordering::Relaxed)).min();
+        Sequence::from_raw(oldest.unwrap_or(0))
     }
 
     /// The oldest life whose segment is neither free nor complete on disk, if any.
@@ -250,16 +252,16 @@ impl Ring {
         open.into_iter().filter(|seq| *seq != 0).min()
     }
 
-    pub(crate) fn raise_floor(&self, segment: SegmentId, floor: u64) {
-        self.floors[segment.0 as usize].fetch_max(floor, Ordering::Relaxed);
+    pub(crate) fn raise_floor(&self, segment: SegmentId, floor: Sequence) {
+        self.floors[segment.0 as usize].fetch_max(floor.get(), Ordering::Relaxed);
     }
 
-    pub(crate) fn floor(&self, segment: SegmentId) -> u64 {
-        self.floors[segment.0 as usize].load(Ordering::Relaxed)
+    pub(crate) fn floor(&self, segment: SegmentId) -> Sequence {
+        Sequence::from_raw(self.floors[segment.0 as usize].load(Ordering::Relaxed))
     }
 
-    pub(crate) fn note_oldest(&self, segment: SegmentId, oldest: u64) {
-        self.oldest_objects[segment.0 as usize].store(oldest, Ordering::Relaxed);
+    pub(crate) fn note_oldest(&self, segment: SegmentId, oldest: Sequence) {
+        self.oldest_objects[segment.0 as usize].store(oldest.get(), Ordering::Relaxed);
     }
 
     /// Order in which locations were written: a greater position is newer. Zero for a location

@@ -15,7 +15,7 @@ use crate::memory::pool::{Pool, Run};
 use crate::read::flight::{Flights, Joined};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock, thread};
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 use crate::write::gate::Gate;
 use crate::write::nursery::{Finished, Nursery, Staged, Work};
 
@@ -160,7 +160,7 @@ fn staged(run: &Run, seq: u64) -> Staged {
         offset: 0,
         stored_bytes: 1024,
         hash: KeyHash::from_raw(seq),
-        seq,
+        seq: Sequence::from_raw(seq),
         reinserted: false,
         freq: 0,
         due: None,
@@ -180,7 +180,7 @@ fn flush(nursery: &Nursery, written: &Mutex<Vec<u64>>) {
                 for (group, mut objects) in groups {
                     let whole = if partial { objects.len() } else { objects.len() / 4 * 4 };
                     nursery.put_back(group, objects.split_off(whole));
-                    lock(written).extend(objects.iter().map(|object| object.seq));
+                    lock(written).extend(objects.iter().map(|object| object.seq.get()));
                     nursery.finished(&Finished::of(&objects), 0);
                 }
             }

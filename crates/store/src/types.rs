@@ -56,6 +56,39 @@ impl KeyHash {
     }
 }
 
+/// Sequence number of a record: the order in which the store was written to. Of two versions of a key
+/// the greater is the newer, and a purge names a bound. On disk it is the `seq` of records, summary
+/// entries and journal records. Not the number of a segment's life, which counts segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct Sequence(u64);
+
+impl Sequence {
+    /// Before all records, whose numbers begin at 1.
+    pub(crate) const ZERO: Sequence = Sequence(0);
+    /// After all records.
+    pub(crate) const MAX: Sequence = Sequence(u64::MAX);
+
+    /// A number that was given before, or read from disk.
+    pub(crate) const fn from_raw(number: u64) -> Sequence {
+        Sequence(number)
+    }
+
+    /// The number, to be written.
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The one after this.
+    pub(crate) const fn next(self) -> Sequence {
+        Sequence(self.0 + 1)
+    }
+
+    /// The low half, by which a manifest tells its parts from other records.
+    pub(crate) const fn low_half(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// A size in bytes, written as `20GiB`, `512 MiB`, `64k` or `4096`.
 ///
 /// Units are powers of two whether written `KiB`, `KB` or `K`, as is usual for disks and caches.

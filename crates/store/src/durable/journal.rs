@@ -21,6 +21,7 @@ use crate::config::Durability;
 use crate::device::JournalArea;
 use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, StoreNonce};
 use crate::signal::Signal;
+use crate::types::Sequence;
 
 /// How many records may precede a record with a smaller sequence number; more than the number of
 /// concurrent operations.
@@ -44,7 +45,7 @@ struct State {
     /// The last record is the mark of an open.
     ends_with_mark: bool,
     /// Records that could not be written without waiting, in order.
-    left: Vec<(JournalOp, u64)>,
+    left: Vec<(JournalOp, Sequence)>,
 }
 
 impl State {
@@ -84,13 +85,13 @@ pub(crate) struct JournalContents {
     pub(crate) mended: u64,
     /// Records before the one with this sequence number are unreadable: they may have deleted any
     /// older object.
-    pub(crate) lost_before: Option<u64>,
+    pub(crate) lost_before: Option<Sequence>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requires {
     pub(crate) generation: u64,
-    pub(crate) seq: u64,
+    pub(crate) seq: Sequence,
 }
 
 impl Journal {
@@ -123,13 +124,13 @@ impl Journal {
     }
 
     /// Writes one record, which is as durable as configured when this returns.
-    pub(crate) fn append(&self, op: JournalOp, seq: u64) -> io::Result<()> {
+    pub(crate) fn append(&self, op: JournalOp, seq: Sequence) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         if self.durability == Durability::None {
             return Ok(());
         }
         let mut state = lock(&self.state);
-        let mut record = JournalRecord { op, epoch: state.epoch, seq };
+        let mut record = JournalRecord { op, epoch: state.epoch, seq: seq.get() };
         if state.offset + record.encoded_len() as u64 + MARK_BYTES > self.half_bytes {
             state = self.turn(state, area.as_ref(), seq)?;
             record.epoch = state.epoch;
@@ -161,7 +162,7 @@ impl Journal {
     /// As `append`, for callers that must not wait because a checkpoint waits for them or for their
     /// work. If there is no room, the record is deferred until there is; a crash before that loses
     /// it.
-    pub(crate) fn append_soon(&self, op: JournalOp, seq: u64) -> io::Result<()> {
+    pub(crate) fn append_soon(&self, op: JournalOp, seq: Sequence) -> io::Result<()> {
         if self.has_room() {
             return self.append(op, seq);
         }
@@ -183,7 +184,7 @@ impl Journal {
     /// if nothing else of this life reaches journal or checkpoint. `seq` is a number given in this
     /// life. The record is on disk when this returns, whatever the configured durability. Never
     /// waits: no thread writes checkpoints during an open.
-    pub(crate) fn mark_open(&self, seq: u64) -> io::Result<()> {
+    pub(crate) fn mark_open(&self, seq: Sequence) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         let mut state = lock(&self.state);
         if state.ends_with_mark {
@@ -195,7 +196,7 @@ impl Journal {
             }
             state = self.turn(state, area.as_ref(), seq)?;
         }
-        let record = JournalRecord { op: MARK, epoch: state.epoch, seq };
+        let record = JournalRecord { op: MARK, epoch: state.epoch, seq: seq.get() };
         self.write(&mut state, area.as_ref(), &record)?;
         state.ends_with_mark = true;
         drop(state);
@@ -260,7 +261,7 @@ impl Journal {
         &'a self,
         mut state: MutexGuard<'a, State>,
         area: &dyn JournalArea,
-        seq: u64,
+        seq: Sequence,
     ) -> io::Result<MutexGuard<'a, State>> {
         let begun = Instant::now();
         let is_full = |state: &State| state.offset > self.half_bytes / 2;
@@ -279,7 +280,7 @@ impl Journal {
             state.epoch += 1;
             state.offset = 0;
             let first = JournalOp::Epoch { generation: state.covered_generation };
-            let first = JournalRecord { op: first, epoch: state.epoch, seq };
+            let first = JournalRecord { op: first, epoch: state.epoch, seq: seq.get() };
             self.write(&mut state, area, &first)?;
             state.ends_with_mark = false;
             self.wants_checkpoint.store(true, Ordering::Relaxed);
@@ -330,7 +331,7 @@ struct Half {
     records: Vec<JournalRecord>,
     mended: u64,
     /// Unreadable data precedes the record with this sequence number.
-    lost_before: Option<u64>,
+    lost_before: Option<Sequence>,
 }
 
 impl Half {
@@ -408,7 +409,7 @@ fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
         }
         if after_damage > 0 {
             after_damage -= 1;
-            half.lost_before = half.lost_before.max(Some(record.seq));
+            half.lost_before = half.lost_before.max(Some(record.sequence()));
         }
         half.mended += u64::from(was_mended);
         half.end = at as u64;
@@ -425,7 +426,7 @@ fn requirement(halves: &[Half]) -> Option<Requires> {
         _ => None,
     };
     let generation = generation_of(&halves.last()?.records)?;
-    let seq = halves.first()?.records.first()?.seq;
+    let seq = halves.first()?.records.first()?.sequence();
     (generation > 0).then_some(Requires { generation, seq })
 }
 
@@ -468,6 +469,11 @@ mod tests {
         JournalOp::DeleteKey { hash }
     }
 
+    /// Appends the delete of a key, whose hash and sequence number are both `number`.
+    fn append(journal: &Journal, number: u64) -> io::Result<()> {
+        journal.append(delete(number), Sequence::from_raw(number))
+    }
+
     fn empty() -> Arc<Mutex<Vec<u8>>> {
         Arc::new(Mutex::new(vec![0; BYTES as usize]))
     }
@@ -476,7 +482,7 @@ mod tests {
     fn tight(bytes: &Arc<Mutex<Vec<u8>>>) -> (Journal, u64) {
         let journal = journal(bytes, Durability::Flushed);
         let full = (1..3 * IN_HALF).find(|seq| {
-            journal.append(delete(*seq), *seq).expect("there is room");
+            append(&journal, *seq).expect("there is room");
             !journal.has_room()
         });
         (journal, full.expect("it is full at some time"))
@@ -488,9 +494,9 @@ mod tests {
         let (journal, last) = tight(&bytes);
         // No append waits: each would fail after ten seconds.
         for seq in last + 1..last + IN_HALF / 4 - 2 {
-            journal.append(delete(seq), seq).expect("a checkpoint waits for whoever writes this");
+            append(&journal, seq).expect("a checkpoint waits for whoever writes this");
         }
-        journal.append_soon(delete(1_000), 1_000).expect("it is written later");
+        journal.append_soon(delete(1_000), Sequence::from_raw(1_000)).expect("it is written later");
         let has = |hash| contents(&bytes).records.iter().any(|record| record.op == delete(hash));
         assert!(!has(1_000) && has(last + 1));
         journal.checkpoint_done(journal.checkpoint_begins(), 1);
@@ -506,10 +512,10 @@ mod tests {
         journal.go_uncovered();
         for seq in last + 1..last + 5 * IN_HALF {
             assert!(journal.wait_room().is_ok());
-            journal.append(delete(seq), seq).expect("nobody waits");
+            append(&journal, seq).expect("nobody waits");
         }
         let requires = contents(&bytes).requires.expect("what was overwritten is not covered");
-        assert!(requires.generation > 1 && requires.seq > last);
+        assert!(requires.generation > 1 && requires.seq.get() > last);
     }
 
     #[test]
@@ -521,11 +527,12 @@ mod tests {
             let more = last + 1..last + IN_HALF;
             let taken = more.take_while(|seq| {
                 lock(&filled.state).offset + 2 * MARK_BYTES <= filled.half_bytes
-                    && filled.append(delete(*seq), *seq).is_ok()
+                    && append(&filled, *seq).is_ok()
             });
             let before = taken.count() + contents(&bytes).records.len();
             for seq in (1..100).map(|n| n * 1_000) {
-                journal(&bytes, durability).mark_open(seq).expect("room is left for it");
+                let open = journal(&bytes, durability);
+                open.mark_open(Sequence::from_raw(seq)).expect("room is left for it");
                 let records = contents(&bytes).records;
                 assert_eq!(records.last().map(|record| record.seq), Some(seq));
                 assert!(records.len() <= before + 1);

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, MARKS_MAX};
+use crate::types::Sequence;
 
 /// Longest prefix of a prefix purge, in bytes.
 pub(crate) const PREFIX_MAX: usize = 8192;
@@ -25,9 +26,9 @@ const FOLDED_PART: usize = 16;
 
 #[derive(Debug, Default, Clone)]
 struct State {
-    all_before: u64,
-    groups: HashMap<u64, u64>,
-    prefixes: Vec<(Vec<u8>, u64)>,
+    all_before: Sequence,
+    groups: HashMap<u64, Sequence>,
+    prefixes: Vec<(Vec<u8>, Sequence)>,
 }
 
 #[derive(Default)]
@@ -44,7 +45,7 @@ impl Marks {
     }
 
     /// True if a mark kills the object.
-    pub(crate) fn kills(&self, group: u64, key: &[u8], seq: u64) -> bool {
+    pub(crate) fn kills(&self, group: u64, key: &[u8], seq: Sequence) -> bool {
         if self.epoch() == 0 {
             return false;
         }
@@ -58,7 +59,7 @@ impl Marks {
     }
 
     /// Sets the mark of a purge; a delete of one key sets no mark and is ignored.
-    pub(crate) fn apply(&self, op: &JournalOp, seq: u64) {
+    pub(crate) fn apply(&self, op: &JournalOp, seq: Sequence) {
         let mut state = exclusive(&self.state);
         match op {
             JournalOp::PurgeAll => {
@@ -86,11 +87,11 @@ impl Marks {
     /// them by one mark on everything as old as the newest of them. That mark also kills older
     /// objects that are only in memory because the ring reused their place, whether they were
     /// purged or not: purged ones must not come back.
-    pub(crate) fn prune(&self, oldest_seq: u64) {
+    pub(crate) fn prune(&self, oldest: Sequence) {
         let mut state = exclusive(&self.state);
-        let mut newest = 0;
-        let mut keeps = |before: u64| {
-            let keeps = before > oldest_seq;
+        let mut newest = Sequence::ZERO;
+        let mut keeps = |before: Sequence| {
+            let keeps = before > oldest;
             newest = if keeps { newest } else { before.max(newest) };
             keeps
         };
@@ -102,19 +103,19 @@ impl Marks {
     /// Number of marks.
     pub(crate) fn count(&self) -> usize {
         let state = shared(&self.state);
-        state.groups.len() + state.prefixes.len() + usize::from(state.all_before > 0)
+        state.groups.len() + state.prefixes.len() + usize::from(state.all_before > Sequence::ZERO)
     }
 
     /// All marks as journal records, for a checkpoint.
     pub(crate) fn records(&self) -> Vec<JournalRecord> {
         let state = shared(&self.state);
-        let record = |op, seq| JournalRecord { op, epoch: 0, seq };
+        let record = |op, seq: Sequence| JournalRecord { op, epoch: 0, seq: seq.get() };
         let mut records = Vec::new();
-        if state.all_before > 0 {
+        if state.all_before > Sequence::ZERO {
             records.push(record(JournalOp::PurgeAll, state.all_before));
         }
         // Sorted, so that equal stores write equal bytes.
-        let mut groups: Vec<(u64, u64)> =
+        let mut groups: Vec<(Sequence, u64)> =
             state.groups.iter().map(|(id, seq)| (*seq, *id)).collect();
         groups.sort_unstable();
         let group = |(seq, group)| record(JournalOp::PurgeGroup { group }, seq);
@@ -128,7 +129,7 @@ impl Marks {
     }
 }
 
-fn add_prefix(state: &mut State, prefix: &[u8], seq: u64) {
+fn add_prefix(state: &mut State, prefix: &[u8], seq: Sequence) {
     // A longer prefix is implied by a shorter, newer one.
     state.prefixes.retain(|(old, before)| !(old.starts_with(prefix) && *before <= seq));
     state.prefixes.push((prefix.to_vec(), seq));
@@ -137,7 +138,7 @@ fn add_prefix(state: &mut State, prefix: &[u8], seq: u64) {
         state.prefixes.sort_by_key(|(_, before)| *before);
         let many = state.prefixes.len().div_ceil(FOLDED_PART);
         let folded = state.prefixes.drain(..many).map(|(_, before)| before).max();
-        state.all_before = state.all_before.max(folded.unwrap_or(0));
+        state.all_before = state.all_before.max(folded.unwrap_or_default());
     }
 }
 
@@ -151,7 +152,7 @@ fn fold_groups(state: &mut State) {
     if state.groups.len() <= GROUP_MARKS_MAX {
         return;
     }
-    let mut seqs: Vec<u64> = state.groups.values().copied().collect();
+    let mut seqs: Vec<Sequence> = state.groups.values().copied().collect();
     seqs.sort_unstable();
     let floor = seqs[GROUP_MARKS_MAX / FOLDED_PART];
     state.all_before = state.all_before.max(floor);
@@ -162,51 +163,62 @@ fn fold_groups(state: &mut State) {
 mod tests {
     use super::*;
 
+    fn kills(marks: &Marks, group: u64, key: &[u8], seq: u64) -> bool {
+        marks.kills(group, key, Sequence::from_raw(seq))
+    }
+
+    fn apply(marks: &Marks, op: &JournalOp, seq: u64) {
+        marks.apply(op, Sequence::from_raw(seq));
+    }
+
     #[test]
     fn marks_kill_what_is_older_and_survive_a_round_trip() {
         let marks = Marks::default();
-        assert!(!marks.kills(1, b"a/b", 5));
-        marks.apply(&JournalOp::PurgeGroup { group: 1 }, 10);
-        marks.apply(&JournalOp::PurgePrefix { prefix: b"a/".to_vec() }, 20);
+        assert!(!kills(&marks, 1, b"a/b", 5));
+        apply(&marks, &JournalOp::PurgeGroup { group: 1 }, 10);
+        apply(&marks, &JournalOp::PurgePrefix { prefix: b"a/".to_vec() }, 20);
         for m in [&marks, &{
             let copy = Marks::default();
-            marks.records().iter().for_each(|r| copy.apply(&r.op, r.seq));
+            marks.records().iter().for_each(|r| copy.apply(&r.op, r.sequence()));
             copy
         }] {
-            assert!(m.kills(1, b"x", 9) && !m.kills(1, b"x", 10) && !m.kills(2, b"x", 9));
-            assert!(m.kills(2, b"a/b", 19) && !m.kills(2, b"a/b", 20));
+            assert!(kills(m, 1, b"x", 9) && !kills(m, 1, b"x", 10) && !kills(m, 2, b"x", 9));
+            assert!(kills(m, 2, b"a/b", 19) && !kills(m, 2, b"a/b", 20));
         }
-        marks.apply(&JournalOp::PurgeAll, 30);
-        assert!(marks.kills(9, b"z", 29) && !marks.kills(1, b"a/b", 30));
+        apply(&marks, &JournalOp::PurgeAll, 30);
+        assert!(kills(&marks, 9, b"z", 29) && !kills(&marks, 1, b"a/b", 30));
     }
 
     #[test]
     fn marks_that_were_pruned_kill_all_the_same() {
         let marks = Marks::default();
-        marks.apply(&JournalOp::PurgeGroup { group: 1 }, 10);
-        marks.apply(&JournalOp::PurgePrefix { prefix: b"a/".to_vec() }, 20);
-        marks.apply(&JournalOp::PurgeGroup { group: 2 }, 30);
-        marks.prune(9);
+        apply(&marks, &JournalOp::PurgeGroup { group: 1 }, 10);
+        apply(&marks, &JournalOp::PurgePrefix { prefix: b"a/".to_vec() }, 20);
+        apply(&marks, &JournalOp::PurgeGroup { group: 2 }, 30);
+        marks.prune(Sequence::from_raw(9));
         assert_eq!(marks.count(), 3);
-        marks.prune(25);
+        marks.prune(Sequence::from_raw(25));
         assert_eq!(marks.count(), 2, "one mark on everything that old, and the newest");
-        assert!(marks.kills(1, b"x", 9) && marks.kills(3, b"a/b", 19) && marks.kills(2, b"x", 29));
-        assert!(!marks.kills(3, b"a/b", 20) && !marks.kills(1, b"x", 20));
+        assert!(
+            kills(&marks, 1, b"x", 9) && kills(&marks, 3, b"a/b", 19) && kills(&marks, 2, b"x", 29)
+        );
+        assert!(!kills(&marks, 3, b"a/b", 20) && !kills(&marks, 1, b"x", 20));
     }
 
     #[test]
     fn too_many_marks_forget_more_never_less() {
         let marks = Marks::default();
         for seq in 1..=(PREFIX_MARKS_MAX as u64 + 1) {
-            marks.apply(
+            apply(
+                &marks,
                 &JournalOp::PurgePrefix { prefix: format!("p{seq}/").into_bytes() },
                 seq * 10,
             );
         }
         for seq in 1..=(PREFIX_MARKS_MAX as u64 + 1) {
-            assert!(marks.kills(0, format!("p{seq}/x").as_bytes(), seq * 10 - 1), "{seq}");
+            assert!(kills(&marks, 0, format!("p{seq}/x").as_bytes(), seq * 10 - 1), "{seq}");
         }
-        assert!(!marks.kills(0, b"other", u64::MAX));
+        assert!(!kills(&marks, 0, b"other", u64::MAX));
     }
 
     #[test]
@@ -214,10 +226,10 @@ mod tests {
         let marks = Marks::default();
         let last = 3 * u64::from(MARKS_MAX);
         for seq in 1..=last {
-            marks.apply(&JournalOp::PurgeGroup { group: seq }, seq);
+            apply(&marks, &JournalOp::PurgeGroup { group: seq }, seq);
             if seq % 64 == 0 {
                 let prefix = format!("{seq:01000}").into_bytes();
-                marks.apply(&JournalOp::PurgePrefix { prefix }, seq);
+                apply(&marks, &JournalOp::PurgePrefix { prefix }, seq);
             }
         }
         let cells = |record: &JournalRecord| match &record.op {
@@ -227,10 +239,10 @@ mod tests {
         let all: usize = marks.records().iter().map(cells).sum();
         assert!(all <= MARKS_MAX as usize, "{all}");
         assert!(
-            marks.kills(last, b"x", last - 1)
-                && marks.kills(0, format!("{last:01000}").as_bytes(), 1)
+            kills(&marks, last, b"x", last - 1)
+                && kills(&marks, 0, format!("{last:01000}").as_bytes(), 1)
         );
         // None of the last 25,000 purges was folded into the mark that kills other objects, too.
-        assert!(!marks.kills(0, b"x", last - 25_000));
+        assert!(!kills(&marks, 0, b"x", last - 25_000));
     }
 }

@@ -21,7 +21,7 @@ use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
 use crate::space::{SegmentId, Volume};
 use crate::stats::add;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 /// Threads that determine the lives of segments; each waits for one small read after the other.
 const FINDERS_MAX: usize = 8;
@@ -36,7 +36,7 @@ const SEQ_GAP: u64 = (1 << 40) + 0x9e37_79b9;
 pub(crate) struct Plan {
     found: Option<Found>,
     /// First sequence number given after the store was opened.
-    seq_at_open: u64,
+    seq_at_open: Sequence,
     follows_crash: bool,
 }
 
@@ -50,13 +50,13 @@ impl Plan {
 impl Engine {
     /// Tells recovery that versions of a key older than `seq` are dead. Called before the index is
     /// changed: recovery applies all notes once more when everything is loaded.
-    pub(crate) fn note_delete(&self, hash: KeyHash, seq: u64) {
+    pub(crate) fn note_delete(&self, hash: KeyHash, seq: Sequence) {
         let mut deletes = exclusive(&self.journal_deletes);
         let before = deletes.entry(hash).or_default();
         *before = seq.max(*before);
     }
 
-    pub(crate) fn recovery_kills(&self, hash: KeyHash, seq: u64) -> bool {
+    pub(crate) fn recovery_kills(&self, hash: KeyHash, seq: Sequence) -> bool {
         let deletes = shared(&self.journal_deletes);
         deletes.get(&hash).is_some_and(|before| seq < *before)
     }
@@ -64,26 +64,26 @@ impl Engine {
     /// Applies journal and checkpoint tables; after this the store may be used.
     pub(crate) fn prepare_recovery(&self, contents: &JournalContents) -> Plan {
         let found = checkpoint::find(self);
-        let mut next_seq = 1;
+        let mut next_seq = Sequence::from_raw(1);
         if let Some(found) = &found {
-            next_seq = found.header.seq_next;
+            next_seq = Sequence::from_raw(found.header.seq_next);
             self.checkpoints.raise(found.header.generation);
-            found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.seq));
+            found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.sequence()));
         }
         let since = next_seq;
-        let mut deletes: HashMap<KeyHash, u64> = HashMap::new();
+        let mut deletes: HashMap<KeyHash, Sequence> = HashMap::new();
         for record in &contents.records {
-            next_seq = next_seq.max(record.seq + 1);
+            next_seq = next_seq.max(record.sequence().next());
             if record.op == MARK {
                 continue;
             }
             if let JournalOp::DeleteKey { hash } = record.op {
-                if record.seq >= since {
+                if record.sequence() >= since {
                     let before = deletes.entry(KeyHash::from_raw(hash)).or_default();
-                    *before = record.seq.max(*before);
+                    *before = record.sequence().max(*before);
                 }
             } else {
-                self.marks.apply(&record.op, record.seq);
+                self.marks.apply(&record.op, record.sequence());
             }
         }
         self.distrust_if_needed(contents.requires, found.as_ref());
@@ -99,9 +99,10 @@ impl Engine {
             // Records written since the last one in journal or checkpoint have greater numbers,
             // which are known only once everything is loaded. Operations until then must get
             // numbers that are greater still.
-            next_seq += SEQ_GAP;
+            next_seq = Sequence::from_raw(next_seq.get() + SEQ_GAP);
         }
-        let seq_at_open = self.next_seq.fetch_max(next_seq, Ordering::AcqRel).max(next_seq);
+        let given = self.next_seq.fetch_max(next_seq.get(), Ordering::AcqRel);
+        let seq_at_open = Sequence::from_raw(given).max(next_seq);
         Plan { found, seq_at_open, follows_crash }
     }
 
@@ -130,12 +131,13 @@ impl Engine {
             let loaded = checkpoint::load_shards(self, found, same);
             self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
         }
-        self.apply_deletes(0);
+        self.apply_deletes(Sequence::ZERO);
         // An object that is older than the checkpoint and missing from it was forgotten before it:
         // the journal need not reach back that far. Objects of a damaged piece of the checkpoint
         // are lost.
         let (from, since) =
             plan.found.as_ref().map_or((0, 0), |f| (f.header.ring_seq, f.header.seq_next));
+        let since = Sequence::from_raw(since);
         let order = by_age(&seqs);
         let replay: Vec<_> = order.iter().copied().filter(|(seq, _)| *seq >= from).collect();
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
@@ -193,7 +195,7 @@ impl Engine {
     fn replay_all(
         &self,
         order: &[(u64, u32)],
-        since: u64,
+        since: Sequence,
     ) -> [Option<(SegmentKind, SegmentId)>; 2] {
         let mut newest = [None; 2];
         let mut certain = true;
@@ -256,22 +258,21 @@ impl Engine {
 
     /// Inserts a segment's objects into the index, unless dead or already known. Returns the
     /// segment's kind, if it can be read.
-    fn replay(&self, segment: SegmentId, seq: u64, since: u64) -> Option<SegmentKind> {
+    fn replay(&self, segment: SegmentId, seq: u64, since: Sequence) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
-        let mut oldest = u64::MAX;
-        let mut newest = 0;
+        let (mut oldest, mut newest) = (Sequence::MAX, Sequence::ZERO);
         for entry in &entries {
-            oldest = oldest.min(entry.seq);
-            newest = newest.max(entry.seq);
+            oldest = oldest.min(entry.sequence());
+            newest = newest.max(entry.sequence());
             let is_object = matches!(
                 entry.kind,
                 Some(RecordKind::Object | RecordKind::Manifest | RecordKind::Patch)
             );
             let location = self.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES);
             if !is_object
-                || entry.seq < since
-                || self.recovery_kills(entry.key_hash(), entry.seq)
-                || self.marks.kills(entry.group, &[], entry.seq)
+                || entry.sequence() < since
+                || self.recovery_kills(entry.key_hash(), entry.sequence())
+                || self.marks.kills(entry.group, &[], entry.sequence())
                 || self.index.contains_at(entry.hash, location)
                 || self.is_older_elsewhere(entry)
             {
@@ -283,7 +284,7 @@ impl Engine {
             self.index_insert(entry.key_hash(), location, Engine::class_of(entry));
             self.recovery.objects.fetch_add(1, Ordering::Relaxed);
         }
-        self.next_seq.fetch_max(newest + 1, Ordering::AcqRel);
+        self.next_seq.fetch_max(newest.next().get(), Ordering::AcqRel);
         self.ring.note_oldest(segment, oldest);
         self.note_groups(segment, seq, &entries);
         // In a segment of pages, the first record follows the page header; in a segment of extents,
@@ -319,7 +320,10 @@ impl Engine {
         if let Some(entries) = segment_entries(self, segment)
             && self.ring.seq(segment) == seq
         {
-            self.ring.note_oldest(segment, entries.iter().map(|e| e.seq).min().unwrap_or(u64::MAX));
+            self.ring.note_oldest(
+                segment,
+                entries.iter().map(SummaryEntry::sequence).min().unwrap_or(Sequence::MAX),
+            );
             self.note_groups(segment, seq, &entries);
         }
     }
@@ -344,7 +348,7 @@ impl Engine {
 
     /// Applies deletes with sequence number `from_seq` or above to the index, whether they come
     /// from the journal or were made while recovery runs.
-    fn apply_deletes(&self, from_seq: u64) {
+    fn apply_deletes(&self, from_seq: Sequence) {
         let deletes = shared(&self.journal_deletes).clone();
         for (hash, _) in deletes.into_iter().filter(|(_, seq)| *seq >= from_seq) {
             self.forget(hash);

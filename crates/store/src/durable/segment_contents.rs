@@ -13,6 +13,7 @@ use crate::index::LengthClass;
 use crate::memory::mapped::AlignedBuf;
 use crate::space::SegmentId;
 use crate::stats::add;
+use crate::types::Sequence;
 
 /// The entries of a segment: from its summary if it has one, else by walking it.
 pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
@@ -66,7 +67,8 @@ pub(crate) fn walk_to_go_on(
     let last = entries.last()?;
     let end = u64::from(last.offset_units + last.stored_units) * UNIT_BYTES;
     let mut behind = image.get(end.next_multiple_of(BLOCK_BYTES) as usize..)?;
-    let is_of_this_life = |record: RecordHeader| record.seq >= first.primary_group;
+    let floor = Sequence::from_raw(first.primary_group);
+    let is_of_this_life = |record: RecordHeader| record.sequence() >= floor;
     while first.record_count == 0 && behind.len() >= BLOCK_BYTES as usize {
         if RecordHeader::decode(behind, nonce).is_ok_and(is_of_this_life) {
             return None;
@@ -84,7 +86,7 @@ fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
         return entries;
     };
     if first.record_count == 0 {
-        walk_extents(engine, image, first.primary_group, &mut entries);
+        walk_extents(engine, image, Sequence::from_raw(first.primary_group), &mut entries);
         return entries;
     }
     for (index, page) in image.chunks_exact(page_bytes).enumerate() {
@@ -104,12 +106,12 @@ fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
 
 /// Extents follow each other at block boundaries. A record older than `floor` belongs to a former
 /// life.
-fn walk_extents(engine: &Engine, image: &[u8], floor: u64, entries: &mut Vec<SummaryEntry>) {
+fn walk_extents(engine: &Engine, image: &[u8], floor: Sequence, entries: &mut Vec<SummaryEntry>) {
     let mut at = BLOCK_BYTES as usize;
     while let Some(rest) = image.get(at..) {
         let Ok(record) = RecordHeader::decode(rest, engine.space.nonce) else { break };
         let stored = record.stored_bytes();
-        if record.seq < floor || stored > rest.len() as u64 {
+        if record.sequence() < floor || stored > rest.len() as u64 {
             break;
         }
         entries.push(entry_of(at, &record));

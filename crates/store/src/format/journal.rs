@@ -11,6 +11,7 @@
 use super::fields::{Field, Slot, table};
 use super::mend::mend_bit;
 use super::{FormatError, StoreNonce, ensure, first};
+use crate::types::Sequence;
 
 /// Bytes of a journal record, and of each cell that its payload is stored in.
 pub const JOURNAL_CELL_BYTES: usize = 32;
@@ -80,6 +81,11 @@ pub struct JournalRecord {
 }
 
 impl JournalRecord {
+    /// Everything it names that was created before this is dead.
+    pub(crate) const fn sequence(&self) -> Sequence {
+        Sequence::from_raw(self.seq)
+    }
+
     /// Bytes of the record with its payload cells: a multiple of 32.
     #[must_use]
     pub fn encoded_len(&self) -> usize {

@@ -18,7 +18,7 @@ use super::fields::{Field, Slot, table};
 use super::manifest::{MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES};
 use super::patch::PATCH_BYTES;
 use super::{StoreNonce, UNIT_BYTES, is_like};
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 /// Bytes of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
@@ -301,6 +301,11 @@ impl RecordHeader {
     /// The hash of the record's key.
     pub(crate) const fn key_hash(&self) -> KeyHash {
         KeyHash::from_raw(self.hash)
+    }
+
+    /// The record's place in the order of writes.
+    pub(crate) const fn sequence(&self) -> Sequence {
+        Sequence::from_raw(self.seq)
     }
 
     /// Whether the object has expired at `now_s`.

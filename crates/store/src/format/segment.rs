@@ -10,7 +10,7 @@
 use super::fields::{Field, Slot, table};
 use super::record::RecordKind;
 use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 /// Bytes of the block that holds the footer.
 pub const FOOTER_BLOCK_BYTES: usize = BLOCK;
@@ -182,6 +182,11 @@ impl SummaryEntry {
     /// The hash of the record's key.
     pub(crate) const fn key_hash(&self) -> KeyHash {
         KeyHash::from_raw(self.hash)
+    }
+
+    /// The record's place in the order of writes.
+    pub(crate) const fn sequence(&self) -> Sequence {
+        Sequence::from_raw(self.seq)
     }
 
     /// The entry's bytes; a stored length that does not fit is cut to the largest that does.

@@ -14,7 +14,7 @@ use super::mapped::Mapped;
 use super::pool::Run;
 use crate::format::{RecordHeader, RecordKind};
 use crate::index::Location;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 /// Memory of an entry outside its table: its hash in its run's list, which grows by doubling.
 const LISTED_BYTES: usize = 12;
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     /// False for a manifest or patch, which only says where the object is.
     pub(crate) is_object: bool,
     pub(crate) group: u64,
-    pub(crate) seq: u64,
+    pub(crate) seq: Sequence,
     /// The record's location on disk; `None` while it waits in the nursery.
     pub(crate) location: Option<Location>,
     /// Hits since the residency policy last looked, saturating.
@@ -69,7 +69,7 @@ impl Entry {
             expires_s: header.expires_s,
             is_object: header.kind == RecordKind::Object,
             group: header.group,
-            seq: header.seq,
+            seq: header.sequence(),
             location: None,
             hits: 0,
             epoch: 0,

@@ -105,11 +105,11 @@ impl Engine {
     /// dropped too, since they are older versions.
     pub(crate) fn indirect_in_memory(&self, hash: KeyHash, key: &[u8]) -> Indirect {
         let Some((raw, header)) = self.find_indirect(hash, key) else { return Indirect::Nothing };
-        if !self.is_dead(header.group, key, header.seq, header.expires_s) {
+        if !self.is_dead(header.group, key, header.sequence(), header.expires_s) {
             return Indirect::Found(raw, header);
         }
         let mut shard = self.cache.resident.shard(hash);
-        if shard.map.get(&hash).is_some_and(|e| e.seq == header.seq) {
+        if shard.map.get(&hash).is_some_and(|e| e.seq == header.sequence()) {
             shard.map.remove(&hash);
             self.forget(hash);
         }
@@ -304,7 +304,7 @@ impl Engine {
         if bytes.get(header.key_range()) != Some(key) {
             return Ok(Found::OtherKey);
         }
-        if self.is_dead(header.group, key, header.seq, header.expires_s) {
+        if self.is_dead(header.group, key, header.sequence(), header.expires_s) {
             if !self.knows(hash, candidate.location, raw.life) {
                 return Ok(Found::LookAgain);
             }

@@ -23,7 +23,7 @@ use crate::object::{ObjectInfo, ObjectRange};
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::{GroupId, KeyHash};
+use crate::types::{GroupId, KeyHash, Sequence};
 
 /// Length of the first read of a record's head.
 const HEAD_READ_BYTES: u64 = 8192;
@@ -32,7 +32,7 @@ const HEAD_READ_BYTES: u64 = 8192;
 pub(crate) struct LargeObject {
     pub(crate) info: ObjectInfo,
     /// Sequence number of the object's record: the patch's, if there is one.
-    pub(crate) seq: u64,
+    pub(crate) seq: Sequence,
     pub(super) extents: Vec<Extent>,
     /// Head of the extent that was read last.
     pub(super) head: Mutex<Option<(usize, Arc<Head>)>>,
@@ -59,7 +59,7 @@ impl Engine {
     pub(super) fn extent(&self, location: Location, header: &RecordHeader) -> Extent {
         let (segment, _) = self.space.split(location);
         let segment_seq = self.ring.seq(segment);
-        let (len, record_seq) = (header.value_len, header.seq as u32);
+        let (len, record_seq) = (header.value_len, header.sequence().low_half());
         Extent { segment, segment_seq, location, start: 0, len, record_seq }
     }
 
@@ -78,7 +78,7 @@ impl Engine {
             start += u64::from(part.value_len);
         }
         let info = info_of(header, manifest.total_len, metadata);
-        Some(LargeObject { info, seq: header.seq, extents, head: Mutex::new(None) })
+        Some(LargeObject { info, seq: header.sequence(), extents, head: Mutex::new(None) })
     }
 
     /// `None` if the part's segment has been reused.
@@ -127,7 +127,7 @@ impl Engine {
         }
         let extent = self.extent(location, &base.header);
         let info = info_of(header, base.header.value_len, metadata);
-        let (seq, head) = (header.seq, Mutex::new(None));
+        let (seq, head) = (header.sequence(), Mutex::new(None));
         Ok(Some(LargeObject { info, seq, extents: vec![extent], head }))
     }
 
@@ -292,7 +292,8 @@ impl LargeObject {
         }
         let Some(head) = engine.read_head(extent.location)? else { return Ok(None) };
         let header = &head.header;
-        let same = header.value_len == extent.len && header.seq as u32 == extent.record_seq;
+        let same =
+            header.value_len == extent.len && header.sequence().low_half() == extent.record_seq;
         if !header.chunked || !same {
             return Ok(None);
         }

@@ -5,7 +5,7 @@
 use crate::engine::Engine;
 use crate::object::Object;
 use crate::stats::add;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 impl Engine {
     /// A hit in memory: no system call, no allocation, one short lock.
@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// Dead by expiry, by a purge mark, or by a delete that recovery has not applied yet.
-    pub(crate) fn is_dead(&self, group: u64, key: &[u8], seq: u64, expires_s: u32) -> bool {
+    pub(crate) fn is_dead(&self, group: u64, key: &[u8], seq: Sequence, expires_s: u32) -> bool {
         let expired = expires_s != 0 && u64::from(expires_s) <= self.clock.unix_seconds();
         if expired {
             add(&self.counters.misses_expired, 1);
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Dead by a purge mark, or by a delete that recovery has not applied yet.
-    pub(crate) fn was_deleted(&self, group: u64, key: &[u8], seq: u64) -> bool {
+    pub(crate) fn was_deleted(&self, group: u64, key: &[u8], seq: Sequence) -> bool {
         self.marks.kills(group, key, seq)
             || (!self.recovery.is_done() && self.recovery_kills(self.hash(key), seq))
     }

@@ -409,7 +409,7 @@ impl Engine {
     fn is_wanted(&self, run: &Run, offset: u32, header: &RecordHeader, location: Location) -> bool {
         let hash = header.key_hash();
         let dead = header.kind != crate::format::RecordKind::Object
-            || (!self.recovery.is_done() && self.recovery_kills(hash, header.seq))
+            || (!self.recovery.is_done() && self.recovery_kills(hash, header.sequence()))
             || !self.is_only_version(hash, location)
             || self.cache.resident.shard(hash).map.contains_key(&hash);
         let record = run.bytes(offset as usize, header.stored_bytes() as usize);

@@ -27,7 +27,7 @@ use crate::policy::admission::Newcomer;
 use crate::policy::residency::Hint;
 use crate::stats::{Waiting, add};
 use crate::sync::{RwLockReadGuard, shared};
-use crate::types::{GroupId, KeyHash};
+use crate::types::{GroupId, KeyHash, Sequence};
 
 /// Longest wait for room before a create tries again: readers that release memory do not wake it.
 pub(super) const ROOM_NAP: Duration = Duration::from_millis(5);
@@ -130,7 +130,8 @@ impl Engine {
     pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), CreateBlocked> {
         self.check_create(new)?;
         let hash = self.hash(new.key);
-        let stored = header_of(&fields_of(self, new, hash, 0, false), new).stored_bytes();
+        let stored =
+            header_of(&fields_of(self, new, hash, Sequence::ZERO, false), new).stored_bytes();
         let full = !new.internal && self.nursery.is_full(stored);
         if full || (!new.is_moved() && !self.journal.has_room()) {
             return Err(CreateBlocked::MustWait);
@@ -299,7 +300,7 @@ impl Engine {
     ) -> Result<(), CreateBlocked> {
         // Ranges of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
-        let layout = header_of(&fields_of(self, new, hash, 0, chunked), new);
+        let layout = header_of(&fields_of(self, new, hash, Sequence::ZERO, chunked), new);
         let stored = layout.stored_bytes();
         if stored > self.extent_max() {
             // Larger values go through a writer, which splits them into parts; this record is too
@@ -475,7 +476,7 @@ pub(crate) fn fields_of(
     engine: &Engine,
     new: &NewObject<'_>,
     hash: KeyHash,
-    seq: u64,
+    seq: Sequence,
     chunked: bool,
 ) -> RecordFields {
     RecordFields {
@@ -483,7 +484,7 @@ pub(crate) fn fields_of(
         kind: new.kind,
         chunked,
         hash: hash.get(),
-        seq,
+        seq: seq.get(),
         group: new.group,
         expires_s: new.expires_s,
     }

@@ -388,7 +388,7 @@ fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, a
     open.note(SummaryEntry {
         hash: staged.hash.get(),
         group: extent.group,
-        seq: staged.seq,
+        seq: staged.seq.get(),
         offset_units: (at / UNIT_BYTES) as u32,
         stored_units: staged.stored_bytes / UNIT_BYTES as u32,
         kind: record_kind(engine, &staged.run, staged.offset),

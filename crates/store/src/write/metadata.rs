@@ -21,7 +21,7 @@ use crate::object::{Object, ObjectInfo};
 use crate::read::disk::Indirect;
 use crate::read::range::Source;
 use crate::stats::Waiting;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 /// Longest wait for a write before another attempt.
 const WRITTEN_NAP: Duration = Duration::from_millis(20);
@@ -265,12 +265,12 @@ impl Engine {
             return from_memory();
         }
         let found = self.verified_header(key, hash, place);
-        let Some((header, value)) = found.filter(|(header, _)| header.seq == seq) else {
+        let Some((header, value)) = found.filter(|(header, _)| header.sequence() == seq) else {
             return from_memory();
         };
         match header.kind {
             RecordKind::Object | RecordKind::Manifest => {
-                Base::OnDisk(Patch { base_units: place.units(), base_seq: seq })
+                Base::OnDisk(Patch { base_units: place.units(), base_seq: seq.get() })
             }
             RecordKind::Patch => Patch::decode(&value).map_or(Base::Changed, Base::OnDisk),
             RecordKind::Part => Base::Changed,
@@ -279,11 +279,11 @@ impl Engine {
 
     /// For a version that is not written yet: if it is a patch, the record that it refers to is on
     /// disk; any other record has no location yet.
-    fn base_of_unwritten(self: &Arc<Engine>, hash: KeyHash, key: &[u8], seq: u64) -> Base {
+    fn base_of_unwritten(self: &Arc<Engine>, hash: KeyHash, key: &[u8], seq: Sequence) -> Base {
         let Indirect::Found(raw, header) = self.indirect_in_memory(hash, key) else {
             return Base::NotYet;
         };
-        if header.seq != seq {
+        if header.sequence() != seq {
             return Base::Changed;
         }
         let at = raw.start + header.value_range().start;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
 use crate::signal::Signal;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 use waiting::{Choice, Pending, State, earlier};
 
@@ -27,7 +27,7 @@ pub(crate) struct Staged {
     pub(crate) stored_bytes: u32,
     pub(crate) hash: KeyHash,
     /// Sequence number it was created with.
-    pub(crate) seq: u64,
+    pub(crate) seq: Sequence,
     /// The object was kept from a reused segment.
     pub(crate) reinserted: bool,
     /// Initial frequency in the index.
@@ -403,7 +403,7 @@ impl Nursery {
 
     /// Lower bound of the sequence numbers of all objects that wait or are being written; `None` if
     /// there are none. Each call ends a round, so that the bound follows the objects.
-    pub(crate) fn oldest_seq(&self) -> Option<u64> {
+    pub(crate) fn oldest_seq(&self) -> Option<Sequence> {
         let mut state = lock(&self.state);
         let oldest = state.oldest_seq();
         if state.rounds() < ROUNDS_MAX {

@@ -142,7 +142,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
         open.note(SummaryEntry {
             hash: m.hash.get(),
             group: m.group,
-            seq: staged.seq,
+            seq: staged.seq.get(),
             offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
             stored_units: m.stored_units,
             kind: record_kind(engine, &page.run, m.offset),

@@ -28,7 +28,7 @@ use crate::ring::SPARSE_PERCENT;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::sync::shared;
-use crate::types::{GroupId, KeyHash};
+use crate::types::{GroupId, KeyHash, Sequence};
 
 /// An object worth keeping.
 struct Keeper {
@@ -49,7 +49,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let Some(segment) = sparse.or_else(oldest) else { return false };
     let entries = segment_entries(engine, segment);
     // The sequence numbers in an unreadable segment are unknown; this one is above all of them.
-    let unread = engine.next_seq.load(Ordering::Relaxed);
+    let unread = Sequence::from_raw(engine.next_seq.load(Ordering::Relaxed));
     let entries = entries.unwrap_or_else(|| {
         engine.ring.raise_floor(segment, unread);
         Vec::new()
@@ -61,8 +61,8 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     for at in 0..keepers.len() {
         keep(engine, &keepers[at..], mean, &mut window);
     }
-    let newest = entries.iter().map(|entry| entry.seq).max().unwrap_or(0);
-    engine.ring.raise_floor(segment, newest + 1);
+    let newest = entries.iter().map(SummaryEntry::sequence).max().unwrap_or_default();
+    engine.ring.raise_floor(segment, newest.next());
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
     let erased = erase(engine, segment);
@@ -84,7 +84,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     add(&engine.counters.segments_reused, 1);
     // The nursery first: an object that leaves it before the ring is asked is then in an open
     // segment, which the ring counts.
-    let waiting = engine.nursery.oldest_seq().unwrap_or(u64::MAX);
+    let waiting = engine.nursery.oldest_seq().unwrap_or(Sequence::MAX);
     engine.marks.prune(waiting.min(engine.ring.oldest_object()));
     true
 }
@@ -233,7 +233,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     // `purge_lock` orders purges: a later one gets a greater sequence number than the copy, an
     // earlier one is seen here.
     let unpurged = shared(&engine.purge_lock);
-    let dead = engine.marks.kills(newest.group, new.key, newest.seq)
+    let dead = engine.marks.kills(newest.group, new.key, newest.sequence())
         || newest.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
         if keeper.known_at == keeper.location {

@@ -21,6 +21,7 @@ use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
 use crate::ring::SegmentKind;
 use crate::space::SegmentId;
 use crate::stats::add;
+use crate::types::Sequence;
 
 pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
@@ -128,7 +129,7 @@ pub(crate) fn open_segment(
         }
         // A lower bound of the numbers that this segment will hold, except for a create that has
         // its number and is not in the nursery yet.
-        let next_seq = engine.next_seq.load(Ordering::SeqCst);
+        let next_seq = Sequence::from_raw(engine.next_seq.load(Ordering::SeqCst));
         let oldest = engine.nursery.oldest_seq().map_or(next_seq, |waiting| waiting.min(next_seq));
         let Some((id, seq)) = engine.ring.open_free(&engine.space) else { break };
         engine.ring.note_oldest(id, oldest);
@@ -211,7 +212,7 @@ fn write_lead(engine: &Engine, id: SegmentId, seq: u64) -> io::Result<u64> {
         page_index: 0,
         record_count: 0,
         used_bytes: PAGE_HEADER_BYTES as u32,
-        primary_group: engine.ring.floor(id),
+        primary_group: engine.ring.floor(id).get(),
     };
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
     block[..PAGE_HEADER_BYTES].copy_from_slice(&header.encode());
@@ -245,7 +246,7 @@ fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
     let footer_at = (end - block_start) as usize;
     tail[footer_at..].copy_from_slice(&footer.encode());
     add(&engine.counters.written_bytes, tail.len() as u64);
-    let oldest = open.entries.iter().map(|e| e.seq).min().unwrap_or(u64::MAX);
+    let oldest = open.entries.iter().map(SummaryEntry::sequence).min().unwrap_or(Sequence::MAX);
     let (id, rests, this) = (open.id, open.rests, Arc::clone(engine));
     // The volume counts an error; the segment then looks open to recovery, which walks it.
     engine.space.submit_write(id, block_start, tail, move |_outcome| {

@@ -8,12 +8,12 @@
 use crate::engine::Engine;
 use crate::index::Location;
 use crate::memory::resident::Entry;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, Sequence};
 
 /// A version that was the newest when it was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
-    pub(crate) seq: u64,
+    pub(crate) seq: Sequence,
     /// The location of its record; `None` if the record waits to be written, or its location was
     /// not looked up.
     pub(crate) place: Option<Location>,
@@ -26,7 +26,7 @@ pub(crate) struct Family(Vec<(Location, u64)>);
 
 impl Version {
     /// A version in memory, valid as long as it stays there.
-    pub(crate) fn in_memory(seq: u64) -> Version {
+    pub(crate) fn in_memory(seq: Sequence) -> Version {
         Version { seq, place: None, family: Family::default() }
     }
 }
@@ -43,13 +43,13 @@ impl Engine {
 
     /// The version with number `seq`, which was found after `family` was taken. Its location comes
     /// from the resident table or, if it is no longer there, from the records themselves.
-    pub(crate) fn version(&self, hash: KeyHash, seq: u64, family: Family) -> Version {
+    pub(crate) fn version(&self, hash: KeyHash, seq: Sequence, family: Family) -> Version {
         let resident = {
             let shard = self.cache.resident.shard(hash);
             shard.map.get(&hash).filter(|entry| entry.seq == seq).map(|entry| entry.location)
         };
         let is_it = |location: &Location| {
-            self.header_at(*location).is_some_and(|h| h.key_hash() == hash && h.seq == seq)
+            self.header_at(*location).is_some_and(|h| h.key_hash() == hash && h.sequence() == seq)
         };
         let place = match resident {
             Some(place) => place,

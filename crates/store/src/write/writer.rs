@@ -28,7 +28,7 @@ use crate::ops::Commit;
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::{Waiting, add};
-use crate::types::{GroupId, KeyHash};
+use crate::types::{GroupId, KeyHash, Sequence};
 
 /// Attributes of a streamed object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct WriterOptions {
 struct SentPart {
     location: Receiver<Result<(Location, u64), String>>,
     value_len: u32,
-    seq: u64,
+    seq: Sequence,
 }
 
 /// Takes an object in pieces. A writer dropped without `commit` leaves no object behind.
@@ -258,8 +258,11 @@ impl Writer {
         let one_record_max = self.engine.one_record_max(self.key.len(), self.metadata.len());
         let is_all = self.total == 0 && self.expected == Some(room) && room <= one_record_max;
         let metadata = if is_all { self.metadata.len().min(self.engine.metadata_max()) } else { 0 };
-        let header =
-            self.part_fields(KeyHash::from_raw(0), 0).header(self.key.len(), metadata, room);
+        let header = self.part_fields(KeyHash::from_raw(0), Sequence::ZERO).header(
+            self.key.len(),
+            metadata,
+            room,
+        );
         let header = header.expect("key and metadata were checked, a part is far below the limit");
         let Some(run) = self.engine.cache.take(InPlaceValue::run_bytes(&header), Hint::Loved)
         else {
@@ -273,13 +276,13 @@ impl Writer {
         true
     }
 
-    fn part_fields(&self, hash: KeyHash, seq: u64) -> RecordFields {
+    fn part_fields(&self, hash: KeyHash, seq: Sequence) -> RecordFields {
         RecordFields {
             nonce: self.engine.space.nonce,
             kind: RecordKind::Part,
             chunked: true,
             hash: hash.get(),
-            seq,
+            seq: seq.get(),
             group: self.group,
             expires_s: 0,
         }
@@ -444,7 +447,7 @@ impl Writer {
                 segment_id: segment.0,
                 offset_units: (offset / UNIT_BYTES) as u32,
                 value_len: sent.value_len,
-                part_seq: sent.seq as u32,
+                part_seq: sent.seq.low_half(),
             });
         }
         let ring = &self.engine.ring;

@@ -11,7 +11,7 @@ fn object(run: &Run, due: u64) -> Staged {
         offset: 0,
         stored_bytes: 2048,
         hash: KeyHash::from_raw(due),
-        seq: due,
+        seq: Sequence::from_raw(due),
         reinserted: false,
         freq: 0,
         due: Some(Duration::from_secs(due)),

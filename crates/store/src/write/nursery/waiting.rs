@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::{Staged, StagedExtent};
+use crate::types::Sequence;
 
 #[derive(Default)]
 pub(super) struct Pending {
@@ -22,11 +23,11 @@ pub(super) struct Pending {
 struct Round {
     unfinished: u64,
     /// Lower bound of their sequence numbers.
-    oldest_seq: u64,
+    oldest_seq: Sequence,
 }
 
 impl Round {
-    const NEW: Round = Round { unfinished: 0, oldest_seq: u64::MAX };
+    const NEW: Round = Round { unfinished: 0, oldest_seq: Sequence::MAX };
 }
 
 /// Groups chosen for the flusher: their bytes when they were chosen, and their ids.
@@ -99,7 +100,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn enter_round(&mut self, seq: u64) -> u64 {
+    pub(super) fn enter_round(&mut self, seq: Sequence) -> u64 {
         if self.rounds.is_empty() {
             self.rounds.push_back(Round::NEW);
         }
@@ -111,7 +112,7 @@ impl State {
     }
 
     /// Lower bound of the sequence numbers of unfinished objects; `None` if all are finished.
-    pub(super) fn oldest_seq(&self) -> Option<u64> {
+    pub(super) fn oldest_seq(&self) -> Option<Sequence> {
         let unfinished = self.rounds.iter().filter(|round| round.unfinished > 0);
         unfinished.map(|round| round.oldest_seq).min()
     }
