@@ -44,7 +44,7 @@ impl Entries {
 
     fn load(&mut self, segment: SegmentId) {
         let engine = &self.engine;
-        if engine.ring.seq(segment) == 0 {
+        if engine.ring.life(segment).is_none() {
             return;
         }
         let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);

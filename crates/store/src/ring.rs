@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use crate::index::Location;
 use crate::space::{SegmentId, Space};
-use crate::types::Sequence;
+use crate::types::{SegmentLife, Sequence};
 
 /// A resting segment is sealed once this many younger lives have begun. Recovery, even after a
 /// clean close, reads all segments younger than the oldest resting one, so the limit bounds the
@@ -40,11 +40,11 @@ struct State {
     resting: Vec<(SegmentKind, SegmentId)>,
     /// Segments being reused and not yet free; complete on disk like sealed ones.
     reclaimed: Vec<SegmentId>,
-    next_seq: u64,
+    next_life: SegmentLife,
 }
 
 pub(crate) struct Ring {
-    seqs: Box<[AtomicU64]>,
+    lives: Box<[AtomicU64]>,
     /// Lower bound of the sequence numbers of each segment's objects, for pruning marks.
     oldest_objects: Box<[AtomicU64]>,
     /// For each segment, a bound above the sequence numbers of all records of its former life.
@@ -60,15 +60,15 @@ pub(crate) struct Ring {
 /// All of that may be kept: rewriting it frees more than twice its size.
 pub(crate) const SPARSE_PERCENT: u64 = 30;
 
-fn is_near(seq: u64, next_seq: u64) -> bool {
-    seq + REST_LIVES_MAX >= next_seq
+fn is_near(life: SegmentLife, next: SegmentLife) -> bool {
+    life.get() + REST_LIVES_MAX >= next.get()
 }
 
 impl Ring {
     pub(crate) fn new(segments: u32) -> Ring {
         let zeros = || (0..segments).map(|_| AtomicU64::new(0)).collect();
         Ring {
-            seqs: zeros(),
+            lives: zeros(),
             oldest_objects: zeros(),
             floors: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
@@ -78,64 +78,70 @@ impl Ring {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.seqs.len() * 29
+        self.lives.len() * 29
     }
 
     pub(crate) fn segments(&self) -> u32 {
-        self.seqs.len() as u32
+        self.lives.len() as u32
     }
 
     #[inline]
-    pub(crate) fn seq(&self, segment: SegmentId) -> u64 {
-        self.seqs[segment.0 as usize].load(Ordering::Acquire)
+    pub(crate) fn life(&self, segment: SegmentId) -> SegmentLife {
+        SegmentLife::from_raw(self.lives[segment.0 as usize].load(Ordering::Acquire))
     }
 
-    /// Restores the state found at open: each segment's sequence number, zero if it holds nothing.
+    /// Restores the state found at open: each segment's life.
     /// No record on any disk has a sequence number of `floor` or above. Free segments are taken
     /// from the volumes in turn, so that writes go to all volumes in parallel.
-    pub(crate) fn restore(&self, seqs: &[u64], space: &Space, next_seq: u64, floor: Sequence) {
+    pub(crate) fn restore(
+        &self,
+        lives: &[SegmentLife],
+        space: &Space,
+        next: SegmentLife,
+        floor: Sequence,
+    ) {
         let mut state = lock(&self.state);
-        let mut sealed: Vec<(u64, u32)> = Vec::new();
+        let mut sealed: Vec<(SegmentLife, u32)> = Vec::new();
         let mut free: Vec<(u32, u32)> = Vec::new();
-        for (segment, seq) in seqs.iter().enumerate() {
-            self.seqs[segment].store(*seq, Ordering::Release);
+        for (segment, life) in lives.iter().enumerate() {
+            self.lives[segment].store(life.get(), Ordering::Release);
             self.floors[segment].store(floor.get(), Ordering::Relaxed);
-            self.referred[segment].store(*seq != 0, Ordering::Relaxed);
+            self.referred[segment].store(!life.is_none(), Ordering::Relaxed);
             let id = segment as u32;
-            if *seq == 0 {
+            if life.is_none() {
                 let volume = space.spot(SegmentId(id), 0).volume;
                 free.push((id - volume.superblock.first_segment, id));
             } else {
-                sealed.push((*seq, id));
+                sealed.push((*life, id));
             }
         }
         sealed.sort_unstable();
         free.sort_unstable();
         state.sealed = sealed.iter().map(|(_, id)| SegmentId(*id)).collect();
         state.free = free.iter().map(|(_, id)| SegmentId(*id)).collect();
-        let newest = sealed.last().map_or(0, |(seq, _)| *seq);
-        state.next_seq = next_seq.max(newest + 1).max(1);
+        let newest = sealed.last().map_or(SegmentLife::NONE, |(life, _)| *life);
+        state.next_life = next.max(newest.next());
     }
 
     /// Takes a free segment of a volume in service and begins a new life of it.
-    pub(crate) fn open_free(&self, space: &Space) -> Option<(SegmentId, u64)> {
+    pub(crate) fn open_free(&self, space: &Space) -> Option<(SegmentId, SegmentLife)> {
         let mut state = lock(&self.state);
         let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
         let at = state.free.iter().position(usable)?;
         let segment = state.free.remove(at)?;
-        let seq = state.next_seq;
-        state.next_seq += 1;
-        self.seqs[segment.0 as usize].store(seq, Ordering::Release);
+        let life = state.next_life;
+        state.next_life = life.next();
+        self.lives[segment.0 as usize].store(life.get(), Ordering::Release);
         self.referred[segment.0 as usize].store(false, Ordering::Relaxed);
         let State { resting, sealed, .. } = &mut *state;
-        let passed = resting.extract_if(.., |(_, id)| !is_near(self.seq(*id), seq + 1));
+        let passed = resting.extract_if(.., |(_, id)| !is_near(self.life(*id), life.next()));
         sealed.extend(passed.map(|(_, id)| id));
-        Some((segment, seq))
+        Some((segment, life))
     }
 
     /// True if the next open may append to the segment of this life.
-    pub(crate) fn may_rest(&self, seq: u64) -> bool {
-        is_near(seq, self.next_seq())
+    pub(crate) fn may_rest(&self, life: SegmentLife) -> bool {
+        is_near(life, self.next_life())
     }
 
     pub(crate) fn seal(&self, segment: SegmentId, oldest_object: Sequence) {
@@ -149,8 +155,9 @@ impl Ring {
         let mut state = lock(&self.state);
         let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
         let sealed = state.sealed.iter().position(usable);
-        let until = sealed.map_or(u64::MAX, |at| self.seq(state.sealed[at]));
-        let resting = state.resting.iter().position(|(_, id)| usable(id) && self.seq(*id) < until);
+        let until = sealed.map(|at| self.life(state.sealed[at]));
+        let is_oldest = |id| until.is_none_or(|until| self.life(id) < until);
+        let resting = state.resting.iter().position(|(_, id)| usable(id) && is_oldest(*id));
         let taken = match resting {
             Some(at) => state.resting.swap_remove(at).1,
             None => state.sealed.remove(sealed?)?,
@@ -197,13 +204,12 @@ impl Ring {
         state.resting.push((kind, segment));
     }
 
-    /// Takes the resting segment of a kind, and the sequence number of its life. It is open from
-    /// now on.
-    pub(crate) fn take_resting(&self, kind: SegmentKind) -> Option<(SegmentId, u64)> {
+    /// Takes the resting segment of a kind, and its life. It is open from now on.
+    pub(crate) fn take_resting(&self, kind: SegmentKind) -> Option<(SegmentId, SegmentLife)> {
         let mut state = lock(&self.state);
         let at = state.resting.iter().position(|(rests, _)| *rests == kind)?;
         let (_, segment) = state.resting.swap_remove(at);
-        Some((segment, self.seq(segment)))
+        Some((segment, self.life(segment)))
     }
 
     /// Seals a resting segment that cannot be appended to after all.
@@ -212,7 +218,7 @@ impl Ring {
     }
 
     pub(crate) fn free(&self, segment: SegmentId) {
-        self.seqs[segment.0 as usize].store(0, Ordering::Release);
+        self.lives[segment.0 as usize].store(SegmentLife::NONE.get(), Ordering::Release);
         let mut state = lock(&self.state);
         state.reclaimed.retain(|reclaimed| *reclaimed != segment);
         state.free.push_back(segment);
@@ -222,19 +228,20 @@ impl Ring {
         lock(&self.state).free.len()
     }
 
-    /// Sequence number of the next life.
-    pub(crate) fn next_seq(&self) -> u64 {
-        lock(&self.state).next_seq
+    /// The life that the next segment to be opened gets.
+    pub(crate) fn next_life(&self) -> SegmentLife {
+        lock(&self.state).next_life
     }
 
-    pub(crate) fn seqs(&self) -> Vec<u64> {
-        self.seqs.iter().map(|seq| seq.load(Ordering::Acquire)).collect()
+    pub(crate) fn lives(&self) -> Vec<SegmentLife> {
+        let lives = self.lives.iter().map(|life| life.load(Ordering::Acquire));
+        lives.map(SegmentLife::from_raw).collect()
     }
 
     /// Lower bound of the sequence numbers of all objects on disk; zero while it is not known.
     pub(crate) fn oldest_object(&self) -> Sequence {
         let held = self
-            .seqs
+            .lives
             .iter()
             .zip(&self.oldest_objects)
             .filter(|(s, _)| s.load(Ordering::Relaxed) != 0);
@@ -243,13 +250,13 @@ impl Ring {
     }
 
     /// The oldest life whose segment is neither free nor complete on disk, if any.
-    pub(crate) fn oldest_unsealed(&self) -> Option<u64> {
+    pub(crate) fn oldest_unsealed(&self) -> Option<SegmentLife> {
         let state = lock(&self.state);
-        let mut open: Vec<u64> = self.seqs();
+        let mut open = self.lives();
         for whole in state.sealed.iter().chain(&state.reclaimed) {
-            open[whole.0 as usize] = 0;
+            open[whole.0 as usize] = SegmentLife::NONE;
         }
-        open.into_iter().filter(|seq| *seq != 0).min()
+        open.into_iter().filter(|life| !life.is_none()).min()
     }
 
     pub(crate) fn raise_floor(&self, segment: SegmentId, floor: Sequence) {
@@ -271,7 +278,7 @@ impl Ring {
         if !space.holds(segment) {
             return 0;
         }
-        (u128::from(self.seq(segment)) << 64) | u128::from(offset)
+        (u128::from(self.life(segment).get()) << 64) | u128::from(offset)
     }
 
     /// Age of a location; greater is older.
@@ -280,6 +287,6 @@ impl Ring {
         if !space.holds(segment) {
             return u64::MAX;
         }
-        u64::MAX - ((self.seq(segment) << 26) | (offset >> 6).min((1 << 26) - 1))
+        u64::MAX - ((self.life(segment).get() << 26) | (offset >> 6).min((1 << 26) - 1))
     }
 }

@@ -441,7 +441,7 @@ impl Store {
     /// Statistics of a group; `None` if the group is not tracked.
     pub fn group_stats(&self, group: GroupId) -> Option<GroupStats> {
         let engine = self.engine();
-        engine.groups.stats(group, |segment, seq| engine.ring.seq(SegmentId(segment)) == seq)
+        engine.groups.stats(group, |segment, life| engine.ring.life(SegmentId(segment)) == life)
     }
 
     /// Sets how long objects of a group may stay only in memory before they are written to disk;

@@ -39,8 +39,8 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// Seeded hash of a key, by which index, journal and the tables in memory know an object. On disk it
-/// is the `hash` of records and summary entries. Never zero for a key.
+/// Seeded hash of a key, by which index, journal and the tables in memory know an object. On disk
+/// it is the `hash` of records and summary entries. Never zero for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct KeyHash(u64);
 
@@ -56,9 +56,9 @@ impl KeyHash {
     }
 }
 
-/// Sequence number of a record: the order in which the store was written to. Of two versions of a key
-/// the greater is the newer, and a purge names a bound. On disk it is the `seq` of records, summary
-/// entries and journal records. Not the number of a segment's life, which counts segments.
+/// Sequence number of a record: the order in which the store was written to. Of two versions of a
+/// key the greater is the newer, and a purge names a bound. On disk it is the `seq` of records,
+/// summary entries and journal records. The lives of segments are counted apart ([`SegmentLife`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Sequence(u64);
 
@@ -86,6 +86,37 @@ impl Sequence {
     /// The low half, by which a manifest tells its parts from other records.
     pub(crate) const fn low_half(self) -> u32 {
         self.0 as u32
+    }
+}
+
+/// One life of a segment, from its opening until it is free again, by number: the lives of all
+/// segments of a store are counted together. On disk it is the `segment_seq` of pages, footers and
+/// manifests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct SegmentLife(u64);
+
+impl SegmentLife {
+    /// Of a segment that holds nothing; real lives begin at 1.
+    pub(crate) const NONE: SegmentLife = SegmentLife(0);
+
+    /// A number that was given before, or read from disk.
+    pub(crate) const fn from_raw(number: u64) -> SegmentLife {
+        SegmentLife(number)
+    }
+
+    /// The number, to be written or to be counted with.
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// True if the segment holds nothing.
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The one after this.
+    pub(crate) const fn next(self) -> SegmentLife {
+        SegmentLife(self.0 + 1)
     }
 }
 

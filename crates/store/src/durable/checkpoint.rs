@@ -16,6 +16,7 @@ use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan, 
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
 use crate::stats::add;
+use crate::types::SegmentLife;
 
 /// How often the keeper checks whether a checkpoint is due. The journal may request one long before
 /// the period is over, and creates wait while the journal is full.
@@ -130,7 +131,7 @@ impl Engine {
         let seq_next = self.next_seq.load(Ordering::SeqCst);
         // After this, every create with a smaller sequence number is in the nursery.
         self.gate.wait_empty();
-        let ring_seq = self.oldest_open_seq();
+        let ring_seq = self.oldest_open_life().get();
         // While a new version waits in memory, the index may still have an older one. The journal's
         // delete record may be dropped once this checkpoint is complete, so the new version must be
         // on disk before the index is copied.
@@ -152,7 +153,7 @@ impl Engine {
             location_bits: self.index.location_bits(),
         };
         let tables = CheckpointTables {
-            segment_seqs: self.ring.seqs(),
+            segment_seqs: self.ring.lives().into_iter().map(SegmentLife::get).collect(),
             marks: self.marks.records(),
             shard_crcs: vec![0; plan.shard_count as usize],
         };
@@ -199,8 +200,8 @@ impl Engine {
     }
 
     /// First life whose segment may hold objects that the checkpoint misses.
-    fn oldest_open_seq(&self) -> u64 {
-        let next = self.ring.next_seq();
+    fn oldest_open_life(&self) -> SegmentLife {
+        let next = self.ring.next_life();
         // At most two segments are open or resting at once, and lives are numbered consecutively.
         self.ring.oldest_unsealed().unwrap_or(next)
     }

@@ -21,7 +21,7 @@ use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
 use crate::space::{SegmentId, Volume};
 use crate::stats::add;
-use crate::types::{KeyHash, Sequence};
+use crate::types::{KeyHash, SegmentLife, Sequence};
 
 /// Threads that determine the lives of segments; each waits for one small read after the other.
 const FINDERS_MAX: usize = 8;
@@ -119,14 +119,14 @@ impl Engine {
     /// The recovery thread.
     pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
         let _ends = EndOnPanic(self);
-        let seqs = self.lives_of_segments(plan.found.as_ref());
+        let lives = self.lives_of_segments(plan.found.as_ref());
         // A segment that is free now may hold any record written before.
         let (next, floor) = (self.ring_next(plan.found.as_ref()), plan.seq_at_open);
-        self.ring.restore(&seqs, &self.space, next, floor);
+        self.ring.restore(&lives, &self.space, next, floor);
         if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
-                let then = found.tables.segment_seqs[segment.0 as usize];
-                then != 0 && then == seqs[segment.0 as usize]
+                let then = SegmentLife::from_raw(found.tables.segment_seqs[segment.0 as usize]);
+                !then.is_none() && then == lives[segment.0 as usize]
             };
             let loaded = checkpoint::load_shards(self, found, same);
             self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
@@ -137,14 +137,14 @@ impl Engine {
         // are lost.
         let (from, since) =
             plan.found.as_ref().map_or((0, 0), |f| (f.header.ring_seq, f.header.seq_next));
-        let since = Sequence::from_raw(since);
-        let order = by_age(&seqs);
-        let replay: Vec<_> = order.iter().copied().filter(|(seq, _)| *seq >= from).collect();
+        let (from, since) = (SegmentLife::from_raw(from), Sequence::from_raw(since));
+        let order = by_age(&lives);
+        let replay: Vec<_> = order.iter().copied().filter(|(life, _)| *life >= from).collect();
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
         let newest = self.replay_all(&replay, since);
         for (kind, id) in newest.into_iter().flatten() {
             // The newest segment of its kind may still be too old to rest.
-            if self.ring.may_rest(self.ring.seq(id)) {
+            if self.ring.may_rest(self.ring.life(id)) {
                 self.ring.rest(kind, id);
             }
         }
@@ -161,22 +161,22 @@ impl Engine {
         self.recovery.set_ring_known();
         self.counters.recovered_objects.store(self.index.len(), Ordering::Relaxed);
         self.recovery.finish();
-        for (seq, id) in order.iter().filter(|(seq, _)| *seq < from) {
+        for (life, id) in order.iter().filter(|(life, _)| *life < from) {
             if self.is_closed() {
                 break;
             }
-            self.learn_groups(SegmentId(*id), *seq);
+            self.learn_groups(*id, *life);
         }
     }
 
-    /// The life of each segment, zero for none: from a clean checkpoint, else by reading all
-    /// segments. After this, segments may be written.
-    fn lives_of_segments(&self, found: Option<&Found>) -> Vec<u64> {
+    /// The life of each segment: from a clean checkpoint, else by reading all segments. After this,
+    /// segments may be written.
+    fn lives_of_segments(&self, found: Option<&Found>) -> Vec<SegmentLife> {
         let clean = found.filter(|found| found.header.clean);
-        let seqs = match clean {
-            Some(found) => found.tables.segment_seqs.clone(),
+        let lives = match clean {
+            Some(found) => lives_of(found).collect(),
             // A store created just now has no records.
-            None if self.created => vec![0; self.space.segments as usize],
+            None if self.created => vec![SegmentLife::NONE; self.space.segments as usize],
             None => self.find_segments(),
         };
         if let Some(found) = clean
@@ -187,24 +187,23 @@ impl Engine {
             self.space.volumes[0].take_out();
             add(&self.counters.checkpoint_errors, 1);
         }
-        seqs
+        lives
     }
 
     /// Replays segments, oldest first. Returns the newest segment of each kind; none if a segment
     /// could not be read.
     fn replay_all(
         &self,
-        order: &[(u64, u32)],
+        order: &[(SegmentLife, SegmentId)],
         since: Sequence,
     ) -> [Option<(SegmentKind, SegmentId)>; 2] {
         let mut newest = [None; 2];
         let mut certain = true;
-        for (seq, id) in order {
+        for &(life, segment) in order {
             if self.is_closed() {
                 return [None; 2];
             }
-            let segment = SegmentId(*id);
-            match self.replay(segment, *seq, since) {
+            match self.replay(segment, life, since) {
                 Some(kind) => newest[kind as usize] = Some((kind, segment)),
                 None => {
                     certain = false;
@@ -216,49 +215,51 @@ impl Engine {
         if certain { newest } else { [None; 2] }
     }
 
-    fn ring_next(&self, found: Option<&Found>) -> u64 {
-        found.map_or(1, |f| f.tables.segment_seqs.iter().copied().max().unwrap_or(0) + 1)
+    fn ring_next(&self, found: Option<&Found>) -> SegmentLife {
+        found.and_then(|found| lives_of(found).max()).unwrap_or_default().next()
     }
 
     /// The life of each segment, from its footer; without one, from its first page.
-    fn find_segments(&self) -> Vec<u64> {
-        let mut seqs = vec![0; self.space.segments as usize];
+    fn find_segments(&self) -> Vec<SegmentLife> {
+        let segments = self.space.segments as usize;
         let next = AtomicU64::new(0);
-        let slots: Vec<AtomicU64> = seqs.iter().map(|_| AtomicU64::new(0)).collect();
-        with_helpers(FINDERS_MAX.min(seqs.len()), thread::Builder::new, || {
+        let slots: Vec<AtomicU64> = (0..segments).map(|_| AtomicU64::new(0)).collect();
+        with_helpers(FINDERS_MAX.min(segments), thread::Builder::new, || {
             loop {
                 let id = next.fetch_add(1, Ordering::Relaxed) as usize;
                 let Some(slot) = slots.get(id) else { break };
                 let segment = SegmentId(id as u32);
-                let seq = match read_footer(self, segment) {
-                    Ok(Some(footer)) => footer.segment_seq,
-                    Ok(None) => self.open_segment_seq(segment).unwrap_or(0),
+                let life = match read_footer(self, segment) {
+                    Ok(Some(footer)) => footer.life(),
+                    Ok(None) => self.life_of_open(segment).unwrap_or_default(),
                     Err(_) => {
                         self.recovery.note_unread();
-                        0
+                        SegmentLife::NONE
                     }
                 };
-                slot.store(seq, Ordering::Relaxed);
+                slot.store(life.get(), Ordering::Relaxed);
             }
         });
-        for (seq, slot) in seqs.iter_mut().zip(&slots) {
-            *seq = slot.load(Ordering::Relaxed);
-        }
-        seqs
+        slots.iter().map(|slot| SegmentLife::from_raw(slot.load(Ordering::Relaxed))).collect()
     }
 
     /// The life of a segment without a footer, from the header of its first page.
-    fn open_segment_seq(&self, segment: SegmentId) -> Option<u64> {
+    fn life_of_open(&self, segment: SegmentId) -> Option<SegmentLife> {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         self.space.read(segment, 0, &mut block).ok()?;
         let page =
             PageHeader::decode(&block, self.space.nonce, self.space.page_bytes as u32).ok()?;
-        Some(page.segment_seq)
+        Some(page.life())
     }
 
     /// Inserts a segment's objects into the index, unless dead or already known. Returns the
     /// segment's kind, if it can be read.
-    fn replay(&self, segment: SegmentId, seq: u64, since: Sequence) -> Option<SegmentKind> {
+    fn replay(
+        &self,
+        segment: SegmentId,
+        life: SegmentLife,
+        since: Sequence,
+    ) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
         let (mut oldest, mut newest) = (Sequence::MAX, Sequence::ZERO);
         for entry in &entries {
@@ -286,7 +287,7 @@ impl Engine {
         }
         self.next_seq.fetch_max(newest.next().get(), Ordering::AcqRel);
         self.ring.note_oldest(segment, oldest);
-        self.note_groups(segment, seq, &entries);
+        self.note_groups(segment, life, &entries);
         // In a segment of pages, the first record follows the page header; in a segment of extents,
         // it follows a whole block.
         let first = u64::from(entries.first()?.offset_units) * UNIT_BYTES;
@@ -313,22 +314,22 @@ impl Engine {
         RecordHeader::decode(buf.get((offset - start) as usize..)?, self.space.nonce).ok()
     }
 
-    fn learn_groups(&self, segment: SegmentId, seq: u64) {
-        if self.ring.seq(segment) != seq {
+    fn learn_groups(&self, segment: SegmentId, life: SegmentLife) {
+        if self.ring.life(segment) != life {
             return;
         }
         if let Some(entries) = segment_entries(self, segment)
-            && self.ring.seq(segment) == seq
+            && self.ring.life(segment) == life
         {
             self.ring.note_oldest(
                 segment,
                 entries.iter().map(SummaryEntry::sequence).min().unwrap_or(Sequence::MAX),
             );
-            self.note_groups(segment, seq, &entries);
+            self.note_groups(segment, life, &entries);
         }
     }
 
-    fn note_groups(&self, segment: SegmentId, seq: u64, entries: &[SummaryEntry]) {
+    fn note_groups(&self, segment: SegmentId, life: SegmentLife, entries: &[SummaryEntry]) {
         let mut last = None;
         for entry in entries {
             if u64::from(entry.stored_units) * UNIT_BYTES > self.page_record_max() {
@@ -342,7 +343,7 @@ impl Engine {
             if self.page_groups.get(segment, page).is_none() {
                 self.page_groups.set(segment, page, entry.group);
             }
-            self.groups.entry(entry.group).note_page(segment.0, seq, page as u32);
+            self.groups.entry(entry.group).note_page(segment.0, life, page as u32);
         }
     }
 
@@ -387,13 +388,18 @@ impl Drop for EndOnPanic<'_> {
     }
 }
 
+/// The lives of the segments when the checkpoint was written.
+fn lives_of(found: &Found) -> impl Iterator<Item = SegmentLife> {
+    found.tables.segment_seqs.iter().map(|life| SegmentLife::from_raw(*life))
+}
+
 /// Segments with a life, the oldest first.
-fn by_age(seqs: &[u64]) -> Vec<(u64, u32)> {
-    let mut order: Vec<(u64, u32)> = seqs
+fn by_age(lives: &[SegmentLife]) -> Vec<(SegmentLife, SegmentId)> {
+    let mut order: Vec<_> = lives
         .iter()
         .enumerate()
-        .filter(|(_, seq)| **seq != 0)
-        .map(|(id, seq)| (*seq, id as u32))
+        .filter(|(_, life)| !life.is_none())
+        .map(|(id, life)| (*life, SegmentId(id as u32)))
         .collect();
     order.sort_unstable();
     order

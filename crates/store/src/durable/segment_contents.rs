@@ -13,7 +13,7 @@ use crate::index::LengthClass;
 use crate::memory::mapped::AlignedBuf;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::Sequence;
+use crate::types::{SegmentLife, Sequence};
 
 /// The entries of a segment: from its summary if it has one, else by walking it.
 pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
@@ -50,13 +50,13 @@ pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<Su
     Some(walk_image(engine, &image))
 }
 
-/// As `walk_segment`, for a segment of life `seq` that is to be appended to. `None` if a later walk
+/// As `walk_segment`, for a segment of this `life` that is to be appended to. `None` if a later walk
 /// might take leftovers for records of its own, such as extents behind one that never reached the
 /// disk.
 pub(crate) fn walk_to_go_on(
     engine: &Engine,
     segment: SegmentId,
-    seq: u64,
+    life: SegmentLife,
 ) -> Option<Vec<SummaryEntry>> {
     let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
     add(&engine.counters.maintenance_reads, 1);
@@ -75,7 +75,7 @@ pub(crate) fn walk_to_go_on(
         }
         behind = &behind[BLOCK_BYTES as usize..];
     }
-    (first.segment_seq == seq).then_some(entries)
+    (first.life() == life).then_some(entries)
 }
 
 fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {

@@ -11,6 +11,7 @@ use super::fields::{Field, Slot, table};
 use super::record::{CHUNK_BYTES, VALUE_MAX_BYTES};
 use super::superblock::SEGMENT_MAX_BYTES;
 use super::{BLOCK_BYTES, FormatError, UNIT_BYTES, ensure, first};
+use crate::types::SegmentLife;
 
 /// Bytes before the parts.
 pub const MANIFEST_HEAD_BYTES: usize = 16;
@@ -55,6 +56,13 @@ pub struct ManifestPart {
     pub value_len: u32,
     /// Low half of the sequence number in the part's record.
     pub part_seq: u32,
+}
+
+impl ManifestPart {
+    /// The life of the segment.
+    pub(crate) const fn life(&self) -> SegmentLife {
+        SegmentLife::from_raw(self.segment_seq)
+    }
 }
 
 /// The parts of a large object, in order.

@@ -10,6 +10,7 @@ use super::fields::{Field, Slot, table};
 use super::record::RECORD_HEADER_BYTES;
 use super::record_walk::RecordWalk;
 use super::{FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
+use crate::types::SegmentLife;
 
 /// Bytes of a page header.
 pub const PAGE_HEADER_BYTES: usize = 64;
@@ -55,6 +56,11 @@ pub struct PageHeader {
 }
 
 impl PageHeader {
+    /// The life of the segment.
+    pub(crate) const fn life(&self) -> SegmentLife {
+        SegmentLife::from_raw(self.segment_seq)
+    }
+
     /// The first 64 bytes of the page.
     #[must_use]
     pub fn encode(&self) -> [u8; PAGE_HEADER_BYTES] {

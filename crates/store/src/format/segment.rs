@@ -10,7 +10,7 @@
 use super::fields::{Field, Slot, table};
 use super::record::RecordKind;
 use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
-use crate::types::{KeyHash, Sequence};
+use crate::types::{KeyHash, SegmentLife, Sequence};
 
 /// Bytes of the block that holds the footer.
 pub const FOOTER_BLOCK_BYTES: usize = BLOCK;
@@ -81,6 +81,11 @@ pub struct SegmentFooter {
 }
 
 impl SegmentFooter {
+    /// The life of the segment.
+    pub(crate) const fn life(&self) -> SegmentLife {
+        SegmentLife::from_raw(self.segment_seq)
+    }
+
     /// The last block of the segment.
     #[must_use]
     pub fn encode(&self) -> [u8; FOOTER_BLOCK_BYTES] {

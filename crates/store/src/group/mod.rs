@@ -15,7 +15,7 @@ use std::time::Duration;
 use self::neighbours::Neighbours;
 use crate::policy::residency::Hint;
 use crate::sync::{Arc, Mutex, lock};
-use crate::types::GroupId;
+use crate::types::{GroupId, SegmentLife};
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.
@@ -29,7 +29,7 @@ const PAGE_RUNS_MAX: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageRun {
     pub(crate) segment: u32,
-    pub(crate) segment_seq: u64,
+    pub(crate) life: SegmentLife,
     pub(crate) first_page: u32,
     pub(crate) pages: u32,
 }
@@ -102,11 +102,11 @@ impl GroupState {
     }
 
     /// Remembers that a page holds objects of this group.
-    pub(crate) fn note_page(&self, segment: u32, segment_seq: u64, page: u32) {
+    pub(crate) fn note_page(&self, segment: u32, life: SegmentLife, page: u32) {
         let mut pages = lock(&self.pages);
         if let Some(last) = pages.last_mut()
             && last.segment == segment
-            && last.segment_seq == segment_seq
+            && last.life == life
         {
             if (last.first_page..last.first_page + last.pages).contains(&page) {
                 return;
@@ -119,13 +119,13 @@ impl GroupState {
         if pages.len() == PAGE_RUNS_MAX {
             pages.drain(..PAGE_RUNS_MAX / 4);
         }
-        pages.push(PageRun { segment, segment_seq, first_page: page, pages: 1 });
+        pages.push(PageRun { segment, life, first_page: page, pages: 1 });
     }
 
     /// The known pages whose segment has not been reused.
-    pub(crate) fn pages(&self, is_current: impl Fn(u32, u64) -> bool) -> Vec<PageRun> {
+    pub(crate) fn pages(&self, is_current: impl Fn(u32, SegmentLife) -> bool) -> Vec<PageRun> {
         let mut pages = lock(&self.pages);
-        pages.retain(|run| is_current(run.segment, run.segment_seq));
+        pages.retain(|run| is_current(run.segment, run.life));
         pages.clone()
     }
 
@@ -238,7 +238,7 @@ impl Groups {
     pub(crate) fn stats(
         &self,
         id: GroupId,
-        is_current: impl Fn(u32, u64) -> bool,
+        is_current: impl Fn(u32, SegmentLife) -> bool,
     ) -> Option<GroupStats> {
         let state = self.get(id.get())?;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

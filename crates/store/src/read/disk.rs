@@ -19,7 +19,7 @@ use crate::memory::resident::Entry;
 use crate::object::Object;
 use crate::policy::residency::Arrival;
 use crate::stats::add;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, SegmentLife};
 
 type Outcome = Result<Option<Object>, ReadError>;
 /// Receives the outcome of an asynchronous read.
@@ -50,7 +50,7 @@ pub(crate) struct RawRecord {
     pub(crate) run: Run,
     pub(crate) start: usize,
     pub(crate) len: usize,
-    pub(crate) life: u64,
+    pub(crate) life: SegmentLife,
 }
 
 /// Lookups that end in `LookAgain` before the caller stops sharing reads, and before it gives up.
@@ -63,7 +63,7 @@ impl Engine {
         let mut all: Vec<Candidate> = self.index.candidates(hash.get()).iter().collect();
         all.retain(|c| {
             let (segment, _) = self.space.split(c.location);
-            self.space.holds(segment) && self.ring.seq(segment) != 0
+            self.space.holds(segment) && !self.ring.life(segment).is_none()
         });
         if all.len() > 1 {
             all.sort_by_key(|c| std::cmp::Reverse(self.ring.position(&self.space, c.location)));
@@ -121,7 +121,7 @@ impl Engine {
         let entry = shard.map.get(&hash).filter(|e| !e.is_object && e.key() == key)?;
         let header = RecordHeader::decode(entry.record(), self.space.nonce).ok()?;
         let (start, len) = (entry.offset as usize, (entry.offset + entry.stored_bytes) as usize);
-        let life = entry.location.map_or(0, |location| self.life_of(location));
+        let life = entry.location.map_or(SegmentLife::NONE, |location| self.life_of(location));
         Some((RawRecord { run: entry.run.clone(), start, len, life }, header))
     }
 
@@ -218,19 +218,19 @@ impl Engine {
         add(&self.counters.disk_read_bytes, raw.len as u64);
     }
 
-    /// The life of a location's segment; zero if the segment does not exist.
-    pub(crate) fn life_of(&self, location: Location) -> u64 {
+    /// The life of a location's segment; none if the segment does not exist.
+    pub(crate) fn life_of(&self, location: Location) -> SegmentLife {
         let (segment, _) = self.space.split(location);
-        if self.space.holds(segment) { self.ring.seq(segment) } else { 0 }
+        if self.space.holds(segment) { self.ring.life(segment) } else { SegmentLife::NONE }
     }
 
     /// True if the index still maps the hash to this location in this life of its segment. The life
     /// is checked last: it changes before the index gets any new entry there.
-    fn knows(&self, hash: KeyHash, location: Location, life: u64) -> bool {
+    fn knows(&self, hash: KeyHash, location: Location, life: SegmentLife) -> bool {
         self.index.contains_at(hash.get(), location) && self.life_of(location) == life
     }
 
-    pub(crate) fn unreadable(&self, hash: KeyHash, location: Location, life: u64) -> Found {
+    pub(crate) fn unreadable(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
         if !self.knows(hash, location, life) {
             return Found::LookAgain;
         }
@@ -327,7 +327,7 @@ impl Engine {
         key: &[u8],
         candidate: &Candidate,
         header: &RecordHeader,
-        life: u64,
+        life: SegmentLife,
     ) -> Result<Found, ReadError> {
         let class_bytes = candidate.length_class.units() * UNIT_BYTES;
         if header.stored_bytes() <= class_bytes && !candidate.length_class.is_large() {
@@ -348,7 +348,7 @@ impl Engine {
 
     /// Handles a record that differs from what was written, unless its segment was reused during
     /// the read.
-    pub(crate) fn damaged(&self, hash: KeyHash, location: Location, life: u64) -> Found {
+    pub(crate) fn damaged(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
         if !self.knows(hash, location, life) {
             return Found::LookAgain;
         }
@@ -401,7 +401,7 @@ impl Engine {
 
     /// Publishes a record read in this life of its segment, unless a newer version exists; true if
     /// published.
-    pub(crate) fn publish_read(&self, hash: KeyHash, entry: Entry, life: u64) -> bool {
+    pub(crate) fn publish_read(&self, hash: KeyHash, entry: Entry, life: SegmentLife) -> bool {
         let mut shard = self.cache.resident.shard(hash);
         let current = entry.location.is_some_and(|l| self.is_newest(hash, l, life));
         if !current || shard.map.contains_key(&hash) {
@@ -413,7 +413,7 @@ impl Engine {
 
     /// True if this record is the newest candidate of its hash in the index, and its segment is
     /// still in this life. Checked in this order, as in `knows`.
-    pub(crate) fn is_newest(&self, hash: KeyHash, location: Location, life: u64) -> bool {
+    pub(crate) fn is_newest(&self, hash: KeyHash, location: Location, life: SegmentLife) -> bool {
         self.ordered_candidates(hash).first().is_some_and(|newest| newest.location == location)
             && self.life_of(location) == life
     }
@@ -445,7 +445,7 @@ impl Engine {
         header: &RecordHeader,
         large: Option<LargeObject>,
         before: &[&[u8]; 2],
-        life: u64,
+        life: SegmentLife,
     ) -> Result<Found, ReadError> {
         let Some(large) = large else {
             self.forget_durably(hash);
@@ -474,7 +474,7 @@ impl Engine {
     pub(crate) fn assemble(
         self: &Arc<Engine>,
         hash: KeyHash,
-        (location, life): (Location, u64),
+        (location, life): (Location, SegmentLife),
         header: &RecordHeader,
         pieces: &[&[u8]; 3],
         waited: &mut Duration,

@@ -23,7 +23,7 @@ use crate::object::{ObjectInfo, ObjectRange};
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::{GroupId, KeyHash, Sequence};
+use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
 /// Length of the first read of a record's head.
 const HEAD_READ_BYTES: u64 = 8192;
@@ -42,7 +42,7 @@ pub(crate) struct LargeObject {
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     segment: SegmentId,
-    segment_seq: u64,
+    life: SegmentLife,
     location: Location,
     start: u64,
     len: u64,
@@ -58,9 +58,9 @@ pub(super) struct Head {
 impl Engine {
     pub(super) fn extent(&self, location: Location, header: &RecordHeader) -> Extent {
         let (segment, _) = self.space.split(location);
-        let segment_seq = self.ring.seq(segment);
+        let life = self.ring.life(segment);
         let (len, record_seq) = (header.value_len, header.sequence().low_half());
-        Extent { segment, segment_seq, location, start: 0, len, record_seq }
+        Extent { segment, life, location, start: 0, len, record_seq }
     }
 
     /// `None` if a part is missing.
@@ -84,10 +84,10 @@ impl Engine {
     /// `None` if the part's segment has been reused.
     fn part_extent(&self, part: &ManifestPart, start: u64) -> Option<Extent> {
         let segment = SegmentId(part.segment_id);
-        let alive = self.space.holds(segment) && self.ring.seq(segment) == part.segment_seq;
+        let alive = self.space.holds(segment) && self.ring.life(segment) == part.life();
         alive.then(|| Extent {
             segment,
-            segment_seq: part.segment_seq,
+            life: part.life(),
             location: self.space.location(segment, u64::from(part.offset_units) * UNIT_BYTES),
             start,
             len: u64::from(part.value_len),
@@ -271,7 +271,7 @@ impl LargeObject {
         }
         let skip = (at - aligned) as usize;
         let chunks = run.bytes(skip, (chunk_end - chunk_start) as usize);
-        let current = engine.ring.seq(extent.segment) == extent.segment_seq;
+        let current = engine.ring.life(extent.segment) == extent.life;
         if !current || !verify_chunks(&head.header, &head.bytes, first_chunk, chunks) {
             add(&engine.counters.damaged_records, u64::from(current));
             return Ok(None);

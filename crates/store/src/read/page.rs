@@ -25,7 +25,7 @@ use crate::object::Object;
 use crate::policy::residency::{Arrival, Hint, Queue};
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, SegmentLife};
 
 /// Most bytes of one read-ahead I/O, the requested page included.
 const READ_AHEAD_BYTES: u64 = 256 << 10;
@@ -342,7 +342,7 @@ impl Engine {
         let bytes = run.bytes(0, page_bytes as usize);
         let header = PageHeader::decode(bytes, self.space.nonce, page_bytes as u32);
         let Ok(header) = header else { return 0 };
-        if header.segment_seq != self.ring.seq(segment) {
+        if header.life() != self.ring.life(segment) {
             return 0;
         }
         let wanted: Vec<(u32, RecordHeader, Location)> = header
@@ -364,7 +364,7 @@ impl Engine {
         let queue = self.cache.arrive(state.hint(), Arrival::WithPage);
         let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
         if wanted_bytes * 8 < page_bytes * 7 {
-            self.copy_from_page(&run, queue, &wanted, header.segment_seq);
+            self.copy_from_page(&run, queue, &wanted, header.life());
             return count;
         }
         let mut hashes = Vec::with_capacity(wanted.len());
@@ -374,7 +374,7 @@ impl Engine {
             // Purge marks are checked at the first request, since the entry's epoch is zero.
             entry.prefetched = true;
             entry.came = self.cache.now();
-            if self.publish_read(record.key_hash(), entry, header.segment_seq) {
+            if self.publish_read(record.key_hash(), entry, header.life()) {
                 hashes.push(record.key_hash());
             }
         }
@@ -389,7 +389,7 @@ impl Engine {
         run: &Run,
         queue: Queue,
         wanted: &[(u32, RecordHeader, Location)],
-        life: u64,
+        life: SegmentLife,
     ) {
         for (offset, record, location) in wanted {
             let bytes = run.bytes(*offset as usize, record.stored_bytes() as usize);

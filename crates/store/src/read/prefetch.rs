@@ -28,7 +28,7 @@ impl Engine {
     ) -> Result<PrefetchReport, ReadError> {
         let mut report = PrefetchReport::default();
         let Some(state) = self.groups.get(group.get()) else { return Ok(report) };
-        let current = |segment, seq| self.ring.seq(SegmentId(segment)) == seq;
+        let current = |segment, life| self.ring.life(SegmentId(segment)) == life;
         let most = self.cache.pool.frames() as u64 * 3 / 4;
         for run in state.pages(current) {
             for page in run.first_page..run.first_page + run.pages {

@@ -311,7 +311,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
         finish_page(engine, open, page);
         open.cursor += page_bytes;
     }
-    let (id, seq) = (open.id, open.seq);
+    let (id, life) = (open.id, open.life);
     add(&engine.counters.pages_written, pages.len() as u64);
     let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
     let pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, page_bytes as usize)).collect();
@@ -325,7 +325,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
                 continue;
             }
             page.staged.iter().for_each(|staged| written.add(staged));
-            publish_page(&this, id, seq, at, page);
+            publish_page(&this, id, life, at, page);
         }
         this.nursery.finished(&written, 0);
     });

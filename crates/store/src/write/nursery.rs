@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
 use crate::signal::Signal;
-use crate::types::{KeyHash, Sequence};
+use crate::types::{KeyHash, SegmentLife, Sequence};
 
 use waiting::{Choice, Pending, State, earlier};
 
@@ -49,7 +49,7 @@ pub(crate) struct StagedExtent {
     pub(crate) group: u64,
 }
 
-pub(crate) type PartSender = Sender<Result<(crate::index::Location, u64), String>>;
+pub(crate) type PartSender = Sender<Result<(crate::index::Location, SegmentLife), String>>;
 
 #[derive(Default)]
 struct OpenRun {

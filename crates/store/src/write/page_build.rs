@@ -126,7 +126,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
     let used = page.moves.iter().map(|m| m.stored_units * UNIT_BYTES as u32).sum::<u32>();
     let header = PageHeader {
         nonce: engine.space.nonce,
-        segment_seq: open.seq,
+        segment_seq: open.life.get(),
         page_index: (open.cursor / engine.space.page_bytes) as u32,
         record_count: page.moves.len() as u32,
         used_bytes: used + PAGE_HEADER_BYTES as u32,

@@ -16,12 +16,12 @@ use crate::index::LengthClass;
 use crate::policy::residency::Arrival;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, SegmentLife};
 
 pub(super) fn publish_page(
     engine: &Arc<Engine>,
     segment: SegmentId,
-    seq: u64,
+    life: SegmentLife,
     at: u64,
     page: BuiltPage,
 ) {
@@ -56,7 +56,7 @@ pub(super) fn publish_page(
     }
     for group in noted.keys() {
         let page_index = (at / engine.space.page_bytes) as u32;
-        engine.groups.entry(*group).note_page(segment.0, seq, page_index);
+        engine.groups.entry(*group).note_page(segment.0, life, page_index);
     }
     engine.page_groups.set(segment, at / engine.space.page_bytes, page.moves[0].group);
     let hint = engine.groups.hint(page.moves[0].group);
@@ -101,7 +101,7 @@ pub(super) fn publish_extent(
     if let Some(part) = part {
         engine.ring.refer(segment);
         // If the writer was abandoned, the receiver is gone and the part is garbage.
-        let _ = part.send(Ok((location, engine.ring.seq(segment))));
+        let _ = part.send(Ok((location, engine.ring.life(segment))));
     } else {
         let mut shard = engine.cache.resident.shard(staged.hash);
         let entry = shard.map.get_mut(&staged.hash);

@@ -288,7 +288,7 @@ fn has_parts(engine: &Engine, header: &RecordHeader, record: &[u8]) -> bool {
     Manifest::decode(value, engine.space.segment_bytes).is_ok_and(|manifest| {
         manifest.parts.iter().all(|part| {
             let segment = SegmentId(part.segment_id);
-            engine.space.holds(segment) && engine.ring.seq(segment) == part.segment_seq
+            engine.space.holds(segment) && engine.ring.life(segment) == part.life()
         })
     })
 }

@@ -21,11 +21,11 @@ use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
 use crate::ring::SegmentKind;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::Sequence;
+use crate::types::{SegmentLife, Sequence};
 
 pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
-    pub(crate) seq: u64,
+    pub(crate) life: SegmentLife,
     pub(crate) cursor: u64,
     /// Mapped rather than allocated: it grows to megabytes, which go back to the system when the
     /// segment is full.
@@ -80,15 +80,15 @@ pub(crate) fn close_segment(engine: &Arc<Engine>, open: OpenSegment) {
 
 /// Seals a segment that is open when the store is closed, so that the next open can continue it.
 pub(crate) fn rest_segment(engine: &Arc<Engine>, mut open: OpenSegment) {
-    open.rests = engine.ring.may_rest(open.seq);
+    open.rests = engine.ring.may_rest(open.life);
     close_segment(engine, open);
 }
 
 impl OpenSegment {
-    fn new(id: SegmentId, seq: u64, cursor: u64) -> OpenSegment {
+    fn new(id: SegmentId, life: SegmentLife, cursor: u64) -> OpenSegment {
         OpenSegment {
             id,
-            seq,
+            life,
             cursor,
             entries: MappedVec::new_in(Mapped),
             object_bytes: 0,
@@ -131,19 +131,19 @@ pub(crate) fn open_segment(
         // its number and is not in the nursery yet.
         let next_seq = Sequence::from_raw(engine.next_seq.load(Ordering::SeqCst));
         let oldest = engine.nursery.oldest_seq().map_or(next_seq, |waiting| waiting.min(next_seq));
-        let Some((id, seq)) = engine.ring.open_free(&engine.space) else { break };
+        let Some((id, life)) = engine.ring.open_free(&engine.space) else { break };
         engine.ring.note_oldest(id, oldest);
         // Erase the footer of the former life first: from now on the segment counts as open.
         let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
         let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
         let begun = engine.space.write(id, at, &zero).and_then(|()| match kind {
             SegmentKind::Pages => Ok(0),
-            SegmentKind::Extents => write_lead(engine, id, seq),
+            SegmentKind::Extents => write_lead(engine, id, life),
         });
         match begun {
             Ok(cursor) => {
                 add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64 + cursor);
-                return Ok(OpenSegment::new(id, seq, cursor));
+                return Ok(OpenSegment::new(id, life, cursor));
             }
             Err(_) => engine.ring.free(id),
         }
@@ -159,8 +159,8 @@ pub(crate) fn continue_segment(
     bytes: u64,
     entries: usize,
 ) -> Option<OpenSegment> {
-    let (id, seq) = engine.ring.take_resting(kind)?;
-    let open = resume(engine, id, seq, kind)
+    let (id, life) = engine.ring.take_resting(kind)?;
+    let open = resume(engine, id, life, kind)
         .filter(|open| open.room(engine.space.segment_bytes, entries) >= bytes)
         .filter(|_| clear_footer(engine, id).is_ok());
     match &open {
@@ -173,14 +173,19 @@ pub(crate) fn continue_segment(
 
 /// The state of a resting segment: from its summary if it was sealed, else from a walk of its
 /// records.
-fn resume(engine: &Engine, id: SegmentId, seq: u64, kind: SegmentKind) -> Option<OpenSegment> {
+fn resume(
+    engine: &Engine,
+    id: SegmentId,
+    life: SegmentLife,
+    kind: SegmentKind,
+) -> Option<OpenSegment> {
     if engine.space.spot(id, 0).volume.is_out() {
         return None;
     }
     let entries = match read_footer(engine, id).ok()? {
-        Some(footer) if footer.segment_seq == seq => read_summary(engine, id, &footer)?,
+        Some(footer) if footer.life() == life => read_summary(engine, id, &footer)?,
         Some(_) => return None,
-        None => walk_to_go_on(engine, id, seq)?,
+        None => walk_to_go_on(engine, id, life)?,
     };
     let unit = match kind {
         SegmentKind::Pages => engine.space.page_bytes,
@@ -188,7 +193,7 @@ fn resume(engine: &Engine, id: SegmentId, seq: u64, kind: SegmentKind) -> Option
     };
     let end = |e: &SummaryEntry| u64::from(e.offset_units + e.stored_units) * UNIT_BYTES;
     let cursor = entries.iter().map(end).max()?.next_multiple_of(unit);
-    let mut open = OpenSegment::new(id, seq, cursor);
+    let mut open = OpenSegment::new(id, life, cursor);
     entries.into_iter().for_each(|entry| open.note(entry));
     Some(open)
 }
@@ -205,10 +210,10 @@ fn clear_footer(engine: &Engine, id: SegmentId) -> io::Result<()> {
 /// Writes the leading block of a segment of extents. Extents do not carry the life of their
 /// segment, but a page header does, so the segment begins with the header of an empty page. Its
 /// group field holds the sequence number below which records are leftovers of the former life.
-fn write_lead(engine: &Engine, id: SegmentId, seq: u64) -> io::Result<u64> {
+fn write_lead(engine: &Engine, id: SegmentId, life: SegmentLife) -> io::Result<u64> {
     let header = PageHeader {
         nonce: engine.space.nonce,
-        segment_seq: seq,
+        segment_seq: life.get(),
         page_index: 0,
         record_count: 0,
         used_bytes: PAGE_HEADER_BYTES as u32,
@@ -230,7 +235,7 @@ fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
         nonce: engine.space.nonce,
         segment_id: open.id.0,
         entry_count: open.entries.len() as u32,
-        segment_seq: open.seq,
+        segment_seq: open.life.get(),
         summary_offset: (end - summary_bytes) as u32,
         summary_bytes: summary_bytes as u32,
         summary_crc: 0,

@@ -8,7 +8,7 @@
 use crate::engine::Engine;
 use crate::index::Location;
 use crate::memory::resident::Entry;
-use crate::types::{KeyHash, Sequence};
+use crate::types::{KeyHash, SegmentLife, Sequence};
 
 /// A version that was the newest when it was read.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct Version {
 
 /// The index entries of a key: locations and the lives of their segments, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Family(Vec<(Location, u64)>);
+pub(crate) struct Family(Vec<(Location, SegmentLife)>);
 
 impl Version {
     /// A version in memory, valid as long as it stays there.
@@ -34,7 +34,7 @@ impl Version {
 impl Engine {
     /// The current index entries of a key. Called before the key is looked up.
     pub(crate) fn family(&self, hash: KeyHash) -> Family {
-        let life = |location| self.ring.seq(self.space.split(location).0);
+        let life = |location| self.ring.life(self.space.split(location).0);
         let live = self.ordered_candidates(hash).into_iter();
         let mut all: Vec<_> = live.map(|c| (c.location, life(c.location))).collect();
         all.sort_unstable();

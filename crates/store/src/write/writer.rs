@@ -28,7 +28,7 @@ use crate::ops::Commit;
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::{Waiting, add};
-use crate::types::{GroupId, KeyHash, Sequence};
+use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
 /// Attributes of a streamed object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct WriterOptions {
 
 /// A part on its way to disk.
 struct SentPart {
-    location: Receiver<Result<(Location, u64), String>>,
+    location: Receiver<Result<(Location, SegmentLife), String>>,
     value_len: u32,
     seq: Sequence,
 }
@@ -439,11 +439,11 @@ impl Writer {
         let mut parts = Vec::with_capacity(self.parts.len());
         submit_deferred();
         for sent in self.parts.drain(..) {
-            let (location, segment_seq) =
+            let (location, life) =
                 sent.location.recv().map_err(|_| CreateError::Closed)?.map_err(write_error)?;
             let (segment, offset) = self.engine.space.split(location);
             parts.push(ManifestPart {
-                segment_seq,
+                segment_seq: life.get(),
                 segment_id: segment.0,
                 offset_units: (offset / UNIT_BYTES) as u32,
                 value_len: sent.value_len,
@@ -451,7 +451,7 @@ impl Writer {
             });
         }
         let ring = &self.engine.ring;
-        if parts.iter().any(|p| ring.seq(SegmentId(p.segment_id)) != p.segment_seq) {
+        if parts.iter().any(|p| ring.life(SegmentId(p.segment_id)) != p.life()) {
             add(&self.engine.counters.drops_overwritten, 1);
             return Err(CreateError::Overwritten { length: self.total });
         }
