@@ -101,24 +101,24 @@ impl Ring {
         floor: Sequence,
     ) {
         let mut state = lock(&self.state);
-        let mut sealed: Vec<(SegmentLife, u32)> = Vec::new();
-        let mut free: Vec<(u32, u32)> = Vec::new();
+        let mut sealed: Vec<(SegmentLife, SegmentId)> = Vec::new();
+        let mut free: Vec<(u32, SegmentId)> = Vec::new();
         for (segment, life) in lives.iter().enumerate() {
             self.lives[segment].store(life.get(), Ordering::Release);
             self.floors[segment].store(floor.get(), Ordering::Relaxed);
             self.referred[segment].store(!life.is_none(), Ordering::Relaxed);
-            let id = segment as u32;
+            let id = SegmentId(segment as u32);
             if life.is_none() {
-                let volume = space.spot(SegmentId(id), 0).volume;
-                free.push((id - volume.superblock.first_segment, id));
+                let volume = space.spot(id, 0).volume;
+                free.push((id.0 - volume.superblock.first_segment, id));
             } else {
                 sealed.push((*life, id));
             }
         }
         sealed.sort_unstable();
         free.sort_unstable();
-        state.sealed = sealed.iter().map(|(_, id)| SegmentId(*id)).collect();
-        state.free = free.iter().map(|(_, id)| SegmentId(*id)).collect();
+        state.sealed = sealed.iter().map(|(_, id)| *id).collect();
+        state.free = free.iter().map(|(_, id)| *id).collect();
         let newest = sealed.last().map_or(SegmentLife::NONE, |(life, _)| *life);
         state.next_life = next.max(newest.next());
     }

@@ -28,7 +28,6 @@ use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, 
 use crate::policy::residency::Hint;
 use crate::read::range::Source;
 use crate::read::stream::Reader;
-use crate::space::SegmentId;
 use crate::stats::Stats;
 use crate::types::{ByteSize, GroupId};
 use crate::types::{Clock, SystemClock};
@@ -441,7 +440,7 @@ impl Store {
     /// Statistics of a group; `None` if the group is not tracked.
     pub fn group_stats(&self, group: GroupId) -> Option<GroupStats> {
         let engine = self.engine();
-        engine.groups.stats(group, |segment, life| engine.ring.life(SegmentId(segment)) == life)
+        engine.groups.stats(group, |segment, life| engine.ring.life(segment) == life)
     }
 
     /// Sets how long objects of a group may stay only in memory before they are written to disk;

@@ -343,7 +343,7 @@ impl Engine {
             if self.page_groups.get(segment, page).is_none() {
                 self.page_groups.set(segment, page, entry.group);
             }
-            self.groups.entry(entry.group).note_page(segment.0, life, page as u32);
+            self.groups.entry(entry.group).note_page(segment, life, page as u32);
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use self::neighbours::Neighbours;
 use crate::policy::residency::Hint;
+use crate::space::SegmentId;
 use crate::sync::{Arc, Mutex, lock};
 use crate::types::{GroupId, SegmentLife};
 
@@ -28,7 +29,7 @@ const PAGE_RUNS_MAX: usize = 4096;
 /// Consecutive pages that hold a group's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageRun {
-    pub(crate) segment: u32,
+    pub(crate) segment: SegmentId,
     pub(crate) life: SegmentLife,
     pub(crate) first_page: u32,
     pub(crate) pages: u32,
@@ -102,7 +103,7 @@ impl GroupState {
     }
 
     /// Remembers that a page holds objects of this group.
-    pub(crate) fn note_page(&self, segment: u32, life: SegmentLife, page: u32) {
+    pub(crate) fn note_page(&self, segment: SegmentId, life: SegmentLife, page: u32) {
         let mut pages = lock(&self.pages);
         if let Some(last) = pages.last_mut()
             && last.segment == segment
@@ -123,7 +124,10 @@ impl GroupState {
     }
 
     /// The known pages whose segment has not been reused.
-    pub(crate) fn pages(&self, is_current: impl Fn(u32, SegmentLife) -> bool) -> Vec<PageRun> {
+    pub(crate) fn pages(
+        &self,
+        is_current: impl Fn(SegmentId, SegmentLife) -> bool,
+    ) -> Vec<PageRun> {
         let mut pages = lock(&self.pages);
         pages.retain(|run| is_current(run.segment, run.life));
         pages.clone()
@@ -238,7 +242,7 @@ impl Groups {
     pub(crate) fn stats(
         &self,
         id: GroupId,
-        is_current: impl Fn(u32, SegmentLife) -> bool,
+        is_current: impl Fn(SegmentId, SegmentLife) -> bool,
     ) -> Option<GroupStats> {
         let state = self.get(id.get())?;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -28,14 +28,14 @@ impl Engine {
     ) -> Result<PrefetchReport, ReadError> {
         let mut report = PrefetchReport::default();
         let Some(state) = self.groups.get(group.get()) else { return Ok(report) };
-        let current = |segment, life| self.ring.life(SegmentId(segment)) == life;
+        let current = |segment, life| self.ring.life(segment) == life;
         let most = self.cache.pool.frames() as u64 * 3 / 4;
         for run in state.pages(current) {
             for page in run.first_page..run.first_page + run.pages {
                 if report.pages >= most {
                     return Ok(report);
                 }
-                self.prefetch_page(SegmentId(run.segment), u64::from(page), &mut report)?;
+                self.prefetch_page(run.segment, u64::from(page), &mut report)?;
             }
         }
         Ok(report)

@@ -56,7 +56,7 @@ pub(super) fn publish_page(
     }
     for group in noted.keys() {
         let page_index = (at / engine.space.page_bytes) as u32;
-        engine.groups.entry(*group).note_page(segment.0, life, page_index);
+        engine.groups.entry(*group).note_page(segment, life, page_index);
     }
     engine.page_groups.set(segment, at / engine.space.page_bytes, page.moves[0].group);
     let hint = engine.groups.hint(page.moves[0].group);
