@@ -1,19 +1,18 @@
-//! Reaching origins: HTTP/2, TLS, Unix sockets, pools, limits, and several origins of one site.
+//! Reaching origins: Unix sockets, pools, limits, and several origins of one site.
 
 mod support;
 
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use damelo_http_proxy::{HealthChecks, OriginChoice, ProxyConfig, Target};
-use support::wire::{Authority, Http2Origin, http2_frame};
+use damelo_http_proxy::{HealthChecks, OriginChoice};
 use support::{
-    Gate, Home, Message, Nobody, Origin, PATIENCE, Proxy, Reply, eventually, read_message,
-    read_some, reply, send_to,
+    Gate, Home, Message, Nobody, Origin, Proxy, Reply, eventually, read_message, read_some, reply,
+    send_to,
 };
 
 fn no_store() -> Origin {
@@ -26,182 +25,6 @@ fn named(name: &'static str) -> Origin {
 
 fn url(origin: &Origin) -> String {
     format!("http://{}", origin.address)
-}
-
-fn proxy_to(home: &Home, url: String, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
-    Proxy::start_in(home, Target::Url(url), tweak)
-}
-
-#[test]
-fn http2_over_verified_tls_on_one_connection() {
-    let (authority, home) = (Authority::new(), Home::new());
-    let origin = Http2Origin::start(Some((&authority, "localhost")));
-    let files = tempfile::tempdir().expect("tempdir");
-    let roots = files.path().join("roots.pem");
-    std::fs::write(&roots, &authority.pem).expect("write");
-    let url = format!("https://localhost:{}", origin.address.port());
-    let proxy = proxy_to(&home, url.clone(), |config| {
-        config.workers = 1;
-        config.transport.upstream.authorities = Some(roots.clone());
-    });
-    let body = "y".repeat(100_000);
-    let answer = proxy.ask_with_body("POST", "/p?q", "", body.as_bytes());
-    assert_eq!(answer.text(), format!("{url}/p?q false{body}"));
-    // All at once, and still one connection.
-    std::thread::scope(|scope| {
-        let ask = || proxy.get("/x").text();
-        let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
-        for answer in asking {
-            assert_eq!(answer.join().expect("an answer"), format!("{url}/x false"));
-        }
-    });
-    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
-}
-
-#[test]
-fn an_origin_with_the_wrong_certificate_is_not_asked() {
-    let (authority, other, home) = (Authority::new(), Authority::new(), Home::new());
-    let files = tempfile::tempdir().expect("tempdir");
-    let roots = files.path().join("roots.pem");
-    for (issuer, name) in [(&authority, "elsewhere.test"), (&other, "localhost")] {
-        std::fs::write(&roots, &authority.pem).expect("write");
-        let origin = Http2Origin::start(Some((issuer, name)));
-        let url = format!("https://localhost:{}", origin.address.port());
-        let proxy = proxy_to(&home, url, |config| {
-            config.transport.upstream.authorities = Some(roots.clone());
-        });
-        let answer = proxy.get("/");
-        assert_eq!(answer.status(), 502);
-        assert!(answer.cache().contains("detail=tls-failed"), "{answer:?}");
-        proxy.stop();
-    }
-}
-
-#[test]
-fn http2_in_clear_text_when_configured() {
-    let (origin, home) = (Http2Origin::start(None), Home::new());
-    let url = format!("http://{}", origin.address);
-    let proxy = proxy_to(&home, url.clone(), |config| {
-        config.transport.upstream.http2_clear_text = true;
-    });
-    assert_eq!(proxy.get("/a").text(), format!("{url}/a false"));
-    assert_eq!(proxy.get("/b").text(), format!("{url}/b false"));
-}
-
-/// Starts a proxy with one worker in front of an HTTP/2 origin, and `count` clients that read only
-/// the beginning of a large answer. They stay as long as their streams are kept.
-fn slow_readers(
-    home: &Home,
-    origin: &Http2Origin,
-    count: usize,
-    tweak: impl FnOnce(&mut ProxyConfig),
-) -> (Proxy, Vec<BufReader<TcpStream>>) {
-    let proxy = proxy_to(home, format!("http://{}", origin.address), |config| {
-        config.transport.upstream.http2_clear_text = true;
-        // Each worker has connections of its own.
-        config.workers = 1;
-        config.transport.clients.write_timeout = PATIENCE * 2;
-        tweak(config);
-    });
-    let ask = |_| send_to(proxy.info.address, "GET", "/large", "", b"");
-    let mut slow: Vec<_> = (0..count).map(ask).collect();
-    for stream in &mut slow {
-        read_some(stream, 1000);
-    }
-    (proxy, slow)
-}
-
-fn expect_another_answer(proxy: &Proxy, origin: &Http2Origin) {
-    let answer = proxy.get("/other");
-    let wanted = format!("http://{}/other false", origin.address);
-    assert!(answer.complete && answer.text() == wanted, "{answer:?}");
-}
-
-#[test]
-fn slow_clients_leave_room_on_a_connection_of_http2() {
-    let (origin, home) = (Http2Origin::start(None), Home::new());
-    let (proxy, _slow) = slow_readers(&home, &origin, 8, |_| ());
-    // Until nothing more comes for those who do not read.
-    let received = || proxy.metric("damelo_proxy_origin_body_bytes_total");
-    let mut before = 0;
-    eventually("what is not read fills its windows", || {
-        std::thread::sleep(Duration::from_millis(300));
-        let now = received();
-        std::mem::replace(&mut before, now) == now
-    });
-    expect_another_answer(&proxy, &origin);
-    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
-}
-
-#[test]
-fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connections() {
-    let (origin, home) = (Http2Origin::start(None), Home::new());
-    let (proxy, slow) = slow_readers(&home, &origin, 5, |config| {
-        config.transport.upstream.http2_streams_max = 2;
-    });
-    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
-    expect_another_answer(&proxy, &origin);
-    drop(slow);
-    // Places that answers have left are taken again.
-    for _ in 0..10 {
-        proxy.get("/other");
-    }
-    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
-}
-
-#[test]
-fn an_origin_that_lets_few_requests_run_on_a_connection_gets_further_ones() {
-    let (origin, home) = (Http2Origin::allowing(None, 2), Home::new());
-    // All at once, before anything is known of the origin.
-    let (proxy, _slow) = slow_readers(&home, &origin, 5, |_| ());
-    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
-    expect_another_answer(&proxy, &origin);
-    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
-}
-
-#[test]
-fn what_an_http2_origin_did_not_process_is_sent_again() {
-    const RST_STREAM: u8 = 3;
-    const GOAWAY: u8 = 7;
-    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
-    let reset = |stream| http2_frame(RST_STREAM, stream, &REFUSED_STREAM);
-    // Of no stream, for no error.
-    let goodbye = |_| http2_frame(GOAWAY, 0, &[0; 8]);
-    let refusals: [fn(u32) -> Vec<u8>; 2] = [reset, goodbye];
-    let requests = [("GET", ""), ("DELETE", ""), ("POST", "to be sent again")];
-    for (refusal, (method, body)) in refusals.into_iter().flat_map(|r| requests.map(|q| (r, q))) {
-        let origin = Http2Origin::by_hand(move |frame| {
-            if frame.ends_request() { refusal(frame.stream) } else { Vec::new() }
-        });
-        let (url, home) = (format!("http://{}", origin.address), Home::new());
-        let proxy = proxy_to(&home, url.clone(), |config| {
-            config.transport.upstream.http2_clear_text = true;
-            config.workers = 1;
-        });
-        let answer = proxy.ask_with_body(method, "/p", "", body.as_bytes());
-        assert_eq!(answer.status(), 200, "{method}: {answer:?}");
-        assert_eq!(answer.text(), format!("{url}/p false{body}"));
-        assert_eq!(origin.connections.load(Ordering::SeqCst), 2);
-        assert_eq!(proxy.metric("damelo_proxy_retries_total"), 1);
-    }
-}
-
-#[test]
-fn what_an_http2_origin_may_have_processed_is_not_sent_again() {
-    const RST_STREAM: u8 = 3;
-    const INTERNAL_ERROR: [u8; 4] = [0, 0, 0, 2];
-    let origin = Http2Origin::by_hand(|frame| match frame.ends_request() {
-        true => http2_frame(RST_STREAM, frame.stream, &INTERNAL_ERROR),
-        false => Vec::new(),
-    });
-    let home = Home::new();
-    let proxy = proxy_to(&home, format!("http://{}", origin.address), |config| {
-        config.transport.upstream.http2_clear_text = true;
-        config.workers = 1;
-    });
-    let answer = proxy.ask_with_body("POST", "/p", "", b"once");
-    assert_eq!(answer.status(), 502);
-    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
 }
 
 /// An origin that begins its answer with the headers of a request and ends it with the request; until then
@@ -244,7 +67,7 @@ fn while_one_direction_moves_neither_is_silent() {
     let ask = |talks: bool| {
         let home = Home::new();
         let limit = Duration::from_secs(3);
-        let proxy = proxy_to(&home, duplex_origin(talks), |config| {
+        let proxy = Proxy::start_to(&home, duplex_origin(talks), |config| {
             config.body_idle_timeout = limit;
             config.transport.clients.upload_second_bytes_min = 1000;
         });
@@ -268,39 +91,6 @@ fn while_one_direction_moves_neither_is_silent() {
 }
 
 #[test]
-fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
-    const HEADERS: u8 = 1;
-    const PING: u8 = 6;
-    const OK: u8 = 0x88;
-    let defaults = ProxyConfig::new(([127, 0, 0, 1], 0).into(), Target::Url(String::new()));
-    assert_eq!(defaults.transport.upstream.http2_ping, None);
-    let origin = Http2Origin::by_hand({
-        // The answer waits for the question.
-        let asked = AtomicU32::new(0);
-        move |frame| match frame.kind {
-            HEADERS => {
-                asked.store(frame.stream, Ordering::SeqCst);
-                Vec::new()
-            }
-            PING => {
-                let mut answer = http2_frame(HEADERS, asked.swap(0, Ordering::SeqCst), &[OK]);
-                // It ends the headers, and the answer.
-                answer[4] = 0x4 | 0x1;
-                answer
-            }
-            _ => Vec::new(),
-        }
-    });
-    let home = Home::new();
-    let proxy = proxy_to(&home, format!("http://{}", origin.address), |config| {
-        config.transport.upstream.http2_clear_text = true;
-        config.transport.upstream.http2_ping = Some(Duration::from_millis(50));
-        config.workers = 1;
-    });
-    assert_eq!(proxy.get("/").status(), 200);
-}
-
-#[test]
 fn origins_on_unix_sockets() {
     let (files, home) = (tempfile::tempdir().expect("tempdir"), Home::new());
     let path = files.path().join("app.sock");
@@ -312,7 +102,7 @@ fn origins_on_unix_sockets() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").expect("write");
         String::from_utf8_lossy(&head[..length]).into_owned()
     });
-    let proxy = proxy_to(&home, format!("unix:{}", path.display()), |_| {});
+    let proxy = Proxy::start_to(&home, format!("unix:{}", path.display()), |_| {});
     assert_eq!(proxy.get("/x").text(), "hi");
     let head = app.join().expect("the application").to_ascii_lowercase();
     assert!(head.starts_with("get /x http/1.1\r\n") && head.contains("host: localhost\r\n"));
@@ -342,7 +132,7 @@ fn headers_of_an_origin_have_a_limit() {
         reply(200, &field, "body")
     });
     let home = Home::new();
-    let proxy = proxy_to(&home, url(&origin), |config| config.header_bytes_max = 20_000);
+    let proxy = Proxy::start_to(&home, url(&origin), |config| config.header_bytes_max = 20_000);
     assert_eq!(proxy.get("/19000").text(), "body");
     for length in [20_001, 100_000, 300_000] {
         let answer = proxy.get(&format!("/{length}"));
@@ -361,7 +151,7 @@ fn header_lines_of_an_origin_have_a_limit() {
         reply(200, &format!("Cache-Control: max-age=60\r\n{}", fields.join("\r\n")), "body")
     });
     let home = Home::new();
-    let proxy = proxy_to(&home, url(&origin), |_| {});
+    let proxy = Proxy::start_to(&home, url(&origin), |_| {});
     for path in ["/100", "/450", "/450"] {
         let answer = proxy.get(path);
         assert_eq!((answer.status(), answer.text().as_str()), (200, "body"), "{path}");
@@ -374,8 +164,9 @@ fn header_lines_of_an_origin_have_a_limit() {
     assert!(answer.cache().contains("origin-headers-too-large"), "{}", answer.cache());
     assert!(answer.text().contains("limits.origin_header_lines_max"), "{}", answer.text());
     drop(proxy);
-    let proxy =
-        proxy_to(&home, url(&origin), |config| config.transport.upstream.header_lines_max = 50);
+    let proxy = Proxy::start_to(&home, url(&origin), |config| {
+        config.transport.upstream.header_lines_max = 50
+    });
     assert_eq!(proxy.get("/60").status(), 502);
     assert_eq!(proxy.get("/40").status(), 200, "a new connection");
 }
@@ -403,7 +194,7 @@ fn a_body_without_a_length_does_not_follow_an_answer_of_http_1_0() {
         }
     });
     let home = Home::new();
-    let proxy = proxy_to(&home, url, |config| config.workers = 1);
+    let proxy = Proxy::start_to(&home, url, |config| config.workers = 1);
     for _ in 0..3 {
         assert_eq!(proxy.ask("GET", "/", "Cache-Control: no-cache").text(), "hi");
         let chunked = "Transfer-Encoding: chunked";
@@ -441,7 +232,7 @@ fn an_unsafe_request_is_never_sent_twice() {
         }
     });
     let home = Home::new();
-    let proxy = proxy_to(&home, url, |config| config.workers = 1);
+    let proxy = Proxy::start_to(&home, url, |config| config.workers = 1);
     assert_eq!(proxy.get("/").status(), 200);
     let answer = proxy.ask("POST", "/", "Content-Length: 0");
     assert_eq!(answer.status(), 502);
@@ -507,7 +298,7 @@ fn an_origin_gets_so_many_requests_at_once() {
 fn each_path_has_its_origin_and_another_when_that_is_gone() {
     let (home, first, second) = (Home::new(), named("first"), named("second"));
     let missing = Nobody::new();
-    let proxy = proxy_to(&home, url(&first), |config| {
+    let proxy = Proxy::start_to(&home, url(&first), |config| {
         config.transport.upstream.more_origins = vec![url(&second), missing.url()];
         config.transport.upstream.ejection.failures = 3;
     });
@@ -534,7 +325,7 @@ fn the_least_loaded_is_asked() {
         held.wait();
         reply(200, "Cache-Control: no-store", "busy")
     });
-    let proxy = proxy_to(&home, url(&busy), |config| {
+    let proxy = Proxy::start_to(&home, url(&busy), |config| {
         config.transport.upstream.more_origins = vec![url(&idle)];
         config.transport.upstream.origin_choice = OriginChoice::LeastLoaded;
     });
@@ -566,7 +357,7 @@ fn checks_take_an_origin_out_and_back() {
         "/health" => reply(204, "", ""),
         _ => reply(200, "Cache-Control: no-store", "other"),
     });
-    let proxy = proxy_to(&home, url(&good), |config| {
+    let proxy = Proxy::start_to(&home, url(&good), |config| {
         config.transport.upstream.more_origins = vec![url(&other)];
         config.transport.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
@@ -590,7 +381,7 @@ fn when_all_origins_are_down_they_are_asked_all_the_same() {
         "/health" => reply(500, "", ""),
         _ => reply(200, "Cache-Control: no-store", "x"),
     });
-    let proxy = proxy_to(&home, url(&origin), |config| {
+    let proxy = Proxy::start_to(&home, url(&origin), |config| {
         config.transport.upstream.more_origins = vec![missing.url()];
         config.transport.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
@@ -615,7 +406,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
             Reply { delay, ..reply(200, "Cache-Control: max-age=60", "x") }
         }
     });
-    let proxy = proxy_to(&home, url(&origin), |config| {
+    let proxy = Proxy::start_to(&home, url(&origin), |config| {
         config.origin_header_timeout = Duration::from_millis(500);
         config.transport.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
@@ -690,7 +481,7 @@ fn early_hints_are_not_taken_for_the_answer() {
         std::thread::sleep(Duration::from_secs(30));
     });
     let home = Home::new();
-    let proxy = proxy_to(&home, url, |_| {});
+    let proxy = Proxy::start_to(&home, url, |_| {});
     for (expected, hinted) in [("fwd=uri-miss", true), ("hit", false)] {
         let mut stream = send_to(proxy.info.address, "GET", "/", "", b"");
         if hinted {
@@ -719,8 +510,9 @@ fn a_slow_upload_is_not_the_origins_silence() {
     let deaf = TcpListener::bind("127.0.0.1:0").expect("bind");
     let home = Home::new();
     let url = format!("http://{}", deaf.local_addr().expect("address"));
-    let proxy =
-        proxy_to(&home, url, |config| config.origin_header_timeout = Duration::from_millis(500));
+    let proxy = Proxy::start_to(&home, url, |config| {
+        config.origin_header_timeout = Duration::from_millis(500)
+    });
     let address = proxy.info.address;
     let mut stuck = send_to(address, "POST", "/", "Content-Length: 100000000", b"");
     let mut writing = stuck.get_ref().try_clone().expect("clone");

@@ -335,6 +335,14 @@ impl Proxy {
         Proxy::start_on(home.open(), to, tweak)
     }
 
+    pub(crate) fn start_to(
+        home: &Home,
+        url: String,
+        tweak: impl FnOnce(&mut ProxyConfig),
+    ) -> Proxy {
+        Proxy::start_in(home, Target::Url(url), tweak)
+    }
+
     pub(crate) fn start_on(
         store: Store,
         to: Target,

@@ -1,0 +1,217 @@
+//! Reaching origins over HTTP/2: TLS, clear text, shared connections, requests sent again, PING.
+
+mod support;
+
+use std::io::BufReader;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use damelo_http_proxy::{ProxyConfig, Target};
+use support::wire::{Authority, Http2Origin, http2_frame};
+use support::{Home, PATIENCE, Proxy, eventually, read_some, send_to};
+
+/// A proxy with one worker, so that all requests share its connections, before an origin that
+/// speaks HTTP/2 in clear text.
+fn proxy_before(home: &Home, origin: &Http2Origin, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
+    Proxy::start_to(home, url(origin), |config| {
+        config.transport.upstream.http2_clear_text = true;
+        config.workers = 1;
+        tweak(config);
+    })
+}
+
+fn url(origin: &Http2Origin) -> String {
+    format!("http://{}", origin.address)
+}
+
+#[test]
+fn http2_over_verified_tls_on_one_connection() {
+    let (authority, home) = (Authority::new(), Home::new());
+    let origin = Http2Origin::start(Some((&authority, "localhost")));
+    let files = tempfile::tempdir().expect("tempdir");
+    let roots = files.path().join("roots.pem");
+    std::fs::write(&roots, &authority.pem).expect("write");
+    let url = format!("https://localhost:{}", origin.address.port());
+    let proxy = Proxy::start_to(&home, url.clone(), |config| {
+        config.workers = 1;
+        config.transport.upstream.authorities = Some(roots.clone());
+    });
+    let body = "y".repeat(100_000);
+    let answer = proxy.ask_with_body("POST", "/p?q", "", body.as_bytes());
+    assert_eq!(answer.text(), format!("{url}/p?q false{body}"));
+    // All at once, and still one connection.
+    std::thread::scope(|scope| {
+        let ask = || proxy.get("/x").text();
+        let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
+        for answer in asking {
+            assert_eq!(answer.join().expect("an answer"), format!("{url}/x false"));
+        }
+    });
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn an_origin_with_the_wrong_certificate_is_not_asked() {
+    let (authority, other, home) = (Authority::new(), Authority::new(), Home::new());
+    let files = tempfile::tempdir().expect("tempdir");
+    let roots = files.path().join("roots.pem");
+    for (issuer, name) in [(&authority, "elsewhere.test"), (&other, "localhost")] {
+        std::fs::write(&roots, &authority.pem).expect("write");
+        let origin = Http2Origin::start(Some((issuer, name)));
+        let url = format!("https://localhost:{}", origin.address.port());
+        let proxy = Proxy::start_to(&home, url, |config| {
+            config.transport.upstream.authorities = Some(roots.clone());
+        });
+        let answer = proxy.get("/");
+        assert_eq!(answer.status(), 502);
+        assert!(answer.cache().contains("detail=tls-failed"), "{answer:?}");
+        proxy.stop();
+    }
+}
+
+#[test]
+fn http2_in_clear_text_when_configured() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let (proxy, url) = (proxy_before(&home, &origin, |_| ()), url(&origin));
+    assert_eq!(proxy.get("/a").text(), format!("{url}/a false"));
+    assert_eq!(proxy.get("/b").text(), format!("{url}/b false"));
+}
+
+/// A proxy and `count` clients that read only the beginning of a large answer. The clients stay as
+/// long as their streams are kept.
+fn slow_readers(
+    home: &Home,
+    origin: &Http2Origin,
+    count: usize,
+    tweak: impl FnOnce(&mut ProxyConfig),
+) -> (Proxy, Vec<BufReader<TcpStream>>) {
+    let proxy = proxy_before(home, origin, |config| {
+        config.transport.clients.write_timeout = PATIENCE * 2;
+        tweak(config);
+    });
+    let ask = |_| send_to(proxy.info.address, "GET", "/large", "", b"");
+    let mut slow: Vec<_> = (0..count).map(ask).collect();
+    for stream in &mut slow {
+        read_some(stream, 1000);
+    }
+    (proxy, slow)
+}
+
+fn expect_another_answer(proxy: &Proxy, origin: &Http2Origin) {
+    let answer = proxy.get("/other");
+    let wanted = format!("{}/other false", url(origin));
+    assert!(answer.complete && answer.text() == wanted, "{answer:?}");
+}
+
+#[test]
+fn slow_clients_leave_room_on_a_connection_of_http2() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let (proxy, _slow) = slow_readers(&home, &origin, 8, |_| ());
+    // Until nothing more comes for those who do not read.
+    let received = || proxy.metric("damelo_proxy_origin_body_bytes_total");
+    let mut before = 0;
+    eventually("what is not read fills its windows", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = received();
+        std::mem::replace(&mut before, now) == now
+    });
+    expect_another_answer(&proxy, &origin);
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connections() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let (proxy, slow) = slow_readers(&home, &origin, 5, |config| {
+        config.transport.upstream.http2_streams_max = 2;
+    });
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
+    expect_another_answer(&proxy, &origin);
+    drop(slow);
+    // Places that answers have left are taken again.
+    for _ in 0..10 {
+        proxy.get("/other");
+    }
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn an_origin_that_lets_few_requests_run_on_a_connection_gets_further_ones() {
+    let (origin, home) = (Http2Origin::allowing(None, 2), Home::new());
+    // All at once, before anything is known of the origin.
+    let (proxy, _slow) = slow_readers(&home, &origin, 5, |_| ());
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
+    expect_another_answer(&proxy, &origin);
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn what_an_http2_origin_did_not_process_is_sent_again() {
+    const RST_STREAM: u8 = 3;
+    const GOAWAY: u8 = 7;
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    let reset = |stream| http2_frame(RST_STREAM, stream, &REFUSED_STREAM);
+    // Of no stream, for no error.
+    let goodbye = |_| http2_frame(GOAWAY, 0, &[0; 8]);
+    let refusals: [fn(u32) -> Vec<u8>; 2] = [reset, goodbye];
+    let requests = [("GET", ""), ("DELETE", ""), ("POST", "to be sent again")];
+    for (refusal, (method, body)) in refusals.into_iter().flat_map(|r| requests.map(|q| (r, q))) {
+        let origin = Http2Origin::by_hand(move |frame| {
+            if frame.ends_request() { refusal(frame.stream) } else { Vec::new() }
+        });
+        let home = Home::new();
+        let proxy = proxy_before(&home, &origin, |_| ());
+        let answer = proxy.ask_with_body(method, "/p", "", body.as_bytes());
+        assert_eq!(answer.status(), 200, "{method}: {answer:?}");
+        assert_eq!(answer.text(), format!("{}/p false{body}", url(&origin)));
+        assert_eq!(origin.connections.load(Ordering::SeqCst), 2);
+        assert_eq!(proxy.metric("damelo_proxy_retries_total"), 1);
+    }
+}
+
+#[test]
+fn what_an_http2_origin_may_have_processed_is_not_sent_again() {
+    const RST_STREAM: u8 = 3;
+    const INTERNAL_ERROR: [u8; 4] = [0, 0, 0, 2];
+    let origin = Http2Origin::by_hand(|frame| match frame.ends_request() {
+        true => http2_frame(RST_STREAM, frame.stream, &INTERNAL_ERROR),
+        false => Vec::new(),
+    });
+    let home = Home::new();
+    let proxy = proxy_before(&home, &origin, |_| ());
+    let answer = proxy.ask_with_body("POST", "/p", "", b"once");
+    assert_eq!(answer.status(), 502);
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
+    const HEADERS: u8 = 1;
+    const PING: u8 = 6;
+    const OK: u8 = 0x88;
+    let defaults = ProxyConfig::new(([127, 0, 0, 1], 0).into(), Target::Url(String::new()));
+    assert_eq!(defaults.transport.upstream.http2_ping, None);
+    let origin = Http2Origin::by_hand({
+        // The answer waits for the question.
+        let asked = AtomicU32::new(0);
+        move |frame| match frame.kind {
+            HEADERS => {
+                asked.store(frame.stream, Ordering::SeqCst);
+                Vec::new()
+            }
+            PING => {
+                let mut answer = http2_frame(HEADERS, asked.swap(0, Ordering::SeqCst), &[OK]);
+                // It ends the headers, and the answer.
+                answer[4] = 0x4 | 0x1;
+                answer
+            }
+            _ => Vec::new(),
+        }
+    });
+    let home = Home::new();
+    let proxy = proxy_before(&home, &origin, |config| {
+        config.transport.upstream.http2_ping = Some(Duration::from_millis(50));
+    });
+    assert_eq!(proxy.get("/").status(), 200);
+}
