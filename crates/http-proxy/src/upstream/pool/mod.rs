@@ -1,0 +1,231 @@
+//! Connections to one endpoint: idle HTTP/1.1 connections, and HTTP/2 connections that requests
+//! share.
+//!
+//! `connect` opens connections, `send` sends requests on them, `leased` is the body of a response
+//! and gives its connection back; this file keeps the connections in between.
+//!
+//! Invariants: a connection is in the pool or belongs to one exchange, never both; a connection
+//! that closed or was idle for too long is never handed out. Every wait has a time limit. Threads:
+//! a pool belongs to one worker; its connections live on that worker's event loop.
+
+mod connect;
+mod leased;
+mod send;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use http::Request;
+use hyper::body::Body as _;
+use hyper::client::conn::http1;
+use tokio::time::timeout;
+
+use crate::config::ProxyConfig;
+use crate::forward::Permit;
+use crate::io::locks::lock;
+use crate::upstream::OriginBody;
+use crate::upstream::endpoint::Endpoint;
+use crate::upstream::pinned::Pinned;
+use crate::upstream::shared::{Place, Shared};
+
+pub(crate) use leased::Leased;
+pub(crate) use send::{Outgoing, SendError};
+
+/// Longest idle time of a connection that may carry a request which must not be sent twice. The
+/// origin may be closing a connection that has been idle for longer.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Settings of a pool.
+#[derive(Debug, Clone)]
+pub(crate) struct PoolSettings {
+    pub(crate) idle_max: usize,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) origin_header_timeout: Duration,
+    pub(crate) header_bytes_max: usize,
+    /// Applies to HTTP/1.1 only.
+    pub(crate) header_lines_max: usize,
+    /// Requests at once on one HTTP/2 connection.
+    pub(crate) http2_streams_max: usize,
+    /// Silence after which an HTTP/2 origin that owes a response gets a PING; `None`: never.
+    pub(crate) http2_ping: Option<Duration>,
+    /// Whether later requests share an HTTP/2 connection.
+    pub(crate) keep_http2: bool,
+}
+
+impl PoolSettings {
+    pub(crate) fn of(config: &ProxyConfig) -> PoolSettings {
+        PoolSettings {
+            idle_max: config.pool_idle_max,
+            idle_timeout: config.pool_idle_timeout,
+            connect_timeout: config.connect_timeout,
+            origin_header_timeout: config.origin_header_timeout,
+            header_bytes_max: config.header_bytes_max,
+            header_lines_max: config.transport.upstream.header_lines_max,
+            http2_streams_max: config.transport.upstream.http2_streams_max,
+            http2_ping: config.transport.upstream.http2_ping,
+            keep_http2: true,
+        }
+    }
+}
+
+/// Connections to one endpoint. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    endpoint: Arc<Endpoint>,
+    settings: PoolSettings,
+    idle: Mutex<Vec<Idle>>,
+    shared: Mutex<Shared>,
+    /// Held while connecting to an endpoint that may speak HTTP/2: the requests that wait for it
+    /// may share the new connection.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+struct Idle {
+    connection: Http1,
+    since: Instant,
+}
+
+pub(in crate::upstream) struct Http1 {
+    sender: http1::SendRequest<OriginBody>,
+    address: Option<IpAddr>,
+    /// How long the origin announced to keep the idle connection, less a margin.
+    keeps: Option<Duration>,
+    /// The origin answered in HTTP/1.0. hyper then speaks HTTP/1.0 too and would omit a body of
+    /// unknown length, which that version cannot carry.
+    lengths_only: bool,
+}
+
+enum Connection {
+    Http1(Http1),
+    Http2(Place),
+}
+
+/// Requirements of a request on a connection that was used before.
+#[derive(Clone, Copy)]
+struct Need {
+    /// The connection was in use within [`FRESH`].
+    fresh: bool,
+    /// The connection can carry a body of unknown length.
+    chunks: bool,
+}
+
+impl Http1 {
+    pub(in crate::upstream) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    fn takes(&self, need: Need) -> bool {
+        !(self.lengths_only && need.chunks)
+    }
+}
+
+impl Need {
+    fn of(request: &Request<OriginBody>) -> Need {
+        let (body, fresh) = (request.body(), !send::may_repeat(request));
+        Need { fresh, chunks: !body.is_end_stream() && body.size_hint().exact().is_none() }
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, settings: PoolSettings) -> Pool {
+        Pool {
+            inner: Arc::new(Inner {
+                endpoint,
+                settings,
+                idle: Mutex::default(),
+                shared: Mutex::default(),
+                connecting: tokio::sync::Mutex::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.inner.endpoint
+    }
+
+    /// Whether both are handles to the same pool.
+    pub(in crate::upstream) fn is(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Drops connections that have been idle for too long. True if the pool can be dropped too: it
+    /// has no connection and no other handle.
+    pub(crate) fn sweep(&self) -> bool {
+        let mut idle = lock(&self.inner.idle);
+        self.retain_usable(&mut idle);
+        let mut shared = lock(&self.inner.shared);
+        shared.retain_usable(self.inner.settings.idle_timeout);
+        // A pinned connection holds a handle: without its pool, its client could not find it again.
+        idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
+    }
+
+    /// Drops connections that have closed or been idle for too long. A connection that has just
+    /// come back may not be ready for a request yet; it stays.
+    fn retain_usable(&self, idle: &mut Vec<Idle>) {
+        let (limit, now) = (self.inner.settings.idle_timeout, Instant::now());
+        let young = |one: &Idle| {
+            let limit = one.connection.keeps.map_or(limit, |keeps| keeps.min(limit));
+            now.saturating_duration_since(one.since) < limit
+        };
+        idle.retain(|one| !one.connection.sender.is_closed() && young(one));
+    }
+
+    /// A place on a shared HTTP/2 connection, or else the most recently used idle connection that
+    /// is open and meets `need`.
+    fn take(&self, permit: Option<&dyn Permit>, need: Need) -> Option<Connection> {
+        if let Some(place) = self.take_http2(permit) {
+            return Some(Connection::Http2(place));
+        }
+        let mut idle = lock(&self.inner.idle);
+        self.retain_usable(&mut idle);
+        let usable = |one: &Idle| {
+            one.connection.sender.is_ready()
+                && allowed(one.connection.address, permit)
+                && (!need.fresh || one.since.elapsed() < FRESH)
+                && one.connection.takes(need)
+        };
+        let index = idle.iter().rposition(usable)?;
+        Some(Connection::Http1(idle.remove(index).connection))
+    }
+
+    fn take_http2(&self, permit: Option<&dyn Permit>) -> Option<Place> {
+        let settings = &self.inner.settings;
+        let mut shared = lock(&self.inner.shared);
+        shared.retain_usable(settings.idle_timeout);
+        shared.take(settings.http2_streams_max, |address| allowed(address, permit))
+    }
+
+    /// The pinned connection, which only its client may use.
+    async fn take_own(
+        &self,
+        pinned: &Pinned,
+        permit: Option<&dyn Permit>,
+        need: Need,
+    ) -> Option<Connection> {
+        let may = |own: &Http1| allowed(own.address, permit) && own.takes(need);
+        let mut own = pinned.take(self).filter(may)?;
+        // The connection may have come back just now and not be ready; no other can replace it.
+        let ready = timeout(self.inner.settings.connect_timeout, own.sender.ready()).await;
+        ready.is_ok_and(|ready| ready.is_ok()).then_some(Connection::Http1(own))
+    }
+
+    fn put(&self, connection: Http1) {
+        let mut idle = lock(&self.inner.idle);
+        if idle.len() < self.inner.settings.idle_max {
+            idle.push(Idle { connection, since: Instant::now() });
+        }
+    }
+}
+
+fn allowed(address: Option<IpAddr>, permit: Option<&dyn Permit>) -> bool {
+    match (address, permit) {
+        (Some(address), Some(permit)) => permit.permits(address.to_canonical()),
+        _ => true,
+    }
+}

@@ -1,0 +1,223 @@
+//! Sending requests on a pool's connections.
+//!
+//! Invariants: a request is sent twice only in two cases. Either an HTTP/2 origin refused it
+//! unprocessed; or its connection came from the pool, and none of its bytes were written or it has
+//! a safe method and no body (RFC 9110 §9.2.2). Every wait has a time limit. Threads: the pool's
+//! worker.
+
+use std::sync::Arc;
+
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::TrySendError;
+use tokio::time::timeout;
+
+use crate::error::FetchError;
+use crate::forward::Permit;
+use crate::io::idle::IdleTimer;
+use crate::io::locks::lock;
+use crate::metrics::Counters;
+use crate::upstream::OriginBody;
+use crate::upstream::head::{check_head, kept_for};
+use crate::upstream::pinned::{self, Pinned};
+use crate::upstream::pool::leased::{Lease, Leased};
+use crate::upstream::pool::{Connection, Http1, Need, Pool};
+use crate::upstream::shared::{Place, Stream};
+use crate::upstream::version::{as_http1, as_http2};
+
+/// A request on its way. Boxed, because it is large and moves at every step.
+pub(crate) type Outgoing = Box<Request<OriginBody>>;
+
+/// The failure of a request, with the request itself if none of its bytes were written.
+pub(crate) struct SendError {
+    pub(crate) error: FetchError,
+    pub(crate) unsent: Option<Outgoing>,
+}
+
+impl Pool {
+    /// Sends a request on a pooled connection, or else on a new one.
+    pub(crate) async fn send(
+        &self,
+        request: Outgoing,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<Leased>, SendError> {
+        match self.take(permit, Need::of(&request)) {
+            Some(pooled) => self.send_on(pooled, request).await,
+            None => Box::pin(self.send_anew(request, permit)).await,
+        }
+    }
+
+    /// Like [`send`](Self::send), with one retry if a pooled connection proves closed or an HTTP/2
+    /// origin did not process the request. Honours pins.
+    pub(crate) async fn send_retrying(
+        &self,
+        request: Outgoing,
+        permit: Option<&dyn Permit>,
+        counters: &Counters,
+    ) -> Result<Response<Leased>, SendError> {
+        let need = Need::of(&request);
+        let pooled = match request.extensions().get::<Pinned>() {
+            Some(pinned) => Box::pin(self.take_own(&pinned.clone(), permit, need)).await,
+            None => self.take(permit, need),
+        };
+        let was_pooled = pooled.is_some();
+        let connection = match pooled {
+            Some(pooled) => pooled,
+            None => match Box::pin(self.connect_for(&request, permit)).await {
+                Ok(connection) => connection,
+                Err(error) => return Err(SendError { error, unsent: Some(request) }),
+            },
+        };
+        let repeatable = was_pooled && may_repeat(&request);
+        let refusable = matches!(connection, Connection::Http2(_));
+        let spare = (repeatable || refusable).then(|| spare_copy(&request));
+        let SendError { error, unsent } = match self.send_on(connection, request).await {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
+        };
+        let spare = spare.filter(|spare| match error {
+            FetchError::Refused => spare.body().is_whole(),
+            FetchError::Broken => repeatable,
+            _ => false,
+        });
+        let Some(request) = unsent.filter(|_| was_pooled).or(spare) else {
+            return Err(SendError { error, unsent: None });
+        };
+        counters.retries.one();
+        Box::pin(self.send_anew(request, permit)).await
+    }
+
+    async fn send_anew(
+        &self,
+        request: Outgoing,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<Leased>, SendError> {
+        match self.connect_for(&request, permit).await {
+            Ok(connection) => self.send_on(connection, request).await,
+            Err(error) => Err(SendError { error, unsent: Some(request) }),
+        }
+    }
+
+    /// Sends a request on a connection of its own, which may switch to another protocol.
+    pub(crate) async fn send_upgrade(
+        &self,
+        request: &Request<OriginBody>,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<Incoming>, FetchError> {
+        let settings = &self.inner.settings;
+        let mut sender = self.connect_for_upgrade(permit).await?;
+        let sending = sender.send_request(*spare_copy(request));
+        let response = timeout(settings.origin_header_timeout, sending).await;
+        let response = response.map_err(|_| FetchError::HeaderTimeout)?;
+        let response = response.map_err(|error| FetchError::of(&error))?;
+        check_head(response.headers(), settings.header_bytes_max)?;
+        Ok(response)
+    }
+
+    async fn send_on(
+        &self,
+        connection: Connection,
+        request: Outgoing,
+    ) -> Result<Response<Leased>, SendError> {
+        match connection {
+            Connection::Http1(connection) => self.send_http1(connection, request).await,
+            Connection::Http2(place) => self.send_http2(place, request).await,
+        }
+    }
+
+    async fn send_http1(
+        &self,
+        mut connection: Http1,
+        request: Outgoing,
+    ) -> Result<Response<Leased>, SendError> {
+        let idle = request.body().idle();
+        let pinned = request.extensions().get::<Pinned>().cloned();
+        let sending = connection.sender.try_send_request(as_http1(*request));
+        let response = self.head_of(sending, idle.clone()).await?.map_err(SendError::of)?;
+        let bytes_max = self.inner.settings.header_bytes_max;
+        let checked = check_head(response.headers(), bytes_max);
+        // Requests sent here never ask for an upgrade, so a 101 is an error.
+        let error = if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            Some(FetchError::Unasked)
+        } else {
+            checked.err()
+        };
+        if let Some(error) = error {
+            return Err(SendError { error, unsent: None });
+        }
+        connection.keeps = kept_for(response.headers());
+        connection.lengths_only = response.version() < Version::HTTP_11;
+        // The origin asks for connection-based credentials, so it may already have tied this
+        // connection to this client: the pool must not get it back.
+        let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
+        let pinned = pinned.or_else(wanted);
+        let lease = Lease { pool: self.clone(), connection, pinned };
+        Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None, idle)))
+    }
+
+    async fn send_http2(
+        &self,
+        Place { mut sender, stream }: Place,
+        request: Outgoing,
+    ) -> Result<Response<Leased>, SendError> {
+        let idle = request.body().idle();
+        let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
+        let response = self.head_of(sending, idle.clone()).await?;
+        let response = response.map_err(|error| self.failed_on(&stream, error))?;
+        Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream), idle)))
+    }
+
+    /// The outcome of `sending`, unless it takes too long. For a request with a body, the time
+    /// limit restarts whenever the origin takes some of the body.
+    async fn head_of<T>(
+        &self,
+        sending: impl Future<Output = T>,
+        idle: Option<Arc<IdleTimer>>,
+    ) -> Result<T, SendError> {
+        let limit = self.inner.settings.origin_header_timeout;
+        let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
+        let Some(idle) = idle else { return timeout(limit, sending).await.map_err(|_| late) };
+        idle.touch();
+        tokio::select! {
+            biased;
+            sent = sending => Ok(sent),
+            () = idle.expired(limit) => Err(late),
+        }
+    }
+
+    /// Why a request failed on an HTTP/2 connection. A connection that refuses requests gets no
+    /// more.
+    fn failed_on(&self, stream: &Stream, error: TrySendError<Request<OriginBody>>) -> SendError {
+        let failed = SendError::of(error);
+        if failed.error == FetchError::Refused {
+            let mut shared = lock(&self.inner.shared);
+            shared.leave_out(stream);
+        }
+        failed
+    }
+}
+
+impl SendError {
+    fn of(mut error: TrySendError<Request<OriginBody>>) -> SendError {
+        let unsent = error.take_message().map(Box::new);
+        SendError { error: FetchError::of(error.error()), unsent }
+    }
+}
+
+/// Whether a request can be repeated without harm, even if the origin processed it: it has a safe
+/// method and no body.
+pub(super) fn may_repeat(request: &Request<OriginBody>) -> bool {
+    let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    safe && request.body().is_end_stream()
+}
+
+fn spare_copy(request: &Request<OriginBody>) -> Outgoing {
+    let mut copy = Box::new(Request::new(request.body().again()));
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    if let Some(pinned) = request.extensions().get::<Pinned>() {
+        copy.extensions_mut().insert(pinned.clone());
+    }
+    copy
+}
