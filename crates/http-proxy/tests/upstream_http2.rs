@@ -1,4 +1,5 @@
-//! Reaching origins over HTTP/2: TLS, clear text, shared connections, requests sent again, PING.
+//! Reaching origins over HTTP/2: TLS, clear text, shared connections, requests sent again, PING,
+//! origins that stay silent.
 
 mod support;
 
@@ -214,4 +215,57 @@ fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
         config.transport.upstream.http2_ping = Some(Duration::from_millis(50));
     });
     assert_eq!(proxy.get("/").status(), 200);
+}
+
+#[test]
+fn an_http2_origin_that_never_begins_to_speak_is_left_for_the_next() {
+    let (authority, home) = (Authority::new(), Home::new());
+    let files = tempfile::tempdir().expect("tempdir");
+    let roots = files.path().join("roots.pem");
+    std::fs::write(&roots, &authority.pem).expect("write");
+    let silent = Http2Origin::silent(Some((&authority, "localhost")), usize::MAX);
+    let speaking = Http2Origin::start(Some((&authority, "localhost")));
+    let at = |origin: &Http2Origin| format!("https://localhost:{}", origin.address.port());
+    let proxy = Proxy::start_to(&home, at(&silent), |config| {
+        config.workers = 1;
+        config.origin_header_timeout = PATIENCE * 10;
+        config.transport.upstream.authorities = Some(roots.clone());
+        config.transport.upstream.more_origins = vec![at(&speaking)];
+        config.transport.upstream.ejection.failures = 3;
+    });
+    // About half of the requests go to the silent origin first. Some are sent there at once, some
+    // must not be sent twice, and most wait for the connection of the first.
+    std::thread::scope(|scope| {
+        let ask = |number: usize| {
+            let method = ["GET", "POST", "DELETE"][number % 3];
+            let body = if method == "POST" { "a body" } else { "" };
+            proxy.ask_with_body(method, &format!("/{number}"), "", body.as_bytes())
+        };
+        let asking: Vec<_> = (0..36).map(|number| scope.spawn(move || ask(number))).collect();
+        for answer in asking {
+            let answer = answer.join().expect("an answer");
+            assert_eq!(answer.status(), 200, "{answer:?}");
+        }
+    });
+    assert!(proxy.metric("damelo_proxy_origin_failovers_total") >= 3);
+    assert!(proxy.metric("damelo_proxy_origin_ejections_total") >= 1);
+}
+
+#[test]
+fn a_connection_on_which_an_http2_origin_stayed_silent_is_not_used_again() {
+    let ask = |method: &str, body: &str| {
+        let (origin, home) = (Http2Origin::silent(None, 1), Home::new());
+        let proxy = proxy_before(&home, &origin, |config| {
+            config.origin_header_timeout = PATIENCE * 10;
+        });
+        let answer = proxy.ask_with_body(method, "/a", "", body.as_bytes());
+        assert_eq!(answer.status(), 504, "{method}: {answer:?}");
+        assert!(answer.cache().contains("detail=connect-timeout"), "{answer:?}");
+        expect_another_answer(&proxy, &origin);
+        assert_eq!(origin.connections.load(Ordering::SeqCst), 2);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| ask("GET", ""));
+        scope.spawn(|| ask("POST", "a body"));
+    });
 }

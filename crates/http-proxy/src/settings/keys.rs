@@ -77,7 +77,7 @@ keys! {
     "limits.body_bytes_max" live Size [proxy.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
     "limits.whole_body_bytes_max" start Size [proxy.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
     "limits.pool_idle_max" live Count [proxy.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
-    "timeouts.connect" live Span [proxy.connect_timeout: std::time::Duration] "To connect to the origin, finding its address and TLS included.";
+    "timeouts.connect" live Span [proxy.connect_timeout: std::time::Duration] "To connect to the origin, finding its address, TLS and, over HTTP/2, the SETTINGS of the origin included.";
     "timeouts.origin_header" live Span [proxy.origin_header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
     "timeouts.body_idle" live Span [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction; where request and answer run at once, in both together.";
     "timeouts.client_header" live Span [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";

@@ -3,10 +3,11 @@
 //!
 //! Invariants: a connection never has more requests in flight than `streams_max`, nor more than its
 //! origin's concurrency limit (a limit of 0 counts as 1): hyper would queue the excess, which looks
-//! like an origin that does not answer. Until the origin's SETTINGS arrive (its first frame,
-//! RFC 9113 §3.4) a connection carries one request. Threads: `Shared` is behind the lock of its
-//! pool; each connection has two tasks on the pool's worker, one that reads and writes frames and
-//! one that learns the origin's limit.
+//! like an origin that does not answer. Until the origin's SETTINGS arrive (its connection preface,
+//! RFC 9113 §3.4) a connection carries one request; it gets no further ones if they do not arrive
+//! within the connect timeout. Threads: `Shared` is behind the lock of its pool; each connection
+//! has two tasks on the pool's worker, one that reads and writes frames and one that learns the
+//! origin's limit.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -19,6 +20,7 @@ use hyper::client::conn::http2;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
+use tokio::time::timeout_at;
 
 use crate::error::FetchError;
 use crate::io::locks::lock;
@@ -38,15 +40,56 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// less than the value by which hyper represents a missing limit.
 const STREAMS_UNKNOWN: usize = usize::MAX - 1;
 
-/// Concurrent requests that an origin allows on a connection; `None` until its SETTINGS arrive.
-pub(super) type StreamsLimit = watch::Receiver<Option<usize>>;
+/// An origin's SETTINGS on one connection, which may be yet to arrive.
+#[derive(Clone)]
+pub(super) struct Preface {
+    /// Concurrent requests that the origin allows; `None` until its SETTINGS arrive.
+    limit: watch::Receiver<Option<usize>>,
+    /// End of the connect timeout of the request that opened the connection.
+    due: Instant,
+}
 
-/// Speaks HTTP/2 on a new stream to an origin. The connection ends when the origin closes it or the
-/// sender is dropped; errors reach the sender.
+/// The end of a wait for an origin's SETTINGS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Arrived,
+    Overdue,
+    /// The connection ended before; its sender has the error.
+    Ended,
+}
+
+impl Preface {
+    fn is_awaited(&self) -> bool {
+        self.limit.borrow().is_none()
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.is_awaited() && self.due <= Instant::now()
+    }
+
+    /// Waits for the SETTINGS.
+    pub(super) async fn outcome(&mut self) -> Outcome {
+        match timeout_at(self.due.into(), self.limit.wait_for(Option::is_some)).await {
+            Ok(Ok(_)) => Outcome::Arrived,
+            Ok(Err(_)) => Outcome::Ended,
+            Err(_) => Outcome::Overdue,
+        }
+    }
+}
+
+/// A new connection to an origin.
+pub(super) struct Opened {
+    sender: http2::SendRequest<OriginBody>,
+    preface: Preface,
+}
+
+/// Speaks HTTP/2 on a new stream to an origin, whose SETTINGS must arrive before `due`. The
+/// connection ends when the origin closes it or the sender is dropped; errors reach the sender.
 pub(super) async fn open(
     stream: Wire,
     settings: &PoolSettings,
-) -> Result<(http2::SendRequest<OriginBody>, StreamsLimit), FetchError> {
+    due: Instant,
+) -> Result<Opened, FetchError> {
     let header_list_max = u32::try_from(settings.header_bytes_max).unwrap_or(u32::MAX);
     let frames = FrameTasks::default();
     let (sender, mut connection) = http2::Builder::new(frames.clone())
@@ -71,7 +114,7 @@ pub(super) async fn open(
         }
         polled
     }));
-    Ok((sender, limit))
+    Ok(Opened { sender, preface: Preface { limit, due } })
 }
 
 /// Runs the tasks that read and write frames. After each poll of one, it wakes the task that waits
@@ -120,7 +163,7 @@ struct Http2 {
     sender: http2::SendRequest<OriginBody>,
     address: Option<IpAddr>,
     used: Instant,
-    limit: StreamsLimit,
+    preface: Preface,
     /// One clone per request in flight.
     streams: Arc<()>,
 }
@@ -129,6 +172,8 @@ struct Http2 {
 pub(super) struct Place {
     pub(super) sender: http2::SendRequest<OriginBody>,
     pub(super) stream: Stream,
+    /// The origin's SETTINGS, if they have not arrived yet.
+    pub(super) awaited: Option<Preface>,
 }
 
 /// Counts one request in flight on an HTTP/2 connection, until it is dropped.
@@ -138,7 +183,11 @@ pub(super) struct Stream(Arc<()>);
 impl Http2 {
     fn place(&mut self) -> Place {
         self.used = Instant::now();
-        Place { sender: self.sender.clone(), stream: Stream(Arc::clone(&self.streams)) }
+        Place {
+            sender: self.sender.clone(),
+            stream: Stream(Arc::clone(&self.streams)),
+            awaited: self.preface.is_awaited().then(|| self.preface.clone()),
+        }
     }
 
     fn streams(&self) -> usize {
@@ -147,7 +196,7 @@ impl Http2 {
 
     fn has_place(&self, streams_max: usize) -> bool {
         // An origin that allows no streams now may allow some later: one request may wait for that.
-        let allowed = self.limit.borrow().map_or(1, |allowed| allowed.max(1));
+        let allowed = self.preface.limit.borrow().map_or(1, |allowed| allowed.max(1));
         self.streams() < allowed.min(streams_max)
     }
 }
@@ -157,11 +206,12 @@ impl Shared {
         self.connections.is_empty()
     }
 
-    /// Drops connections that have closed or been idle for `idle_timeout`.
+    /// Drops connections that have closed, been idle for `idle_timeout`, or whose origin did not
+    /// send its SETTINGS in time.
     pub(super) fn retain_usable(&mut self, idle_timeout: Duration) {
         self.connections.retain(|one| {
             let idle = one.streams() == 0 && one.used.elapsed() >= idle_timeout;
-            one.sender.is_ready() && !idle
+            one.sender.is_ready() && !idle && !one.preface.is_overdue()
         });
     }
 
@@ -181,21 +231,21 @@ impl Shared {
         self.connections.retain(|one| !Arc::ptr_eq(&one.streams, &stream.0));
     }
 
-    /// The limit of a connection whose SETTINGS have not arrived; it may have free places
+    /// The SETTINGS of a connection on which they have not arrived yet; it may have free places
     /// afterwards.
-    pub(super) fn unknown(&self, allowed: impl Fn(Option<IpAddr>) -> bool) -> Option<StreamsLimit> {
-        let unknown = |one: &&Http2| one.limit.borrow().is_none() && allowed(one.address);
-        self.connections.iter().find(unknown).map(|one| one.limit.clone())
+    pub(super) fn awaited(&self, allowed: impl Fn(Option<IpAddr>) -> bool) -> Option<Preface> {
+        let awaited = |one: &&Http2| one.preface.is_awaited() && allowed(one.address);
+        self.connections.iter().find(awaited).map(|one| one.preface.clone())
     }
 
     /// Adds a new connection and returns the first place on it.
     pub(super) fn put(
         &mut self,
-        (sender, limit): (http2::SendRequest<OriginBody>, StreamsLimit),
+        Opened { sender, preface }: Opened,
         address: Option<IpAddr>,
     ) -> Place {
         let (used, streams) = (Instant::now(), Arc::default());
-        let mut one = Http2 { sender, address, used, limit, streams };
+        let mut one = Http2 { sender, address, used, preface, streams };
         let place = one.place();
         self.connections.push(one);
         place
@@ -203,6 +253,6 @@ impl Shared {
 }
 
 /// A place on a connection that no other request uses.
-pub(super) fn unshared(sender: http2::SendRequest<OriginBody>) -> Place {
-    Place { sender, stream: Stream(Arc::default()) }
+pub(super) fn unshared(Opened { sender, preface }: Opened) -> Place {
+    Place { sender, stream: Stream(Arc::default()), awaited: Some(preface) }
 }

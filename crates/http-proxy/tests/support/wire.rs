@@ -223,18 +223,34 @@ pub(crate) struct Http2Origin {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
+/// How an origin treats its connections.
+#[derive(Clone, Copy, Default)]
+struct Manners {
+    streams_max: Option<u32>,
+    silences: usize,
+}
+
 impl Http2Origin {
     /// In clear text, or over TLS with a certificate for `name`.
     pub(crate) fn start(tls: Option<(&Authority, &str)>) -> Http2Origin {
         Http2Origin::allowing(tls, None)
     }
 
-    /// The same; it lets so many requests run at once on a connection.
+    /// The same; it lets at most `streams_max` requests run at once on a connection.
     pub(crate) fn allowing(
         tls: Option<(&Authority, &str)>,
         streams_max: impl Into<Option<u32>>,
     ) -> Http2Origin {
-        let streams_max = streams_max.into();
+        Http2Origin::with(tls, Manners { streams_max: streams_max.into(), silences: 0 })
+    }
+
+    /// The same as [`start`](Self::start), but it reads from its first `silences` connections and
+    /// never writes to them, apart from the TLS handshake.
+    pub(crate) fn silent(tls: Option<(&Authority, &str)>, silences: usize) -> Http2Origin {
+        Http2Origin::with(tls, Manners { streams_max: None, silences })
+    }
+
+    fn with(tls: Option<(&Authority, &str)>, manners: Manners) -> Http2Origin {
         let acceptor = tls.map(|(authority, name)| acceptor(authority, name));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("address");
@@ -243,12 +259,8 @@ impl Http2Origin {
         let count = connections.clone();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("event loop").block_on(serve_http2(
-                listener,
-                acceptor,
-                streams_max,
-                count,
-            ));
+            let serving = serve_http2(listener, acceptor, manners, count);
+            runtime.expect("event loop").block_on(serving);
         });
         Http2Origin { address, connections }
     }
@@ -289,7 +301,12 @@ impl Http2Origin {
             std::thread::spawn(move || answer_frames(first, answer));
             listener.set_nonblocking(true).expect("non-blocking");
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("event loop").block_on(serve_http2(listener, None, None, count));
+            runtime.expect("event loop").block_on(serve_http2(
+                listener,
+                None,
+                Manners::default(),
+                count,
+            ));
         });
         Http2Origin { address, connections }
     }
@@ -332,7 +349,7 @@ fn acceptor(authority: &Authority, name: &str) -> TlsAcceptor {
 async fn serve_http2(
     listener: std::net::TcpListener,
     acceptor: Option<TlsAcceptor>,
-    streams_max: Option<u32>,
+    manners: Manners,
     count: Arc<AtomicUsize>,
 ) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
@@ -342,11 +359,11 @@ async fn serve_http2(
         let count = count.clone();
         tokio::spawn(async move {
             match acceptor {
-                None => speak_http2(stream, streams_max, count).await,
+                None => speak_http2(stream, manners, count).await,
                 Some(acceptor) => {
                     // A client that does not trust us goes away here.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    speak_http2(stream, streams_max, count).await;
+                    speak_http2(stream, manners, count).await;
                 }
             }
         });
@@ -354,11 +371,14 @@ async fn serve_http2(
 }
 
 async fn speak_http2(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    streams_max: Option<u32>,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    manners: Manners,
     count: Arc<AtomicUsize>,
 ) {
-    count.fetch_add(1, Ordering::SeqCst);
+    if count.fetch_add(1, Ordering::SeqCst) < manners.silences {
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        return;
+    }
     let service = service_fn(async |request: Request<hyper::body::Incoming>| {
         let seen = format!("{} {}", request.uri(), request.headers().contains_key("host"));
         let via = request.headers().get("via").cloned();
@@ -386,7 +406,7 @@ async fn speak_http2(
         Ok::<_, Infallible>(response)
     });
     let _ = server_http2::Builder::new(TokioExecutor::new())
-        .max_concurrent_streams(streams_max)
+        .max_concurrent_streams(manners.streams_max)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }

@@ -4,11 +4,12 @@
 //! request of this pool does; the others may share that connection. Threads: the pool's worker.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use http::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::error::FetchError;
 use crate::forward::Permit;
@@ -18,7 +19,7 @@ use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Purpose;
 use crate::upstream::pinned::Pinned;
 use crate::upstream::pool::{Connection, Http1, Pool, allowed};
-use crate::upstream::shared::{self, StreamsLimit};
+use crate::upstream::shared::{self, Outcome, Preface};
 use crate::upstream::stream::Stream;
 
 /// Read buffer limit of an origin connection, unless the header limit is larger: 128 KiB of body
@@ -36,17 +37,25 @@ impl Pool {
         request: &Request<OriginBody>,
         permit: Option<&dyn Permit>,
     ) -> Result<Connection, FetchError> {
-        let limit = self.inner.settings.connect_timeout;
+        let due = Instant::now() + self.inner.settings.connect_timeout;
         let pinned = request.extensions().get::<Pinned>().is_some();
-        let connecting =
-            async { if pinned { self.open_own(permit).await } else { self.connect(permit).await } };
-        timeout(limit, connecting).await.unwrap_or(Err(FetchError::ConnectTimeout))
+        let connecting = async {
+            match pinned {
+                true => self.open_own(permit, due).await,
+                false => self.connect(permit, due).await,
+            }
+        };
+        timeout_at(due.into(), connecting).await.unwrap_or(Err(FetchError::ConnectTimeout))
     }
 
-    async fn connect(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
+    async fn connect(
+        &self,
+        permit: Option<&dyn Permit>,
+        due: Instant,
+    ) -> Result<Connection, FetchError> {
         let endpoint = &self.inner.endpoint;
         if !endpoint.may_http2.load(Ordering::Relaxed) || !self.inner.settings.keep_http2 {
-            return self.open(Purpose::Requests, permit).await;
+            return self.open(Purpose::Requests, permit, due).await;
         }
         let _turn = self.inner.connecting.lock().await;
         // The previous holder of the lock may have opened a connection that all can share.
@@ -54,12 +63,12 @@ impl Pool {
             if let Some(place) = self.take_http2(permit) {
                 return Ok(Connection::Http2(place));
             }
-            let known = match self.unknown_limit(permit) {
-                Some(mut limit) => limit.wait_for(Option::is_some).await.is_ok(),
+            let arrived = match self.awaited_preface(permit) {
+                Some(mut preface) => preface.outcome().await == Outcome::Arrived,
                 None => false,
             };
-            if !known {
-                return self.open(Purpose::Requests, permit).await;
+            if !arrived {
+                return self.open(Purpose::Requests, permit, due).await;
             }
         }
     }
@@ -81,14 +90,19 @@ impl Pool {
 
     /// A connection for one client alone. It uses HTTP/1.1 where there is a choice, because servers
     /// tie a connection to a user in that version only.
-    async fn open_own(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
-        self.open(Purpose::Upgrade, permit).await
+    async fn open_own(
+        &self,
+        permit: Option<&dyn Permit>,
+        due: Instant,
+    ) -> Result<Connection, FetchError> {
+        self.open(Purpose::Upgrade, permit, due).await
     }
 
     async fn open(
         &self,
         purpose: Purpose,
         permit: Option<&dyn Permit>,
+        due: Instant,
     ) -> Result<Connection, FetchError> {
         let endpoint = &self.inner.endpoint;
         let (stream, address) = endpoint.connect(purpose, permit).await?;
@@ -108,9 +122,9 @@ impl Pool {
                 lengths_only: false,
             }));
         }
-        let opened = shared::open(stream, settings).await?;
+        let opened = shared::open(stream, settings, due).await?;
         if !settings.keep_http2 || !shares {
-            return Ok(Connection::Http2(shared::unshared(opened.0)));
+            return Ok(Connection::Http2(shared::unshared(opened)));
         }
         let mut shared = lock(&self.inner.shared);
         Ok(Connection::Http2(shared.put(opened, address)))
@@ -132,8 +146,8 @@ impl Pool {
             .map_err(|_| FetchError::Broken)
     }
 
-    fn unknown_limit(&self, permit: Option<&dyn Permit>) -> Option<StreamsLimit> {
+    fn awaited_preface(&self, permit: Option<&dyn Permit>) -> Option<Preface> {
         let shared = lock(&self.inner.shared);
-        shared.unknown(|address| allowed(address, permit))
+        shared.awaited(|address| allowed(address, permit))
     }
 }

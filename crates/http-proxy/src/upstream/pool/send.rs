@@ -1,10 +1,12 @@
 //! Sending requests on a pool's connections.
 //!
-//! Invariants: a request is sent twice only in two cases. Either an HTTP/2 origin refused it
+//! Invariants: a request is sent twice only in three cases. An HTTP/2 origin refused it
 //! unprocessed; or its connection came from the pool, and none of its bytes were written or it has
-//! a safe method and no body (RFC 9110 §9.2.2). Every wait has a time limit. Threads: the pool's
-//! worker.
+//! a safe method and no body (RFC 9110 §9.2.2); or it has a safe method and no body, and an HTTP/2
+//! origin sent nothing on a new connection within the connect timeout. Every wait has a time limit.
+//! Threads: the pool's worker.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode, Version};
@@ -22,13 +24,14 @@ use crate::upstream::head::{check_head, kept_for};
 use crate::upstream::pinned::{self, Pinned};
 use crate::upstream::pool::leased::{Lease, Leased};
 use crate::upstream::pool::{Connection, Http1, Need, Pool};
-use crate::upstream::shared::{Place, Stream};
+use crate::upstream::shared::{Outcome, Place, Preface, Stream};
 use crate::upstream::version::{as_http1, as_http2};
 
 /// A request on its way. Boxed, because it is large and moves at every step.
 pub(crate) type Outgoing = Box<Request<OriginBody>>;
 
-/// The failure of a request, with the request itself if none of its bytes were written.
+/// The failure of a request, with the request itself if none of its bytes were written, or if it
+/// may be sent twice and the HTTP/2 origin sent nothing on a new connection.
 pub(crate) struct SendError {
     pub(crate) error: FetchError,
     pub(crate) unsent: Option<Outgoing>,
@@ -73,6 +76,8 @@ impl Pool {
         let spare = (repeatable || refusable).then(|| spare_copy(&request));
         let SendError { error, unsent } = match self.send_on(connection, request).await {
             Ok(response) => return Ok(response),
+            // No time is left to connect once more; another origin of the site may be tried.
+            Err(failed) if failed.error == FetchError::ConnectTimeout => return Err(failed),
             Err(failed) => failed,
         };
         let spare = spare.filter(|spare| match error {
@@ -157,7 +162,49 @@ impl Pool {
 
     async fn send_http2(
         &self,
-        Place { mut sender, stream }: Place,
+        mut place: Place,
+        request: Outgoing,
+    ) -> Result<Response<Leased>, SendError> {
+        match place.awaited.take() {
+            None => self.send_at(place, request).await,
+            Some(preface) => Box::pin(self.send_first(preface, place, request)).await,
+        }
+    }
+
+    /// Sends a request on a connection on which the origin has not sent anything yet. The
+    /// connection counts as not opened if the origin's SETTINGS do not arrive within the connect
+    /// timeout. Only a request that must not be sent twice waits for them, because waiting costs a
+    /// round trip.
+    async fn send_first(
+        &self,
+        mut preface: Preface,
+        place: Place,
+        request: Outgoing,
+    ) -> Result<Response<Leased>, SendError> {
+        let overdue =
+            |request| SendError { error: FetchError::ConnectTimeout, unsent: Some(request) };
+        if !may_repeat(&request) {
+            return match preface.outcome().await {
+                Outcome::Overdue => Err(overdue(request)),
+                Outcome::Arrived | Outcome::Ended => self.send_at(place, request).await,
+            };
+        }
+        let spare = spare_copy(&request);
+        let mut sending = pin!(self.send_at(place, request));
+        let outcome = tokio::select! {
+            biased;
+            sent = &mut sending => return sent,
+            outcome = preface.outcome() => outcome,
+        };
+        match outcome {
+            Outcome::Overdue => Err(overdue(spare)),
+            Outcome::Arrived | Outcome::Ended => sending.await,
+        }
+    }
+
+    async fn send_at(
+        &self,
+        Place { mut sender, stream, .. }: Place,
         request: Outgoing,
     ) -> Result<Response<Leased>, SendError> {
         let idle = request.body().idle();
