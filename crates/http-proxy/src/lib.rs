@@ -90,10 +90,10 @@ mod fuzz_tests;
 use damelo_http_rules as rules;
 
 pub use admin::client::{AdminError, ask_admin};
+pub use config::tables::{Limits, Timeouts};
 pub use config::transport::{
-    CertificateFiles, ClientLimits, Ejection, ForwardedFields, HealthChecks, Inherited,
-    ListenAddress, Listener, OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport,
-    Upstream,
+    CertificateFiles, Ejection, ForwardedFields, HealthChecks, Inherited, ListenAddress, Listener,
+    OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport, Upstream,
 };
 pub use config::{Grouping, LogFormat, LogTarget, ParseGroupingError, ProxyConfig, Target};
 pub use damelo_http_rules::CachingConfig;

@@ -58,7 +58,7 @@ fn an_answer_that_broke_off_says_by_whom() {
     let (log, tweak) = logged(LogFormat::Json);
     let proxy = Proxy::start_with(&origin, |config| {
         tweak(config);
-        config.body_idle_timeout = Duration::from_secs(1);
+        config.timeouts.body_idle = Duration::from_secs(1);
     });
     let broken_by =
         |by: &str| proxy.metric(&format!("damelo_proxy_answers_broken_total{{by=\"{by}\"}}"));

@@ -46,7 +46,7 @@ fn tcp_address(info: &RunningInfo, index: usize) -> SocketAddr {
 #[test]
 fn slow_headers_are_answered_408() {
     let origin = hello();
-    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.header_timeout = SHORT);
+    let proxy = Proxy::start_with(&origin, |c| c.timeouts.client_header = SHORT);
     for beginning in [&b"GET / HTTP/1.1\r\nHost: a\r\nX: "[..], b"P", b"PRI * HT"] {
         let answer = raw(proxy.info.address, beginning);
         assert!(answer.starts_with("HTTP/1.1 408 "), "{beginning:?}: {answer}");
@@ -71,7 +71,7 @@ fn slow_headers_are_answered_408() {
 #[test]
 fn the_second_request_of_a_connection_has_its_own_time() {
     let origin = hello();
-    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.header_timeout = SHORT);
+    let proxy = Proxy::start_with(&origin, |c| c.timeouts.client_header = SHORT);
     let mut stream = connect(proxy.info.address);
     let mut reader = BufReader::new(stream.try_clone().expect("clone"));
     for _ in 0..3 {
@@ -87,7 +87,7 @@ fn the_second_request_of_a_connection_has_its_own_time() {
 #[test]
 fn idle_connections_are_closed_without_a_word() {
     let origin = hello();
-    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.idle_timeout = SHORT);
+    let proxy = Proxy::start_with(&origin, |c| c.timeouts.client_idle = SHORT);
     let mut stream = connect(proxy.info.address);
     let mut reader = BufReader::new(stream.try_clone().expect("clone"));
     let start = Instant::now();
@@ -104,7 +104,7 @@ fn a_client_that_does_not_read_is_let_go() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
     // Long enough for the client that reads, however busy the machine.
     let limit = Duration::from_secs(2);
-    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.write_timeout = limit);
+    let proxy = Proxy::start_with(&origin, |c| c.timeouts.client_write = limit);
     assert_eq!(proxy.get("/big").body.len(), 24 << 20);
     let mut stream = connect(proxy.info.address);
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").expect("write");
@@ -121,9 +121,9 @@ fn a_client_that_does_not_read_is_let_go() {
 fn a_slow_reader_that_reads_is_served() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
     let proxy = Proxy::start_with(&origin, |c| {
-        c.transport.clients.write_timeout = SHORT * 4;
-        c.transport.clients.header_timeout = SHORT;
-        c.transport.clients.idle_timeout = SHORT;
+        c.timeouts.client_write = SHORT * 4;
+        c.timeouts.client_header = SHORT;
+        c.timeouts.client_idle = SHORT;
     });
     let mut stream = connect(proxy.info.address);
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").expect("write");
@@ -153,7 +153,7 @@ fn a_reader_slower_than_its_socket_is_served() {
     // It takes twice as long to free a third of the socket's buffer, and a third as long to be seen to take
     // something.
     let limit = Duration::from_secs(3);
-    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.write_timeout = limit);
+    let proxy = Proxy::start_with(&origin, |c| c.timeouts.client_write = limit);
     assert_eq!(proxy.get("/").body.len(), 24 << 20);
     let slowly = |request: &[u8]| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -185,7 +185,7 @@ fn a_reader_slower_than_its_socket_is_served() {
 #[test]
 fn a_slow_request_body_is_answered_408() {
     let origin = hello();
-    let proxy = Proxy::start_with(&origin, |c| c.body_idle_timeout = SHORT);
+    let proxy = Proxy::start_with(&origin, |c| c.timeouts.body_idle = SHORT);
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf";
     let answer = raw_answer(proxy.info.address, head);
     assert_eq!(answer.status(), 408, "{answer:?}");
@@ -211,7 +211,7 @@ impl Body for Drip {
 #[test]
 fn a_trickle_of_a_request_body_is_answered_408() {
     let origin = hello();
-    let proxy = Proxy::start_with(&origin, |c| c.body_idle_timeout = SHORT);
+    let proxy = Proxy::start_with(&origin, |c| c.timeouts.body_idle = SHORT);
     let trickle = |head: &'static [u8], piece: &'static [u8], pieces: usize| {
         let mut stream = connect(proxy.info.address);
         stream.write_all(head).expect("write");
@@ -255,7 +255,7 @@ fn one_client_has_so_many_connections_and_no_more() {
     let proxy = Proxy::start_with(&origin, |config| {
         listen(config, "proxy+tcp:127.0.0.1:0");
         config.transport.proxy_protocol_networks = vec!["127.0.0.0/8".parse().expect("network")];
-        config.transport.clients.connections_per_client_max = 2;
+        config.limits.connections_per_client_max = 2;
     });
     let address = tcp_address(&proxy.info, 0);
     let open = |client: &str| {
@@ -302,7 +302,7 @@ fn the_proxy_protocol_is_demanded_where_configured_and_believed_nowhere_else() {
     let origin = hello();
     let proxy = Proxy::start_with(&origin, |config| {
         listen(config, "proxy+tcp:127.0.0.1:0");
-        config.transport.clients.header_timeout = SHORT;
+        config.timeouts.client_header = SHORT;
         config.transport.proxy_protocol_networks = vec!["127.0.0.1/32".parse().expect("network")];
     });
     let header = b"PROXY TCP4 198.51.100.7 192.0.2.1 1000 80\r\n";
@@ -387,7 +387,7 @@ fn a_client_that_goes_before_its_answer_leaves_its_place() {
     let origin = holding(&gate);
     let proxy = Proxy::start_with(&origin, |config| {
         config.transport.upstream.requests_per_origin_max = 1;
-        config.connect_timeout = Duration::from_millis(100);
+        config.timeouts.connect = Duration::from_millis(100);
     });
     let address = proxy.info.address;
     let gone = send_to(address, "GET", "/held", "", b"");
@@ -416,7 +416,7 @@ fn what_a_client_that_has_gone_may_have_changed_is_not_served_from_the_cache() {
 fn a_client_that_only_stops_sending_is_answered_where_that_is_set() {
     let gate = Gate::default();
     let origin = holding(&gate);
-    let proxy = Proxy::start_with(&origin, |config| config.transport.clients.half_closed = true);
+    let proxy = Proxy::start_with(&origin, |config| config.limits.half_closed_clients = true);
     let mut stream = send_to(proxy.info.address, "GET", "/held", "", b"");
     stream.get_ref().shutdown(std::net::Shutdown::Write).expect("shutdown");
     eventually("it is asked for", || origin.count() == 1);

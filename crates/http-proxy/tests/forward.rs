@@ -48,7 +48,7 @@ impl Config {
 fn local() -> Config {
     let mut proxy = ProxyConfig::for_forward(SocketAddr::from(([127, 0, 0, 1], 0)));
     proxy.workers = 1;
-    proxy.drain_timeout = Duration::from_secs(2);
+    proxy.timeouts.drain = Duration::from_secs(2);
     Config { proxy, forward: ForwardConfig::default() }
 }
 
@@ -303,7 +303,7 @@ fn clients_are_not_believed_who_they_are() {
 
 #[test]
 fn metadata_addresses_are_never_dialled() {
-    let proxy = Forward::start(|config| config.proxy.connect_timeout = Duration::from_millis(300));
+    let proxy = Forward::start(|config| config.proxy.timeouts.connect = Duration::from_millis(300));
     for host in [
         "169.254.169.254",
         "[fe80::1]",

@@ -373,7 +373,7 @@ fn large_http2_headers_are_answered_431_and_odd_hosts_400() {
 fn an_http2_client_that_takes_nothing_is_let_go() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 4 << 20]));
     let proxy = Proxy::start_with(&origin, |config| {
-        config.transport.clients.write_timeout = Duration::from_secs(2);
+        config.timeouts.client_write = Duration::from_secs(2);
     });
     assert_eq!(proxy.get("/").body.len(), 4 << 20);
     let mut stream = http2_raw(proxy.info.address);
@@ -388,7 +388,7 @@ fn an_http2_client_that_takes_nothing_is_let_go() {
 fn an_idle_http2_connection_is_closed() {
     let origin = hello();
     let proxy = Proxy::start_with(&origin, |config| {
-        config.transport.clients.idle_timeout = Duration::from_millis(300);
+        config.timeouts.client_idle = Duration::from_millis(300);
     });
     let mut stream = http2_raw(proxy.info.address);
     let mut bytes = Vec::new();

@@ -47,7 +47,7 @@ fn start(tweak: impl FnOnce(&mut ProxyConfig)) -> (Origin, Proxy) {
 #[test]
 fn what_never_became_a_request_is_counted_as_an_answer() {
     let short = std::time::Duration::from_millis(300);
-    let (_origin, proxy) = start(|config| config.transport.clients.header_timeout = short);
+    let (_origin, proxy) = start(|config| config.timeouts.client_header = short);
     let own = || proxy.metric("damelo_proxy_own_errors_total");
     let refused = || proxy.metric("damelo_proxy_responses_total{class=\"4xx\"}");
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));

@@ -430,7 +430,7 @@ fn origin_failures_have_their_own_answers() {
     assert!(answer.text().contains("the name nobody.invalid could not"), "{}", answer.text());
     let origin = Origin::start(|_| Reply { delay: Duration::from_secs(5), ..reply(200, "", "") });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.origin_header_timeout = Duration::from_millis(200)
+        config.timeouts.origin_header = Duration::from_millis(200)
     });
     for method in ["GET", "POST"] {
         let answer = proxy.ask(method, "/", "");

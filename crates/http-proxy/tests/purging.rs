@@ -364,7 +364,7 @@ fn what_is_purged_while_it_comes_is_not_read_along() {
     });
     let proxy = Proxy::start_with(&origin, |config| {
         allow(config);
-        config.collapse_timeout = Duration::from_millis(20);
+        config.timeouts.collapse = Duration::from_millis(20);
     });
     let mut readers = Vec::new();
     for order in [

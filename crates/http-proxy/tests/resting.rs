@@ -20,7 +20,7 @@ fn hello() -> Origin {
 }
 
 fn soon(config: &mut ProxyConfig) {
-    config.transport.clients.rest_after = REST;
+    config.timeouts.client_rest = REST;
 }
 
 fn rested(proxy: &Proxy) -> u64 {
@@ -128,7 +128,7 @@ fn the_time_between_requests_goes_on_while_a_connection_rests() {
     let idle = REST * 10;
     let proxy = Proxy::start_with(&origin, |config| {
         soon(config);
-        config.transport.clients.idle_timeout = idle;
+        config.timeouts.client_idle = idle;
     });
     let mut client = Client::of(&proxy);
     let start = Instant::now();

@@ -104,7 +104,7 @@ fn codings_other_than_one_chunked_are_refused() {
 fn chunks_are_read_strictly() {
     let origin = telling();
     let proxy = Proxy::start_with(&origin, |config| {
-        config.body_idle_timeout = std::time::Duration::from_millis(500);
+        config.timeouts.body_idle = std::time::Duration::from_millis(500);
     });
     for chunks in [
         "5\nhello\r\n0\r\n\r\n",

@@ -99,7 +99,7 @@ fn an_upgrade_takes_a_place_at_its_origin_until_it_ends() {
     let home = Home::new();
     let proxy = start(&home, echo(), |config| {
         config.transport.upstream.requests_per_origin_max = 1;
-        config.connect_timeout = Duration::from_millis(200);
+        config.timeouts.connect = Duration::from_millis(200);
     });
     let (first, reader, stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(first.status(), 101);
@@ -135,8 +135,8 @@ fn websocket_bytes_pass_both_ways_until_the_end() {
     let home = Home::new();
     let proxy = start(&home, echo(), |config| {
         // Shorter than the script: they are for requests, not for tunnels.
-        config.transport.clients.idle_timeout = Duration::from_millis(600);
-        config.transport.clients.header_timeout = Duration::from_millis(600);
+        config.timeouts.client_idle = Duration::from_millis(600);
+        config.timeouts.client_header = Duration::from_millis(600);
     });
     let (answer, mut reader, mut stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(answer.status(), 101, "{answer:?}");
@@ -169,7 +169,7 @@ fn websocket_bytes_pass_both_ways_until_the_end() {
 fn a_silent_tunnel_is_cut() {
     let home = Home::new();
     let proxy = start(&home, echo(), |config| {
-        config.transport.tunnel_idle_timeout = Duration::from_millis(300);
+        config.timeouts.tunnel_idle = Duration::from_millis(300);
     });
     let (answer, mut reader, _stream) = upgrade(proxy.info.address, "WebSocket");
     assert_eq!(answer.status(), 101);
@@ -184,7 +184,7 @@ fn a_silent_tunnel_is_cut() {
 #[test]
 fn a_proxy_that_stops_does_not_wait_for_tunnels() {
     let home = Home::new();
-    let proxy = start(&home, echo(), |config| config.drain_timeout = Duration::from_secs(20));
+    let proxy = start(&home, echo(), |config| config.timeouts.drain = Duration::from_secs(20));
     let (answer, ..) = upgrade(proxy.info.address, "websocket");
     let (_, mut reader, _stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(answer.status(), 101);

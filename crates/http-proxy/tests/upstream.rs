@@ -68,8 +68,8 @@ fn while_one_direction_moves_neither_is_silent() {
         let home = Home::new();
         let limit = Duration::from_secs(3);
         let proxy = Proxy::start_to(&home, duplex_origin(talks), |config| {
-            config.body_idle_timeout = limit;
-            config.transport.clients.upload_second_bytes_min = 1000;
+            config.timeouts.body_idle = limit;
+            config.limits.upload_second_bytes_min = 1000;
         });
         let chunked = "Transfer-Encoding: chunked";
         let mut stream = send_to(proxy.info.address, "POST", "/", chunked, b"");
@@ -113,7 +113,7 @@ fn connections_are_used_again_until_they_are_too_old() {
     let origin = no_store();
     let proxy = Proxy::start_with(&origin, |config| {
         config.workers = 1;
-        config.pool_idle_timeout = Duration::from_millis(1500);
+        config.timeouts.pool_idle = Duration::from_millis(1500);
     });
     for _ in 0..5 {
         assert_eq!(proxy.get("/").text(), "x");
@@ -132,7 +132,8 @@ fn headers_of_an_origin_have_a_limit() {
         reply(200, &field, "body")
     });
     let home = Home::new();
-    let proxy = Proxy::start_to(&home, url(&origin), |config| config.header_bytes_max = 20_000);
+    let proxy =
+        Proxy::start_to(&home, url(&origin), |config| config.limits.header_bytes_max = 20_000);
     assert_eq!(proxy.get("/19000").text(), "body");
     for length in [20_001, 100_000, 300_000] {
         let answer = proxy.get(&format!("/{length}"));
@@ -164,9 +165,8 @@ fn header_lines_of_an_origin_have_a_limit() {
     assert!(answer.cache().contains("origin-headers-too-large"), "{}", answer.cache());
     assert!(answer.text().contains("limits.origin_header_lines_max"), "{}", answer.text());
     drop(proxy);
-    let proxy = Proxy::start_to(&home, url(&origin), |config| {
-        config.transport.upstream.header_lines_max = 50
-    });
+    let proxy =
+        Proxy::start_to(&home, url(&origin), |config| config.limits.origin_header_lines_max = 50);
     assert_eq!(proxy.get("/60").status(), 502);
     assert_eq!(proxy.get("/40").status(), 200, "a new connection");
 }
@@ -251,7 +251,7 @@ fn the_whole_exchange_has_a_limit() {
         answer
     });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.transport.upstream.total_timeout = Some(Duration::from_millis(500));
+        config.timeouts.total = Some(Duration::from_millis(500));
     });
     let start = Instant::now();
     for path in ["/sized", "/chunked"] {
@@ -274,7 +274,7 @@ fn an_origin_gets_so_many_requests_at_once() {
     });
     let proxy = Proxy::start_with(&origin, |config| {
         config.transport.upstream.requests_per_origin_max = 2;
-        config.connect_timeout = Duration::from_millis(200);
+        config.timeouts.connect = Duration::from_millis(200);
     });
     let ask = |number: usize| proxy.get(&format!("/{number}"));
     std::thread::scope(|scope| {
@@ -407,7 +407,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
         }
     });
     let proxy = Proxy::start_to(&home, url(&origin), |config| {
-        config.origin_header_timeout = Duration::from_millis(500);
+        config.timeouts.origin_header = Duration::from_millis(500);
         config.transport.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_secs(3600),
@@ -497,7 +497,7 @@ fn early_hints_are_not_taken_for_the_answer() {
 fn a_slow_upload_is_not_the_origins_silence() {
     let origin = Origin::start(|request| reply(200, "", request.body.len().to_string()));
     let proxy = Proxy::start_with(&origin, |config| {
-        config.origin_header_timeout = Duration::from_millis(500)
+        config.timeouts.origin_header = Duration::from_millis(500)
     });
     let mut stream = send_to(proxy.info.address, "POST", "/", "Content-Length: 10", b"");
     for _ in 0..10 {
@@ -511,7 +511,7 @@ fn a_slow_upload_is_not_the_origins_silence() {
     let home = Home::new();
     let url = format!("http://{}", deaf.local_addr().expect("address"));
     let proxy = Proxy::start_to(&home, url, |config| {
-        config.origin_header_timeout = Duration::from_millis(500)
+        config.timeouts.origin_header = Duration::from_millis(500)
     });
     let address = proxy.info.address;
     let mut stuck = send_to(address, "POST", "/", "Content-Length: 100000000", b"");

@@ -88,7 +88,7 @@ fn slow_readers(
     tweak: impl FnOnce(&mut ProxyConfig),
 ) -> (Proxy, Vec<BufReader<TcpStream>>) {
     let proxy = proxy_before(home, origin, |config| {
-        config.transport.clients.write_timeout = PATIENCE * 2;
+        config.timeouts.client_write = PATIENCE * 2;
         tweak(config);
     });
     let ask = |_| send_to(proxy.info.address, "GET", "/large", "", b"");
@@ -228,7 +228,7 @@ fn an_http2_origin_that_never_begins_to_speak_is_left_for_the_next() {
     let at = |origin: &Http2Origin| format!("https://localhost:{}", origin.address.port());
     let proxy = Proxy::start_to(&home, at(&silent), |config| {
         config.workers = 1;
-        config.origin_header_timeout = PATIENCE * 10;
+        config.timeouts.origin_header = PATIENCE * 10;
         config.transport.upstream.authorities = Some(roots.clone());
         config.transport.upstream.more_origins = vec![at(&speaking)];
         config.transport.upstream.ejection.failures = 3;
@@ -256,7 +256,7 @@ fn a_connection_on_which_an_http2_origin_stayed_silent_is_not_used_again() {
     let ask = |method: &str, body: &str| {
         let (origin, home) = (Http2Origin::silent(None, 1), Home::new());
         let proxy = proxy_before(&home, &origin, |config| {
-            config.origin_header_timeout = PATIENCE * 10;
+            config.timeouts.origin_header = PATIENCE * 10;
         });
         let answer = proxy.ask_with_body(method, "/a", "", body.as_bytes());
         assert_eq!(answer.status(), 504, "{method}: {answer:?}");

@@ -96,12 +96,12 @@ pub(crate) fn serve(
     let served = match mode {
         Mode::Reverse => {
             let mut proxy = settings.proxy.clone();
-            proxy.connections_max = connections_max;
+            proxy.limits.connections_max = connections_max;
             damelo_http_proxy::run(proxy, handle, ready, ended)
         }
         Mode::Forward => {
             let mut proxy = settings.forward_proxy();
-            proxy.connections_max = connections_max;
+            proxy.limits.connections_max = connections_max;
             let forward = settings.forward.clone();
             damelo_http_proxy::run_forward(proxy, forward, handle, ready, ended)
         }
@@ -121,7 +121,7 @@ pub(crate) fn serve(
 /// Most client connections at once: the configured number, or fewer if the system's limit on open
 /// files is too low for it. Further connections wait in the accept queue.
 fn connections_allowed(settings: &Settings) -> Result<usize, Failure> {
-    let wanted = settings.proxy.connections_max;
+    let wanted = settings.proxy.limits.connections_max;
     let limit = match descriptors::raise_limit() {
         Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
         Err(error) => {

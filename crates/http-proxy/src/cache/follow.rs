@@ -1,6 +1,6 @@
 //! Waiting for another request for the same resource, and reading its response along with it.
 //!
-//! Invariant: no follower waits longer than `collapse_timeout` for the leader's next news.
+//! Invariant: no follower waits longer than `timeouts.collapse` for the leader's next news.
 //! Threads: the worker's.
 
 use http::header::ACCEPT_RANGES;
@@ -36,7 +36,7 @@ pub(crate) async fn follow(
     leader: &News,
     reason: ForwardReason,
 ) -> Following {
-    let wait = worker.shared.config.collapse_timeout;
+    let wait = worker.shared.config.timeouts.collapse;
     let _waiting = worker.shared.collapse.wait();
     match timeout(wait, collapse::news(leader)).await {
         Err(_) => return Following::TooSlow,

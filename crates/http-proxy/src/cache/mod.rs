@@ -7,7 +7,7 @@
 //!             └── follow ◄─────┘
 //! ```
 //!
-//! Invariants: a request waits for others at most [`ROUNDS_MAX`] rounds of `collapse_timeout` each;
+//! Invariants: a request waits for others at most [`ROUNDS_MAX`] rounds of `timeouts.collapse` each;
 //! a body leaves the store without a copy. Threads: the worker's that read the request.
 
 mod follow;

@@ -3,13 +3,13 @@
 
 pub(crate) mod client_network;
 pub(crate) mod name;
+pub(crate) mod tables;
 pub(crate) mod transport;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use damelo::{Clock, SystemClock};
 use damelo_http_rules::{CachingConfig, SetCookie};
@@ -18,6 +18,7 @@ use ipnet::IpNet;
 
 use crate::ruleset::Ruleset;
 
+use crate::config::tables::{Limits, Timeouts};
 use crate::config::transport::{Inherited, Transport};
 
 /// The origin behind the proxy.
@@ -195,34 +196,15 @@ pub struct ProxyConfig {
     /// [`Transport::listeners`]) with its address or port; a socket that matches none serves
     /// `from`.
     pub inherited: Vec<Arc<Inherited>>,
-    /// Request and origin response headers larger than this are refused. Default 64 KiB.
-    pub header_bytes_max: usize,
-    /// Connections of clients at once; further ones wait to be accepted. Default 10,000.
-    pub connections_max: usize,
-    /// Largest response body stored. Default, and in any case, half of the cache.
-    pub body_bytes_max: Option<u64>,
-    /// Bodies up to this size are stored with their headers and served as one piece of memory;
-    /// larger ones are stored apart and streamed. Default 256 KiB.
-    pub whole_body_bytes_max: u64,
-    /// Timeout for connecting to the origin, TLS included. Default 5 s.
-    pub connect_timeout: Duration,
-    /// Time from the end of a request to the origin's headers. Default 60 s.
-    pub origin_header_timeout: Duration,
-    /// Longest silence within a body, in either direction. Default 60 s.
-    pub body_idle_timeout: Duration,
-    /// Idle origin connections kept per worker. Default 64.
-    pub pool_idle_max: usize,
-    /// Time an idle origin connection is kept. Default 30 s.
-    pub pool_idle_timeout: Duration,
-    /// Longest wait of a request for another one that fetches the same resource. Default 10 s.
-    pub collapse_timeout: Duration,
     /// A fill whose client has left continues if at most this many bytes remain. Default 1 MiB.
     pub finish_bytes_max: u64,
     /// A fill whose client has left continues if at least this percentage is done. Default 50.
     pub finish_percent_min: u8,
-    /// Time that responses under way have to finish when the proxy is stopped. Default 10 s.
-    pub drain_timeout: Duration,
-    /// Listeners, limits towards clients, how origins are reached.
+    /// The table `[limits]`.
+    pub limits: Limits,
+    /// The table `[timeouts]`, without `stop`, which is the process's.
+    pub timeouts: Timeouts,
+    /// Listeners, and how origins are reached.
     pub transport: Transport,
     /// Source of the time of day.
     pub clock: Arc<dyn Clock>,
@@ -251,19 +233,10 @@ impl ProxyConfig {
             admin_networks: loopback(),
             admin_token: None,
             inherited: Vec::new(),
-            header_bytes_max: 64 << 10,
-            connections_max: 10_000,
-            body_bytes_max: None,
-            whole_body_bytes_max: 256 << 10,
-            connect_timeout: Duration::from_secs(5),
-            origin_header_timeout: Duration::from_secs(60),
-            body_idle_timeout: Duration::from_secs(60),
-            pool_idle_max: 64,
-            pool_idle_timeout: Duration::from_secs(30),
-            collapse_timeout: Duration::from_secs(10),
             finish_bytes_max: 1 << 20,
             finish_percent_min: 50,
-            drain_timeout: Duration::from_secs(10),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
             transport: Transport::default(),
             clock: Arc::new(SystemClock::new()),
         }

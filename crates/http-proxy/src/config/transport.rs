@@ -1,4 +1,4 @@
-//! Settings of the transport: listeners, limits towards clients, and how origins are reached.
+//! Settings of the transport: listeners, and how origins are reached.
 //!
 //! Plain data with defaults that suit most; [`crate::ProxyConfig::transport`] holds it. Invalid
 //! values are reported when the proxy starts. No threads.
@@ -24,8 +24,6 @@ pub struct Transport {
     /// Networks whose connections must begin with a PROXY protocol header on listeners that require
     /// one; those listeners reject all other connections. Default none.
     pub proxy_protocol_networks: Vec<IpNet>,
-    /// Limits on clients.
-    pub clients: ClientLimits,
     /// What the origin learns about the client.
     pub forwarded: ForwardedFields,
     /// How origins are reached.
@@ -33,8 +31,6 @@ pub struct Transport {
     /// Protocols that a client may upgrade to if the origin agrees. Others, above all `h2c`, would
     /// let the client speak to the origin past every check. Default `websocket`.
     pub upgrades: Vec<String>,
-    /// Longest silence in a tunnel before it is closed. Default 10 min.
-    pub tunnel_idle_timeout: Duration,
 }
 
 impl Default for Transport {
@@ -43,11 +39,9 @@ impl Default for Transport {
             listeners: Vec::new(),
             certificates: Vec::new(),
             proxy_protocol_networks: Vec::new(),
-            clients: ClientLimits::default(),
             forwarded: ForwardedFields::default(),
             upstream: Upstream::default(),
             upgrades: vec!["websocket".to_owned()],
-            tunnel_idle_timeout: Duration::from_secs(600),
         }
     }
 }
@@ -160,63 +154,6 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Limits on clients. Exceeding one is answered with a status code or ends the connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClientLimits {
-    /// Connections at once from one address (IPv6: from one /64); further ones get 429. Clients
-    /// on a loopback address or a Unix socket are not limited. Default 1,024; 0 is no limit.
-    pub connections_per_client_max: usize,
-    /// Time from the first byte of a request to the end of its headers, also for a TLS handshake or
-    /// a PROXY header; then 408. Default 10 s.
-    pub header_timeout: Duration,
-    /// Time a connection may wait for its next request; then it is closed. Default 75 s.
-    pub idle_timeout: Duration,
-    /// Silence between requests after which an HTTP/1 connection frees its buffers and keeps only
-    /// its socket. Default 2 s; a value not below `idle_timeout` disables this.
-    pub rest_after: Duration,
-    /// Longest time that a client may accept no byte of its response; then the connection is
-    /// closed. Default 30 s.
-    pub write_timeout: Duration,
-    /// Slowest upload, in bytes per second, that the proxy waits for, after a grace period of
-    /// `body_idle_timeout` in all; slower ones get 408. Default 500; 0 is no limit.
-    pub upload_second_bytes_min: u32,
-    /// Answer an HTTP/1 client that has closed its sending side. By default such a client counts as
-    /// gone, since the two look alike, and its request is dropped. Default false.
-    pub half_closed: bool,
-    /// Lines in the headers of a request; more get 431. Default 100.
-    pub header_lines_max: usize,
-    /// Bytes of a request target; more get 414. Default 32 KiB.
-    pub uri_bytes_max: usize,
-    /// Requests at once on one HTTP/2 connection. Default 128.
-    pub http2_streams_max: u32,
-    /// Streams that an HTTP/2 client may open and reset before the proxy has processed them; one
-    /// more ends the connection (CVE-2023-44487, "rapid reset"). Default 20.
-    pub http2_resets_max: usize,
-    /// Bytes of decoded header fields of one HTTP/2 request; more get 431. More CONTINUATION frames
-    /// beyond that end the connection. Default 64 KiB.
-    pub http2_header_bytes_max: u32,
-}
-
-impl Default for ClientLimits {
-    fn default() -> ClientLimits {
-        ClientLimits {
-            connections_per_client_max: 1024,
-            header_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(75),
-            rest_after: Duration::from_secs(2),
-            write_timeout: Duration::from_secs(30),
-            upload_second_bytes_min: 500,
-            half_closed: false,
-            header_lines_max: 100,
-            uri_bytes_max: 32 << 10,
-            http2_streams_max: 128,
-            http2_resets_max: 20,
-            http2_header_bytes_max: 64 << 10,
-        }
-    }
-}
-
 /// Which fields tell the origin about the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -263,10 +200,6 @@ pub struct Upstream {
     /// Certificate authorities that origins are checked against, a PEM file, instead of the
     /// system's. Default none.
     pub authorities: Option<PathBuf>,
-    /// Lines in the headers of a response over HTTP/1.1; more make it a 502. Default 500.
-    pub header_lines_max: usize,
-    /// Longest time from sending a request to the end of its response. Default none.
-    pub total_timeout: Option<Duration>,
     /// Concurrent requests to each origin, summed over all workers; further ones wait for a place
     /// as long as for a connection, and then get 503. Default 0, no limit.
     pub requests_per_origin_max: usize,
@@ -286,8 +219,6 @@ impl Default for Upstream {
             http2_streams_max: 100,
             http2_ping: None,
             authorities: None,
-            header_lines_max: 500,
-            total_timeout: None,
             requests_per_origin_max: 0,
             check: None,
             ejection: Ejection::default(),

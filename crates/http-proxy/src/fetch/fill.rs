@@ -7,7 +7,7 @@
 //! the store; trailers reach clients only. Back-pressure: at most [`CHUNKS_WAITING_MAX`] chunks
 //! wait for the client. A slower client is detached, and continues from the store at its own pace.
 //! If that is impossible, the fill waits for it; a client that accepts nothing for
-//! `body_idle_timeout` counts as gone.
+//! `timeouts.body_idle` counts as gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,12 +47,12 @@ pub(crate) struct FillLimits {
 
 impl FillLimits {
     pub(crate) fn of(config: &ProxyConfig, vault: &Vault) -> FillLimits {
-        let configured = config.body_bytes_max.unwrap_or(u64::MAX);
+        let configured = config.limits.body_bytes_max.unwrap_or(u64::MAX);
         FillLimits {
             body_bytes_max: configured.min(vault.body_bytes_max),
             finish_bytes_max: config.finish_bytes_max,
             finish_percent_min: u64::from(config.finish_percent_min),
-            idle: config.body_idle_timeout,
+            idle: config.timeouts.body_idle,
         }
     }
 

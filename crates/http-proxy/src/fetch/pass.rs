@@ -31,7 +31,7 @@ pub(crate) async fn pass(
     body: Incoming,
     mut status: CacheStatus,
 ) -> Answer {
-    let second_bytes = worker.shared.config.transport.clients.upload_second_bytes_min;
+    let second_bytes = worker.shared.config.limits.upload_second_bytes_min;
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
     let unanswered = Unanswered::new(worker, ask);

@@ -28,7 +28,7 @@ pub(crate) async fn open<B>(
     route: Arc<Route>,
 ) -> Answer {
     let mut status = CacheStatus::forwarded(ForwardReason::Method);
-    let limit = worker.shared.config.connect_timeout;
+    let limit = worker.shared.config.timeouts.connect;
     let dialling = dial_tcp(&route.host, route.port, Some(&*route));
     let dialled = timeout(limit, dialling).await.unwrap_or(Err(FetchError::ConnectTimeout));
     let origin = match dialled {
@@ -36,7 +36,7 @@ pub(crate) async fn open<B>(
         Err(error) => return failed(worker, error, status),
     };
     let client = hyper::upgrade::on(&mut request);
-    let idle = worker.shared.config.transport.tunnel_idle_timeout;
+    let idle = worker.shared.config.timeouts.tunnel_idle;
     let (counters, active) = (worker.counters.clone(), peer.activity.begin());
     let record = TunnelRecord::default();
     let mut response = http::Response::new(ProxyBody::empty());

@@ -88,11 +88,11 @@ async fn dispatch(
     if request.version() == Version::HTTP_2 {
         screen::join_cookies(request.headers_mut());
     }
-    if let Err(refusal) = screen::screen(&mut request, &worker.shared.config.transport.clients) {
+    if let Err(refusal) = screen::screen(&mut request, &worker.shared.config.limits) {
         return refuse(worker, refusal);
     }
     if let Some(forward) = &worker.shared.forward {
-        let limit = worker.shared.config.connect_timeout;
+        let limit = worker.shared.config.timeouts.connect;
         match forward.admit(&worker.counters, &mut request, peer.ip, limit).await {
             Err(NotAdmitted::Refused(refusal)) => return refuse(worker, refusal),
             Err(NotAdmitted::Unreached(error)) => {

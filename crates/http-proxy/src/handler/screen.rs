@@ -15,16 +15,13 @@ use http::{HeaderMap, Method, Request, StatusCode, Version};
 
 use hyper::body::Body;
 
-use crate::config::transport::ClientLimits;
+use crate::config::tables::Limits;
 use crate::error::{Refusal, last_refusal, refusal};
 use crate::rules::key::is_plain_authority;
 use crate::rules::list_members;
 
 /// Checks a request and removes the fields that `Connection` names.
-pub(crate) fn screen<B: Body>(
-    request: &mut Request<B>,
-    limits: &ClientLimits,
-) -> Result<(), Refusal> {
+pub(crate) fn screen<B: Body>(request: &mut Request<B>, limits: &Limits) -> Result<(), Refusal> {
     let uri = request.uri();
     let target_bytes = uri.path_and_query().map_or(0, |path| path.as_str().len())
         + uri.authority().map_or(0, |authority| authority.as_str().len());
@@ -233,7 +230,7 @@ mod tests {
             (Version::HTTP_11, "/", &[("host", "a"), ("expect", "a-miracle")], 417),
         ] {
             let mut request = request(version, target, headers);
-            let got = screen(&mut request, &ClientLimits::default());
+            let got = screen(&mut request, &Limits::default());
             assert_eq!(
                 got.map_err(|r| r.status.as_u16()).err().unwrap_or(0),
                 status,
@@ -246,7 +243,7 @@ mod tests {
     fn the_target_goes_before_host_and_named_fields_go() {
         let headers = [("host", "b"), ("connection", "close, X-Mine"), ("x-mine", "1")];
         let mut request = request(Version::HTTP_11, "http://a:81/", &headers);
-        screen(&mut request, &ClientLimits::default()).unwrap();
+        screen(&mut request, &Limits::default()).unwrap();
         assert_eq!(request.headers()[HOST], "a:81");
         assert!(!request.headers().contains_key("x-mine"));
     }

@@ -169,7 +169,7 @@ fn tunnel_between(
     hold: Option<Hold>,
     record: TunnelRecord,
 ) {
-    let idle = worker.shared.config.transport.tunnel_idle_timeout;
+    let idle = worker.shared.config.timeouts.tunnel_idle;
     let counters = worker.counters.clone();
     let active = ask.peer().activity.begin();
     tokio::spawn(async move {

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::client::Peer;
 use crate::client::activity::Activity;
 use crate::client::limits::Counted;
-use crate::config::transport::ClientLimits;
+use crate::config::tables::Timeouts;
 use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
@@ -74,7 +74,7 @@ pub(crate) async fn serve_connection(
     }
     let now = worker.load_full();
     let prepared = prepare(&now, &gate, kind, socket, from).await;
-    let (counters, limit) = (now.counters.clone(), limits(&now).header_timeout);
+    let (counters, limit) = (now.counters.clone(), timeouts(&now).client_header);
     // Dropped while the connection lives: it would keep replaced settings alive.
     drop(now);
     match prepared {
@@ -105,9 +105,8 @@ pub(crate) async fn serve_connection(
     }
 }
 
-/// The current limits on clients.
-pub(super) fn limits(worker: &Worker) -> &ClientLimits {
-    &worker.shared.config.transport.clients
+fn timeouts(worker: &Worker) -> &Timeouts {
+    &worker.shared.config.timeouts
 }
 
 async fn prepare(
@@ -117,7 +116,7 @@ async fn prepare(
     socket: Socket,
     from: Option<IpAddr>,
 ) -> Result<Ready, Refused> {
-    let limit = limits(worker).header_timeout;
+    let limit = timeouts(worker).client_header;
     let mut stream = Prefixed::new(Bytes::new(), socket);
     let mut client = from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     if kind.proxy_protocol {
@@ -144,7 +143,7 @@ async fn prepare(
         let (stream, protocol) = shake_hands(worker, gate, stream).await?;
         return Ok(Ready { stream, protocol, client, counted });
     }
-    let protocol = match version(&mut stream, limits(worker)).await {
+    let protocol = match version(&mut stream, timeouts(worker)).await {
         Ok(protocol) => protocol,
         Err(NoRequest::TooSlow) => {
             return Err(Refused::With(REQUEST_TIMEOUT, Box::new(stream)));
@@ -194,7 +193,7 @@ async fn shake_hands(
         worker.counters.certificate_errors.one();
     }
     let shaking = TlsAcceptor::from(config).accept(stream);
-    let Ok(Ok(stream)) = timeout(limits(worker).header_timeout, shaking).await else {
+    let Ok(Ok(stream)) = timeout(timeouts(worker).client_header, shaking).await else {
         worker.counters.tls_failures.one();
         return Err(Refused::Gone);
     };
@@ -214,16 +213,16 @@ enum NoRequest {
 /// Detects the HTTP version by the first bytes.
 async fn version(
     stream: &mut Prefixed<Socket>,
-    limits: &ClientLimits,
+    timeouts: &Timeouts,
 ) -> Result<Protocol, NoRequest> {
     let length = HTTP2_PREFACE.len();
     let first = stream.peek(length, |seen| !seen.is_empty());
-    match timeout(limits.idle_timeout, first).await {
+    match timeout(timeouts.client_idle, first).await {
         Ok(Ok(seen)) if !seen.is_empty() => {}
         _ => return Err(NoRequest::Gone),
     }
     let told = stream.peek(length, |seen| !HTTP2_PREFACE.starts_with(seen));
-    let seen = timeout(limits.header_timeout, told).await.map_err(|_| NoRequest::TooSlow)?;
+    let seen = timeout(timeouts.client_header, told).await.map_err(|_| NoRequest::TooSlow)?;
     let http2 = seen.map_err(|_| NoRequest::Gone)? == HTTP2_PREFACE;
     Ok(if http2 { Protocol::Http2 } else { Protocol::Http1 })
 }
@@ -236,12 +235,12 @@ async fn speak(
     stop: watch::Receiver<bool>,
 ) {
     let now = worker.load_full();
-    let limits = limits(&now);
+    let timeouts = timeouts(&now);
     let deadlines = Deadlines {
-        header: limits.header_timeout,
-        idle: limits.idle_timeout,
-        rest: limits.rest_after,
-        write: limits.write_timeout,
+        header: timeouts.client_header,
+        idle: timeouts.client_idle,
+        rest: timeouts.client_rest,
+        write: timeouts.client_write,
     };
     let counters = now.counters.clone();
     drop(now);

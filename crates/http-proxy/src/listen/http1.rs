@@ -92,9 +92,9 @@ fn builder(worker: &Worker) -> http1::Builder {
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(None)
-        .max_buf_size(config.header_bytes_max.max(BUFFER_BYTES_MIN))
-        .half_close(config.transport.clients.half_closed);
-    let lines_max = config.transport.clients.header_lines_max;
+        .max_buf_size(config.limits.header_bytes_max.max(BUFFER_BYTES_MIN))
+        .half_close(config.limits.half_closed_clients);
+    let lines_max = config.limits.header_lines_max;
     if lines_max != HEADER_LINES_INLINE {
         builder.max_headers(lines_max);
     }

@@ -18,7 +18,6 @@ use tokio::time::Duration;
 use crate::client::Peer;
 use crate::handler::{self, upgrade};
 use crate::listen::body::ClientBody;
-use crate::listen::connection::limits;
 use crate::listen::deadlines::Watched;
 use crate::listen::stopped;
 use crate::worker::Worker;
@@ -39,7 +38,7 @@ pub(super) async fn speak(
     mut stop: watch::Receiver<bool>,
 ) {
     let now = worker.load_full();
-    let limits = limits(&now);
+    let limits = &now.shared.config.limits;
     let service = service_fn(move |request: Request<Incoming>| {
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         let peer = peer.clone();

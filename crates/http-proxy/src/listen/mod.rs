@@ -29,6 +29,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
 use crate::client::limits::ClientTable;
+use crate::config::tables::Limits;
 use crate::config::transport::Transport;
 use crate::error::ProxyError;
 use crate::listen::connection::Accepted;
@@ -51,16 +52,16 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(transport: &Transport, connections_max: usize) -> Result<Gate, ProxyError> {
+    pub(crate) fn new(transport: &Transport, limits: &Limits) -> Result<Gate, ProxyError> {
         let wants_tls = transport.listeners.iter().any(|listener| listener.tls);
         let files = transport.certificates.clone();
         if wants_tls && files.is_empty() {
             return Err(ProxyError::NoCertificate);
         }
         let certificates = (!files.is_empty()).then(|| Certificates::load(files)).transpose()?;
-        let connections_max = connections_max.min(Semaphore::MAX_PERMITS);
+        let connections_max = limits.connections_max.min(Semaphore::MAX_PERMITS);
         Ok(Gate {
-            clients: ClientTable::new(transport.clients.connections_per_client_max),
+            clients: ClientTable::new(limits.connections_per_client_max),
             certificates,
             proxies: transport.proxy_protocol_networks.clone(),
             connections: Arc::new(Semaphore::new(connections_max)),

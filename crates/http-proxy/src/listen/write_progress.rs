@@ -2,8 +2,8 @@
 //!
 //! A full socket becomes writable again only when a good part of its buffer, which may be
 //! megabytes, is free. So a slow but steady reader can block a write for longer than
-//! `write_timeout`. The duration of the blocked write is therefore no criterion; the socket's
-//! remaining bytes are. Threads: polled by the connection's task only.
+//! `timeouts.client_write`. The duration of the blocked write is therefore no criterion; the
+//! socket's remaining bytes are. Threads: polled by the connection's task only.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

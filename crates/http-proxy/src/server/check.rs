@@ -47,7 +47,7 @@ impl ProxyConfig {
     /// The origin, the cache's name or a certificate cannot be used.
     pub fn check(&self) -> Result<(), ProxyError> {
         name::check_name(&self.name)?;
-        Gate::new(&self.transport, self.connections_max)?;
+        Gate::new(&self.transport, &self.limits)?;
         let upstream = &self.transport.upstream;
         if let Target::Url(url) = &self.to {
             Origin::new(url, upstream)?;

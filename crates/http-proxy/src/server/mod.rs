@@ -7,7 +7,7 @@
 //! hash, not by load, so that with few connections some workers are idle.
 //!
 //! Invariants: `run` returns only after every worker has ended; responses and fills in flight get
-//! `drain_timeout` to finish after shutdown was requested. Threads: the caller's waits for
+//! `timeouts.drain` to finish after shutdown was requested. Threads: the caller's waits for
 //! shutdown.
 
 mod check;
@@ -158,7 +158,7 @@ impl Proxy {
         let sites = sites(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);
         let checks = health_checks(&config)?;
-        let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
+        let gate = Arc::new(Gate::new(&config.transport, &config.limits)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener =
             config.admin.map(|address| listen::tcp(address, "admin")).transpose()?;
@@ -339,7 +339,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
                 }
             }
         }
-        worker.load().shared.config.drain_timeout
+        worker.load().shared.config.timeouts.drain
     };
     drop(alive);
     // Every connection and fill holds a sender; the channel closes with the last.

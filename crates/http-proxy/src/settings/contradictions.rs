@@ -11,7 +11,7 @@ type Contradiction = (&'static str, String);
 /// Finds all contradictions.
 pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
     let mut found = same_addresses(settings);
-    if settings.proxy.drain_timeout > settings.stop_timeout {
+    if settings.proxy.timeouts.drain > settings.stop_timeout {
         let text = "it is longer than `timeouts.stop`, which cuts it off".to_owned();
         found.push(("timeouts.drain", text));
     }

@@ -26,6 +26,9 @@ pub(crate) struct Key {
     pub(crate) set: fn(&mut Settings, &Value) -> Result<(), String>,
     /// Shows the value in the settings, as it would be written in a file.
     pub(crate) show: fn(&Settings) -> String,
+    /// The field of [`Settings`] that holds the value.
+    #[cfg(test)]
+    field: &'static str,
 }
 
 macro_rules! keys {
@@ -41,6 +44,8 @@ macro_rules! keys {
                 Ok(())
             },
             show: |settings| <$kind as Kind<$type>>::show(&settings.$($field).+),
+            #[cfg(test)]
+            field: stringify!($($field).+),
         },)*];
     };
     (@ live) => { true };
@@ -63,32 +68,32 @@ keys! {
     "admin.from" start Address [proxy.admin: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
     "admin.networks" live Networks [proxy.admin_networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
     "admin.token" live Text [proxy.admin_token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
-    "limits.header_bytes_max" live Size [proxy.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
-    "limits.connections_max" start Count [proxy.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";
-    "limits.connections_per_client_max" start Limit [proxy.transport.clients.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
-    "limits.header_lines_max" live Count [proxy.transport.clients.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
-    "limits.origin_header_lines_max" live Count [proxy.transport.upstream.header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
-    "limits.upload_second_bytes_min" live Limit [proxy.transport.clients.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count, nor does any once the answer has begun.";
-    "limits.half_closed_clients" live Flag [proxy.transport.clients.half_closed: bool] "Answer a client of HTTP/1 that has closed its sending side and still reads. It looks like one that is gone, whose request is dropped otherwise, at the origin too. Applies to new connections.";
-    "limits.uri_bytes_max" live Size [proxy.transport.clients.uri_bytes_max: usize] "Request targets larger than this get 414.";
-    "limits.http2_streams_max" live Count [proxy.transport.clients.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
-    "limits.http2_resets_max" live Count [proxy.transport.clients.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
-    "limits.http2_header_bytes_max" live Size [proxy.transport.clients.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
-    "limits.body_bytes_max" live Size [proxy.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
-    "limits.whole_body_bytes_max" start Size [proxy.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
-    "limits.pool_idle_max" live Count [proxy.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
-    "timeouts.connect" live Span [proxy.connect_timeout: std::time::Duration] "To connect to the origin, finding its address, TLS and, over HTTP/2, the SETTINGS of the origin included.";
-    "timeouts.origin_header" live Span [proxy.origin_header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
-    "timeouts.body_idle" live Span [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction; where request and answer run at once, in both together.";
-    "timeouts.client_header" live Span [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
-    "timeouts.client_idle" live Span [proxy.transport.clients.idle_timeout: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
-    "timeouts.client_rest" live Time [proxy.transport.clients.rest_after: std::time::Duration] "After so long without a request an HTTP/1 connection keeps its socket only, no buffers, until something comes. Applies to new connections.";
-    "timeouts.client_write" live Span [proxy.transport.clients.write_timeout: std::time::Duration] "A client may take nothing of its answer for so long. Applies to new connections.";
-    "timeouts.total" live Span [proxy.transport.upstream.total_timeout: Option<std::time::Duration>] "From sending a request to the origin to the end of its answer.";
-    "timeouts.tunnel_idle" live Span [proxy.transport.tunnel_idle_timeout: std::time::Duration] "A tunnel (CONNECT, WebSocket) in which nothing moves is cut after so long.";
-    "timeouts.pool_idle" live Time [proxy.pool_idle_timeout: std::time::Duration] "An idle connection to the origin is kept so long.";
-    "timeouts.collapse" live Time [proxy.collapse_timeout: std::time::Duration] "Longest wait for another request that fetches the same resource.";
-    "timeouts.drain" live Time [proxy.drain_timeout: std::time::Duration] "For answers under way when the proxy is told to stop.";
+    "limits.header_bytes_max" live Size [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
+    "limits.connections_max" start Count [proxy.limits.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";
+    "limits.connections_per_client_max" start Limit [proxy.limits.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
+    "limits.header_lines_max" live Count [proxy.limits.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
+    "limits.origin_header_lines_max" live Count [proxy.limits.origin_header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
+    "limits.upload_second_bytes_min" live Limit [proxy.limits.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count, nor does any once the answer has begun.";
+    "limits.half_closed_clients" live Flag [proxy.limits.half_closed_clients: bool] "Answer a client of HTTP/1 that has closed its sending side and still reads. It looks like one that is gone, whose request is dropped otherwise, at the origin too. Applies to new connections.";
+    "limits.uri_bytes_max" live Size [proxy.limits.uri_bytes_max: usize] "Request targets larger than this get 414.";
+    "limits.http2_streams_max" live Count [proxy.limits.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
+    "limits.http2_resets_max" live Count [proxy.limits.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
+    "limits.http2_header_bytes_max" live Size [proxy.limits.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
+    "limits.body_bytes_max" live Size [proxy.limits.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
+    "limits.whole_body_bytes_max" start Size [proxy.limits.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
+    "limits.pool_idle_max" live Count [proxy.limits.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
+    "timeouts.connect" live Span [proxy.timeouts.connect: std::time::Duration] "To connect to the origin, finding its address, TLS and, over HTTP/2, the SETTINGS of the origin included.";
+    "timeouts.origin_header" live Span [proxy.timeouts.origin_header: std::time::Duration] "From the end of a request to the origin's headers.";
+    "timeouts.body_idle" live Span [proxy.timeouts.body_idle: std::time::Duration] "Longest silence within a body, in either direction; where request and answer run at once, in both together.";
+    "timeouts.client_header" live Span [proxy.timeouts.client_header: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
+    "timeouts.client_idle" live Span [proxy.timeouts.client_idle: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
+    "timeouts.client_rest" live Time [proxy.timeouts.client_rest: std::time::Duration] "After so long without a request an HTTP/1 connection keeps its socket only, no buffers, until something comes. Applies to new connections.";
+    "timeouts.client_write" live Span [proxy.timeouts.client_write: std::time::Duration] "A client may take nothing of its answer for so long. Applies to new connections.";
+    "timeouts.total" live Span [proxy.timeouts.total: Option<std::time::Duration>] "From sending a request to the origin to the end of its answer.";
+    "timeouts.tunnel_idle" live Span [proxy.timeouts.tunnel_idle: std::time::Duration] "A tunnel (CONNECT, WebSocket) in which nothing moves is cut after so long.";
+    "timeouts.pool_idle" live Time [proxy.timeouts.pool_idle: std::time::Duration] "An idle connection to the origin is kept so long.";
+    "timeouts.collapse" live Time [proxy.timeouts.collapse: std::time::Duration] "Longest wait for another request that fetches the same resource.";
+    "timeouts.drain" live Time [proxy.timeouts.drain: std::time::Duration] "For answers under way when the proxy is told to stop.";
     "timeouts.stop" live Span [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
     "fill.finish_bytes_max" live Size [proxy.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
     "fill.finish_percent_min" live Percent [proxy.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
@@ -184,6 +189,19 @@ mod tests {
             let value = Value::of_argument(shown.trim_matches('"'));
             (key.set)(&mut settings, &value).unwrap_or_else(|e| panic!("{}: {e}", key.name));
             assert_eq!((key.show)(&settings), shown, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn keys_of_a_table_are_fields_of_its_struct() {
+        let tables = ["limits", "timeouts"];
+        for key in KEYS {
+            let table = key.name.split_once('.').map_or("", |(table, _)| table);
+            // `timeouts.stop` is the process's: no part of the proxy knows it.
+            if tables.contains(&table) && key.name != "timeouts.stop" {
+                let field: String = key.field.split_whitespace().collect();
+                assert_eq!(field, format!("proxy.{}", key.name));
+            }
         }
     }
 

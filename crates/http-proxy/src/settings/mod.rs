@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(settings.proxy.to, Target::Url("http://10.0.0.5:8000".to_owned()));
         assert_eq!(settings.memory.bytes(), 1 << 30);
         assert_eq!(settings.proxy.workers, 3);
-        assert_eq!(settings.proxy.connect_timeout.as_millis(), 1500);
+        assert_eq!(settings.proxy.timeouts.connect.as_millis(), 1500);
         assert_eq!(settings.proxy.purge_networks.len(), 1);
         assert_eq!(settings.rule_count(), 2);
         assert!(settings.has_origin);
@@ -354,7 +354,7 @@ mod tests {
         let mut settings = Settings::default();
         settings.set("timeouts.drain=3s").unwrap();
         settings.set("preserve_host = true").unwrap();
-        assert_eq!(settings.proxy.drain_timeout.as_secs(), 3);
+        assert_eq!(settings.proxy.timeouts.drain.as_secs(), 3);
         assert!(settings.proxy.preserve_host);
         settings.set("listen=tcp:127.0.0.1:81").unwrap();
         for empty in ["listen=[]", "upstream.more_origins=[]", "key.cookies = []"] {

@@ -131,7 +131,7 @@ enum Followed {
 async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> Followed {
     let shared = &worker.shared;
     let _waiting = shared.collapse.wait();
-    match timeout(shared.config.collapse_timeout, collapse::news(leader)).await {
+    match timeout(shared.config.timeouts.collapse, collapse::news(leader)).await {
         Err(_) => Followed::TooSlow,
         Ok(Outcome::Filling(fill)) => {
             let (vault, caching) = (&shared.vault, &shared.config.caching);

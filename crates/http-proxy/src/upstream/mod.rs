@@ -102,8 +102,8 @@ impl Fetcher {
                 .check
                 .as_ref()
                 .map_or(Duration::ZERO, |checks| checks.interval),
-            connect_timeout: config.connect_timeout,
-            total_timeout: upstream.total_timeout,
+            connect_timeout: config.timeouts.connect,
+            total_timeout: config.timeouts.total,
         }
     }
 

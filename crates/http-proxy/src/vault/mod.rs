@@ -181,7 +181,7 @@ impl Vault {
         Vault {
             store,
             ledger,
-            whole_body_bytes_max: config.whole_body_bytes_max,
+            whole_body_bytes_max: config.limits.whole_body_bytes_max,
             body_bytes_max: info.segments * info.segment_bytes / 2,
             caching: ArcSwap::from_pointee(config.caching.clone()),
             group_epoch: AtomicU64::new(0),

@@ -114,8 +114,9 @@ impl Control {
         config.to = kept.to.clone();
         config.admin = kept.admin;
         config.workers = kept.workers;
-        config.connections_max = kept.connections_max;
-        config.whole_body_bytes_max = kept.whole_body_bytes_max;
+        config.limits.connections_max = kept.limits.connections_max;
+        config.limits.connections_per_client_max = kept.limits.connections_per_client_max;
+        config.limits.whole_body_bytes_max = kept.limits.whole_body_bytes_max;
         config.log_target = kept.log_target.clone();
         config.inherited = kept.inherited.clone();
         config.clock = kept.clock.clone();
@@ -153,7 +154,6 @@ fn keep_transport(new: &mut Transport, kept: &Transport) {
     new.listeners.clone_from(&kept.listeners);
     new.certificates.clone_from(&kept.certificates);
     new.proxy_protocol_networks.clone_from(&kept.proxy_protocol_networks);
-    new.clients.connections_per_client_max = kept.clients.connections_per_client_max;
     let (new, kept) = (&mut new.upstream, &kept.upstream);
     new.more_origins.clone_from(&kept.more_origins);
     new.http2 = kept.http2;

@@ -56,6 +56,6 @@ impl Worker {
     }
 
     pub(crate) fn idle_limit(&self) -> Duration {
-        self.shared.config.body_idle_timeout
+        self.shared.config.timeouts.body_idle
     }
 }

@@ -182,7 +182,7 @@ fn only_who_may_have_it_reads_along() {
     let headers = "Cache-Control: max-age=60\nVary: Accept-Language\nETag: \"v\"";
     let (origin, gate) = held_origin(noise(15, LENGTH), HELD_AT, headers);
     // Longer than a client has patience.
-    let proxy = Proxy::start_with(&origin, |config| config.collapse_timeout = PATIENCE * 2);
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.collapse = PATIENCE * 2);
     let mut first = send_to(proxy.info.address, "GET", "/", "Accept-Language: en", b"");
     read_some(&mut first, 1000);
     let has_it = proxy.get_with("/", "Accept-Language: en\nIf-None-Match: \"v\"");
@@ -220,7 +220,7 @@ fn nobody_waits_for_what_a_change_has_outdated() {
         if first { Reply { hold: Some((HELD_AT, held.clone())), ..answer } } else { answer }
     });
     // Longer than a client has patience.
-    let proxy = Proxy::start_with(&origin, |config| config.collapse_timeout = PATIENCE * 2);
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.collapse = PATIENCE * 2);
     let mut first = send_to(proxy.info.address, "GET", "/", "", b"");
     read_some(&mut first, 1000);
     proxy.ask_with_body("POST", "/", "", b"x");

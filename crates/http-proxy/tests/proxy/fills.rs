@@ -189,7 +189,7 @@ fn a_slow_leader_holds_nobody_for_long() {
         reply(200, "Cache-Control: max-age=60", "x")
     });
     let proxy =
-        Proxy::start_with(&origin, |config| config.collapse_timeout = Duration::from_millis(200));
+        Proxy::start_with(&origin, |config| config.timeouts.collapse = Duration::from_millis(200));
     let _leader = send_to(proxy.info.address, "GET", "/", "", b"");
     eventually("the leader is at the origin", || origin.count() == 1);
     // While the leader still waits.

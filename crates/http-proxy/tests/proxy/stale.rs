@@ -141,7 +141,7 @@ fn disconnected_operation() {
             Reply { delay: Duration::from_secs(delay), ..reply(200, &headers, "kept") }
         });
         let proxy = Proxy::start_with(&origin, |config| {
-            config.origin_header_timeout = Duration::from_secs(1)
+            config.timeouts.origin_header = Duration::from_secs(1)
         });
         proxy.get("/");
         proxy.pass_seconds(20);
@@ -169,7 +169,7 @@ fn those_who_waited_for_a_failure_get_what_is_stale_too() {
         }
     });
     let proxy =
-        Proxy::start_with(&origin, |config| config.origin_header_timeout = Duration::from_secs(1));
+        Proxy::start_with(&origin, |config| config.timeouts.origin_header = Duration::from_secs(1));
     proxy.get("/");
     proxy.pass_seconds(20);
     let address = proxy.info.address;

@@ -353,7 +353,7 @@ impl Proxy {
         config.clock = clock.clone();
         config.workers = 2;
         config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        config.drain_timeout = Duration::from_secs(2);
+        config.timeouts.drain = Duration::from_secs(2);
         tweak(&mut config);
         let handle = store.clone();
         let (stop, stopped) = tokio::sync::oneshot::channel();

@@ -57,12 +57,12 @@ pub(crate) struct PoolSettings {
 impl PoolSettings {
     pub(crate) fn of(config: &ProxyConfig) -> PoolSettings {
         PoolSettings {
-            idle_max: config.pool_idle_max,
-            idle_timeout: config.pool_idle_timeout,
-            connect_timeout: config.connect_timeout,
-            origin_header_timeout: config.origin_header_timeout,
-            header_bytes_max: config.header_bytes_max,
-            header_lines_max: config.transport.upstream.header_lines_max,
+            idle_max: config.limits.pool_idle_max,
+            idle_timeout: config.timeouts.pool_idle,
+            connect_timeout: config.timeouts.connect,
+            origin_header_timeout: config.timeouts.origin_header,
+            header_bytes_max: config.limits.header_bytes_max,
+            header_lines_max: config.limits.origin_header_lines_max,
             http2_streams_max: config.transport.upstream.http2_streams_max,
             http2_ping: config.transport.upstream.http2_ping,
             keep_http2: true,

@@ -1,0 +1,119 @@
+//! Tables of the configuration file, one struct each: a field has the name of its key, and
+//! `Default` holds its default. `settings/keys.rs` has the syntax of each key, and
+//! docs/configuration.md is made from both. Plain data; no threads.
+
+use std::time::Duration;
+
+/// `[limits]`: what clients and origins may ask of the proxy. Exceeding a limit is answered with a
+/// status code or ends the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Request and origin response headers larger than this are refused. Default 64 KiB.
+    pub header_bytes_max: usize,
+    /// Connections of clients at once; further ones wait to be accepted. Default 10,000.
+    pub connections_max: usize,
+    /// Connections at once from one address (IPv6: from one /64); further ones get 429. Clients
+    /// on a loopback address or a Unix socket are not limited. Default 1,024; 0 is no limit.
+    pub connections_per_client_max: usize,
+    /// Lines in the headers of a request; more get 431. Default 100.
+    pub header_lines_max: usize,
+    /// Lines in the headers of a response over HTTP/1.1; more make it a 502. Default 500.
+    pub origin_header_lines_max: usize,
+    /// Slowest upload, in bytes per second, that the proxy waits for, after a grace period of
+    /// [`Timeouts::body_idle`] in all; slower ones get 408. Default 500; 0 is no limit.
+    pub upload_second_bytes_min: u32,
+    /// Answer an HTTP/1 client that has closed its sending side. By default such a client counts as
+    /// gone, since the two look alike, and its request is dropped. Default false.
+    pub half_closed_clients: bool,
+    /// Bytes of a request target; more get 414. Default 32 KiB.
+    pub uri_bytes_max: usize,
+    /// Requests at once on one HTTP/2 connection. Default 128.
+    pub http2_streams_max: u32,
+    /// Streams that an HTTP/2 client may open and reset before the proxy has processed them; one
+    /// more ends the connection (CVE-2023-44487, "rapid reset"). Default 20.
+    pub http2_resets_max: usize,
+    /// Bytes of decoded header fields of one HTTP/2 request; more get 431. More CONTINUATION frames
+    /// beyond that end the connection. Default 64 KiB.
+    pub http2_header_bytes_max: u32,
+    /// Largest response body stored. Default, and in any case, half of the cache.
+    pub body_bytes_max: Option<u64>,
+    /// Bodies up to this size are stored with their headers and served as one piece of memory;
+    /// larger ones are stored apart and streamed. Default 256 KiB.
+    pub whole_body_bytes_max: u64,
+    /// Idle origin connections kept per worker. Default 64.
+    pub pool_idle_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            header_bytes_max: 64 << 10,
+            connections_max: 10_000,
+            connections_per_client_max: 1024,
+            header_lines_max: 100,
+            origin_header_lines_max: 500,
+            upload_second_bytes_min: 500,
+            half_closed_clients: false,
+            uri_bytes_max: 32 << 10,
+            http2_streams_max: 128,
+            http2_resets_max: 20,
+            http2_header_bytes_max: 64 << 10,
+            body_bytes_max: None,
+            whole_body_bytes_max: 256 << 10,
+            pool_idle_max: 64,
+        }
+    }
+}
+
+/// `[timeouts]`: how long the proxy waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// Connecting to the origin, TLS and, over HTTP/2, its SETTINGS included. Default 5 s.
+    pub connect: Duration,
+    /// From the end of a request to the origin's headers. Default 60 s.
+    pub origin_header: Duration,
+    /// Longest silence within a body, in either direction. Default 60 s.
+    pub body_idle: Duration,
+    /// From the first byte of a request to the end of its headers, also for a TLS handshake or a
+    /// PROXY header; then 408. Default 10 s.
+    pub client_header: Duration,
+    /// How long a connection may wait for its next request; then it is closed. Default 75 s.
+    pub client_idle: Duration,
+    /// Silence between requests after which an HTTP/1 connection frees its buffers and keeps only
+    /// its socket. Default 2 s; a value not below `client_idle` disables this.
+    pub client_rest: Duration,
+    /// Longest time that a client may accept no byte of its response; then the connection is
+    /// closed. Default 30 s.
+    pub client_write: Duration,
+    /// Longest time from sending a request to the origin to the end of its response. Default none.
+    pub total: Option<Duration>,
+    /// Longest silence in a tunnel before it is closed. Default 10 min.
+    pub tunnel_idle: Duration,
+    /// How long an idle origin connection is kept. Default 30 s.
+    pub pool_idle: Duration,
+    /// Longest wait of a request for another one that fetches the same resource. Default 10 s.
+    pub collapse: Duration,
+    /// Time that responses under way have to finish when the proxy is stopped. Default 10 s.
+    pub drain: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            connect: Duration::from_secs(5),
+            origin_header: Duration::from_secs(60),
+            body_idle: Duration::from_secs(60),
+            client_header: Duration::from_secs(10),
+            client_idle: Duration::from_secs(75),
+            client_rest: Duration::from_secs(2),
+            client_write: Duration::from_secs(30),
+            total: None,
+            tunnel_idle: Duration::from_secs(600),
+            pool_idle: Duration::from_secs(30),
+            collapse: Duration::from_secs(10),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
