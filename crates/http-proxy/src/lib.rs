@@ -90,7 +90,9 @@ mod fuzz_tests;
 use damelo_http_rules as rules;
 
 pub use admin::client::{AdminError, ask_admin};
-pub use config::tables::{Limits, Timeouts};
+pub use config::tables::{
+    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, PurgeConfig, Timeouts,
+};
 pub use config::transport::{
     CertificateFiles, Ejection, ForwardedFields, HealthChecks, Inherited, ListenAddress, Listener,
     OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport, Upstream,

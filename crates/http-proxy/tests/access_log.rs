@@ -16,8 +16,8 @@ fn logged(format: LogFormat) -> (tempfile::TempDir, impl FnOnce(&mut ProxyConfig
     let directory = tempfile::tempdir().expect("tempdir");
     let path = directory.path().join("access.log");
     let tweak = move |config: &mut ProxyConfig| {
-        config.log_target = LogTarget::File(path);
-        config.log_format = format;
+        config.log.to = LogTarget::File(path);
+        config.log.format = format;
     };
     (directory, tweak)
 }

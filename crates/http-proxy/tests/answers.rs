@@ -113,9 +113,9 @@ fn a_page_for_maintenance_stands_before_what_is_stored() {
     let home = tempfile::tempdir().expect("a directory");
     let path = home.path().join("access.log");
     let proxy = start(&origin, CLOSED, |config| {
-        config.log_target = LogTarget::File(path.clone());
-        config.log_format = LogFormat::Json;
-        config.purge_method = true;
+        config.log.to = LogTarget::File(path.clone());
+        config.log.format = LogFormat::Json;
+        config.purge.method = true;
     });
     for (method, headers) in [("GET", ""), ("GET", "Upgrade: websocket\r\nConnection: upgrade")] {
         let answer = proxy.ask(method, "/shop/a", headers);
@@ -145,7 +145,7 @@ fn explain_tells_what_a_rule_does() {
     let origin = telling();
     let text = format!("{REDIRECTS}[[rule]]\nprefix = \"/app\"\nstrip_prefix = \"/app\"\n");
     let proxy = start(&origin, &text, |config| {
-        config.admin = Some("127.0.0.1:0".parse().expect("an address"));
+        config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
     });
     let admin = proxy.info.admin.expect("an admin address");
     let explain = |url: &str| {
@@ -206,7 +206,7 @@ fn one_url_by_two_paths_is_two_objects() {
     let origin = telling();
     let text = "[[rule]]\nheader = \"X-Beta\"\nadd_prefix = \"/beta\"\n";
     let proxy = start(&origin, text, |config| {
-        config.admin = Some("127.0.0.1:0".parse().expect("an address"));
+        config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
     });
     for round in ["stored", "hit"] {
         for (headers, path) in [("X-Other: 1", "/a"), ("X-Beta: 1", "/beta/a")] {

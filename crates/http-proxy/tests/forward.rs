@@ -275,7 +275,7 @@ fn our_own_loopback_is_not_for_others_even_from_the_cache() {
 #[test]
 fn our_own_admin_listener_is_for_nobody() {
     let proxy = Forward::start(|config| {
-        config.proxy.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.proxy.admin.from = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.forward.to_loopback = true;
         config.forward.rules = vec!["allow".parse().expect("a rule")];
     });
@@ -415,8 +415,8 @@ fn the_access_log_names_users_tunnels_and_refusals() {
     let proxy = Forward::start(|config| {
         config.forward.users = Some(users);
         config.forward.rules = vec!["deny port=1".parse().expect("a rule")];
-        config.proxy.log_target = LogTarget::File(log.clone());
-        config.proxy.log_format = LogFormat::Squid;
+        config.proxy.log.to = LogTarget::File(log.clone());
+        config.proxy.log.format = LogFormat::Squid;
     });
     let lines = || std::fs::read_to_string(&log).expect("a log");
     let (right, wrong) = ("YW5uOm9wZW4gc2VzYW1l", "YW5uOndyb25n");

@@ -144,8 +144,8 @@ fn the_access_log_writes_a_url_one_way_in_every_version_of_http() {
         let path = files.home.path().join("access.log");
         let proxy = Proxy::start_with(&origin, |config| {
             with_tls(config, vec![certificate]);
-            config.log_target = LogTarget::File(path.clone());
-            config.log_format = format;
+            config.log.to = LogTarget::File(path.clone());
+            config.log.format = format;
         });
         let address = tls_address(&proxy.info);
         for alpn in [BOTH, &BOTH[1..]] {

@@ -38,7 +38,7 @@ fn start(tweak: impl FnOnce(&mut ProxyConfig)) -> (Origin, Proxy) {
     let origin = Origin::start(answer);
     let proxy = Proxy::start_with(&origin, |config| {
         config.workers = 1;
-        config.purge_method = true;
+        config.purge.method = true;
         tweak(config);
     });
     (origin, proxy)
@@ -177,7 +177,7 @@ fn trouble_with_clients_is_counted() {
 
 #[test]
 fn lines_that_cannot_be_written_are_counted() {
-    let (_origin, proxy) = start(|config| config.log_target = LogTarget::File("/dev/full".into()));
+    let (_origin, proxy) = start(|config| config.log.to = LogTarget::File("/dev/full".into()));
     proxy.get("/a");
     let errors = || proxy.metric("damelo_proxy_log_write_errors_total");
     eventually("the write fails", || errors() >= 1);

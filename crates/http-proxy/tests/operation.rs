@@ -242,8 +242,8 @@ fn the_access_log_has_a_line_for_each_request_and_follows_rotation() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("access.log");
     let proxy = Proxy::start_with(&origin, |config| {
-        config.log_target = LogTarget::File(path.clone());
-        config.log_format = LogFormat::Squid;
+        config.log.to = LogTarget::File(path.clone());
+        config.log.format = LogFormat::Squid;
     });
     proxy.get("/a");
     proxy.get("/a");
@@ -267,7 +267,7 @@ fn the_access_log_names_the_client_that_a_trusted_proxy_names() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
         let proxy = Proxy::start_with(&origin, |config| {
-            config.log_target = LogTarget::File(path.clone());
+            config.log.to = LogTarget::File(path.clone());
             config.transport.forwarded.trust_client = trusted;
         });
         proxy.get_with("/a", "X-Forwarded-For: 198.51.100.1, 192.0.2.7\r\n");
@@ -330,7 +330,7 @@ fn a_request_under_way_ends_with_the_settings_it_began_with() {
 fn the_admin_listener_tells_health_readiness_and_latency() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
     let proxy = Proxy::start_with(&origin, |config| {
-        config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
     });
     let admin = proxy.info.admin.expect("an admin address");
     let get = |path: &str| support::ask_at(admin, "GET", path, "", b"");
@@ -375,7 +375,7 @@ fn explained(proxy: &Proxy, path: &str) -> serde_json::Value {
 }
 
 fn with_admin(config: &mut ProxyConfig) {
-    config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn the_grouping_decides_what_lies_together() {
     ] {
         let proxy = Proxy::start_with(&origin, |config| {
             with_admin(config);
-            config.groups_by = rule.parse().expect("a grouping");
+            config.groups.by = rule.parse().expect("a grouping");
         });
         let mut seen = Vec::new();
         let groups = paths.map(|path| {
@@ -446,8 +446,8 @@ fn with_hints_by_use(origin: &Origin, by_use: bool) -> (Proxy, Settings) {
     let settings = Settings::parse(&text).expect("a good file");
     let proxy = Proxy::start_with(origin, |config| {
         with_admin(config);
-        config.groups_by.clone_from(&settings.proxy.groups_by);
-        config.hints_by_use = by_use;
+        config.groups.by.clone_from(&settings.proxy.groups.by);
+        config.groups.hints_by_use = by_use;
         config.ruleset.clone_from(&settings.proxy.ruleset);
     });
     (proxy, settings)
@@ -511,12 +511,12 @@ fn hints_by_use_end_when_they_are_switched_off() {
     bulk("a");
     assert_eq!(settled_hint(&proxy, "/a/1", "hated"), "hated");
     let mut off = settings.proxy;
-    off.hints_by_use = false;
+    off.groups.hints_by_use = false;
     proxy.info.control.reload(off.clone()).expect("good settings");
     assert_eq!(settled_hint(&proxy, "/a/1", "neutral"), "neutral");
     bulk("b");
     assert_eq!(settled_hint(&proxy, "/b/1", "neutral"), "neutral");
-    off.hints_by_use = true;
+    off.groups.hints_by_use = true;
     proxy.info.control.reload(off).expect("good settings");
     bulk("c");
     assert_eq!(settled_hint(&proxy, "/c/1", "hated"), "hated");

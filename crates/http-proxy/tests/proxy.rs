@@ -456,7 +456,7 @@ fn stale_pooled_connections_are_replaced() {
 fn the_demo_and_the_admin_listener() {
     let home = Home::new();
     let proxy = Proxy::start_in(&home, Target::Demo, |config| {
-        config.admin = Some(([127, 0, 0, 1], 0).into());
+        config.admin.from = Some(([127, 0, 0, 1], 0).into());
     });
     for path in ["/", "/style.css", "/img/0.svg", "/slow", "/hello", "/missing"] {
         proxy.get(path);

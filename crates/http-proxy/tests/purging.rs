@@ -27,8 +27,8 @@ fn answer(request: &Message) -> Reply {
 }
 
 fn allow(config: &mut ProxyConfig) {
-    config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-    config.purge_method = true;
+    config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.purge.method = true;
 }
 
 fn start(origin: &Origin) -> Proxy {
@@ -220,8 +220,8 @@ fn who_may_not_purge_changes_nothing() {
     let origin = Origin::start(answer);
     let proxy = Proxy::start_with(&origin, |config| {
         allow(config);
-        config.purge_token = Some("secret".to_owned());
-        config.admin_token = Some("other".to_owned());
+        config.purge.token = Some("secret".to_owned());
+        config.admin.token = Some("other".to_owned());
     });
     fill(&proxy, &["/a"]);
     let admin = proxy.info.admin.expect("an admin address");
@@ -281,7 +281,7 @@ fn a_page_from_disk_brings_its_group_into_memory() {
         "/page" => reply(200, "cache-control: max-age=60\ncontent-type: text/html", "<html>"),
         _ => reply(200, "cache-control: max-age=60\ncontent-type: image/png", vec![9; 1000]),
     });
-    let proxy = Proxy::start_with(&origin, |config| config.prefetch_pages = true);
+    let proxy = Proxy::start_with(&origin, |config| config.groups.prefetch = true);
     let referer = "Referer: http://a/page";
     let ask = |path: &str| proxy.get_with(path, referer);
     ask("/page");

@@ -82,8 +82,8 @@ fn the_log_says_who_was_asked() {
     let path = home.path().join("access.log");
     let text = format!("[[rule]]\nhost = \"o.test\"\nto = \"{}\"\n", url(&other));
     let proxy = start(&main, &text, |config| {
-        config.log_target = LogTarget::File(path.clone());
-        config.log_format = LogFormat::Squid;
+        config.log.to = LogTarget::File(path.clone());
+        config.log.format = LogFormat::Squid;
     });
     proxy.get("/a");
     proxy.get_with("/b", "Host: o.test");
@@ -102,7 +102,7 @@ fn the_same_url_of_two_sites_is_two_objects() {
     for tells in [true, false] {
         let proxy = start(&main, &text, |config| {
             config.transport.forwarded.x_forwarded = tells;
-            config.admin = Some("127.0.0.1:0".parse().expect("an address"));
+            config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
         });
         for _ in 0..2 {
             assert!(from(&proxy.get("/a"), "main"));

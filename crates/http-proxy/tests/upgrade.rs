@@ -115,8 +115,8 @@ fn the_line_of_a_tunnel_is_written_at_its_end() {
     let directory = tempfile::tempdir().expect("tempdir");
     let path = directory.path().join("access.log");
     let proxy = start(&home, echo(), |config| {
-        config.log_target = LogTarget::File(path.clone());
-        config.log_format = LogFormat::Squid;
+        config.log.to = LogTarget::File(path.clone());
+        config.log.format = LogFormat::Squid;
     });
     let (answer, mut reader, mut stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(answer.status(), 101);

@@ -111,7 +111,7 @@ fn unusable(path: &Path, errors: &[SettingsError]) -> Failure {
 /// the store could not be opened.
 fn misplaced(settings: &Settings) -> Vec<SettingsError> {
     let mut files = Vec::new();
-    if let LogTarget::File(path) = &settings.proxy.log_target {
+    if let LogTarget::File(path) = &settings.proxy.log.to {
         files.push(("log.to", path.clone()));
     }
     for listener in &settings.proxy.transport.listeners {

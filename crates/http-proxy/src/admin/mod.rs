@@ -88,7 +88,7 @@ pub(crate) async fn serve(
 
 impl Admin {
     async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
-        let allowed = purge::is_within(peer, &self.control.shared().config.admin_networks);
+        let allowed = purge::is_within(peer, &self.control.shared().config.admin.networks);
         let (status, content_type, text) = if allowed {
             self.answer(request).await
         } else {
@@ -116,7 +116,7 @@ impl Admin {
             "/metrics" if reads => return (StatusCode::OK, OPENMETRICS, self.metrics(&shared)),
             _ => {}
         }
-        if !purge::shows_token(request.headers(), shared.config.admin_token.as_deref()) {
+        if !purge::shows_token(request.headers(), shared.config.admin.token.as_deref()) {
             let text = match request.headers().contains_key(AUTHORIZATION) {
                 true => "that is not the admin token: `Authorization: Bearer TOKEN`",
                 false => "the admin token is wanted: `Authorization: Bearer TOKEN`",

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use damelo::{Clock, SystemClock};
 use damelo_http_rules::{CachingConfig, SetCookie};
 use http::HeaderName;
-use ipnet::IpNet;
 
 use crate::ruleset::Ruleset;
 
-use crate::config::tables::{Limits, Timeouts};
+use crate::config::tables::{
+    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, PurgeConfig, Timeouts,
+};
 use crate::config::transport::{Inherited, Transport};
 
 /// The origin behind the proxy.
@@ -158,8 +159,6 @@ pub struct ProxyConfig {
     pub from: SocketAddr,
     /// The origin.
     pub to: Target,
-    /// Address for `/metrics` and `/healthz`; loopback is advised. Default none.
-    pub admin: Option<SocketAddr>,
     /// Worker threads, each with its own event loop. Default: one per core.
     pub workers: usize,
     /// Name of this cache in `Cache-Status` and `Via`: a token. Default `damelo`.
@@ -168,42 +167,26 @@ pub struct ProxyConfig {
     pub preserve_host: bool,
     /// Choices that the caching RFCs leave open. Default: as the RFCs recommend.
     pub caching: CachingConfig,
-    /// Where a line per request is written. Default nowhere.
-    pub log_target: LogTarget,
-    /// Format of those lines. Default combined.
-    pub log_format: LogFormat,
-    /// Grouping of responses where the origin names no group. Default by page.
-    pub groups_by: Grouping,
-    /// When a document is read from disk, prefetch the objects of its group into memory. Default
-    /// false.
-    pub prefetch_pages: bool,
-    /// Set love and hate hints of groups from observed use. Default false.
-    pub hints_by_use: bool,
     /// The operator's rules. Default none.
     pub ruleset: Arc<Ruleset>,
-    /// Take the method PURGE as a purge instead of passing it on. Default false.
-    pub purge_method: bool,
-    /// Networks that may purge. Default loopback.
-    pub purge_networks: Vec<IpNet>,
-    /// Token that purge requests must show, as `Authorization: Bearer TOKEN`. Default none.
-    pub purge_token: Option<String>,
-    /// Networks whose requests the admin listener answers. Default loopback.
-    pub admin_networks: Vec<IpNet>,
-    /// Token that the admin listener demands for anything but reading health and metrics. Default
-    /// none.
-    pub admin_token: Option<String>,
     /// Listening sockets handed down by a supervisor. Each serves the listener (`from`, or one of
     /// [`Transport::listeners`]) with its address or port; a socket that matches none serves
     /// `from`.
     pub inherited: Vec<Arc<Inherited>>,
-    /// A fill whose client has left continues if at most this many bytes remain. Default 1 MiB.
-    pub finish_bytes_max: u64,
-    /// A fill whose client has left continues if at least this percentage is done. Default 50.
-    pub finish_percent_min: u8,
     /// The table `[limits]`.
     pub limits: Limits,
     /// The table `[timeouts]`, without `stop`, which is the process's.
     pub timeouts: Timeouts,
+    /// The table `[fill]`.
+    pub fill: FillConfig,
+    /// The table `[groups]`.
+    pub groups: GroupsConfig,
+    /// The table `[log]`.
+    pub log: LogConfig,
+    /// The table `[purge]`.
+    pub purge: PurgeConfig,
+    /// The table `[admin]`.
+    pub admin: AdminConfig,
     /// Listeners, and how origins are reached.
     pub transport: Transport,
     /// Source of the time of day.
@@ -216,27 +199,19 @@ impl ProxyConfig {
         ProxyConfig {
             from,
             to,
-            admin: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             name: "damelo".to_owned(),
             preserve_host: false,
             caching: CachingConfig::default(),
-            log_target: LogTarget::None,
-            log_format: LogFormat::Combined,
-            groups_by: Grouping::Page,
-            prefetch_pages: false,
-            hints_by_use: false,
             ruleset: Arc::new(Ruleset::default()),
-            purge_method: false,
-            purge_networks: loopback(),
-            purge_token: None,
-            admin_networks: loopback(),
-            admin_token: None,
             inherited: Vec::new(),
-            finish_bytes_max: 1 << 20,
-            finish_percent_min: 50,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
+            fill: FillConfig::default(),
+            groups: GroupsConfig::default(),
+            log: LogConfig::default(),
+            purge: PurgeConfig::default(),
+            admin: AdminConfig::default(),
             transport: Transport::default(),
             clock: Arc::new(SystemClock::new()),
         }
@@ -262,20 +237,12 @@ impl ProxyConfig {
     }
 }
 
-/// This host's own addresses.
-fn loopback() -> Vec<IpNet> {
-    let v4 = std::net::IpAddr::from([127, 0, 0, 0]);
-    let v6 = std::net::IpAddr::from([0_u16, 0, 0, 0, 0, 0, 0, 1]);
-    // A prefix of 8 bits is within the 32 of an address.
-    vec![IpNet::new(v4, 8).unwrap_or_else(|_| IpNet::from(v4)), IpNet::from(v6)]
-}
-
 impl fmt::Debug for ProxyConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProxyConfig")
             .field("from", &self.from)
             .field("to", &self.to)
-            .field("admin", &self.admin)
+            .field("admin", &self.admin.from)
             .field("workers", &self.workers)
             .finish_non_exhaustive()
     }

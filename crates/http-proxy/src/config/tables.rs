@@ -2,7 +2,12 @@
 //! `Default` holds its default. `settings/keys.rs` has the syntax of each key, and
 //! docs/configuration.md is made from both. Plain data; no threads.
 
+use std::net::SocketAddr;
 use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::config::{Grouping, LogFormat, LogTarget};
 
 /// `[limits]`: what clients and origins may ask of the proxy. Exceeding a limit is answered with a
 /// status code or ends the connection.
@@ -116,4 +121,89 @@ impl Default for Timeouts {
             drain: Duration::from_secs(10),
         }
     }
+}
+
+/// `[fill]`: when the proxy goes on fetching a response whose client has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FillConfig {
+    /// It goes on if at most this many bytes remain. Default 1 MiB.
+    pub finish_bytes_max: u64,
+    /// It goes on if at least this percentage is done. Default 50.
+    pub finish_percent_min: u8,
+}
+
+impl Default for FillConfig {
+    fn default() -> FillConfig {
+        FillConfig { finish_bytes_max: 1 << 20, finish_percent_min: 50 }
+    }
+}
+
+/// `[groups]`: which responses lie together in the store, and what is known of them as a group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct GroupsConfig {
+    /// Grouping of responses where the origin names no group. Default by page.
+    pub by: Grouping,
+    /// When a document is read from disk, prefetch the objects of its group into memory. Default
+    /// false.
+    pub prefetch: bool,
+    /// Set love and hate hints of groups from observed use. Default false.
+    pub hints_by_use: bool,
+}
+
+/// `[log]`: the access log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LogConfig {
+    /// Where a line per request is written. Default nowhere.
+    pub to: LogTarget,
+    /// Format of those lines. Default combined.
+    pub format: LogFormat,
+}
+
+/// `[purge]`: purges by the method PURGE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PurgeConfig {
+    /// Take the method PURGE as a purge instead of passing it on. Default false.
+    pub method: bool,
+    /// Networks that may purge. Default loopback.
+    pub networks: Vec<IpNet>,
+    /// Token that purge requests must show, as `Authorization: Bearer TOKEN`. Default none.
+    pub token: Option<String>,
+}
+
+impl Default for PurgeConfig {
+    fn default() -> PurgeConfig {
+        PurgeConfig { method: false, networks: loopback(), token: None }
+    }
+}
+
+/// `[admin]`: the admin listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AdminConfig {
+    /// Address for `/metrics` and `/healthz`; loopback is advised. Default none; `damelo proxy`
+    /// takes a free port of 127.0.0.1.
+    pub from: Option<SocketAddr>,
+    /// Networks whose requests the admin listener answers. Default loopback.
+    pub networks: Vec<IpNet>,
+    /// Token that the admin listener demands for anything but reading health and metrics. Default
+    /// none.
+    pub token: Option<String>,
+}
+
+impl Default for AdminConfig {
+    fn default() -> AdminConfig {
+        AdminConfig { from: None, networks: loopback(), token: None }
+    }
+}
+
+/// This host's own addresses.
+fn loopback() -> Vec<IpNet> {
+    let v4 = std::net::IpAddr::from([127, 0, 0, 0]);
+    let v6 = std::net::IpAddr::from([0_u16, 0, 0, 0, 0, 0, 0, 1]);
+    // A prefix of 8 bits is within the 32 of an address.
+    vec![IpNet::new(v4, 8).unwrap_or_else(|_| IpNet::from(v4)), IpNet::from(v6)]
 }

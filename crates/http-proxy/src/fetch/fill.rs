@@ -50,8 +50,8 @@ impl FillLimits {
         let configured = config.limits.body_bytes_max.unwrap_or(u64::MAX);
         FillLimits {
             body_bytes_max: configured.min(vault.body_bytes_max),
-            finish_bytes_max: config.finish_bytes_max,
-            finish_percent_min: u64::from(config.finish_percent_min),
+            finish_bytes_max: config.fill.finish_bytes_max,
+            finish_percent_min: u64::from(config.fill.finish_percent_min),
             idle: config.timeouts.body_idle,
         }
     }

@@ -137,7 +137,7 @@ async fn dispatch(
 
 /// Answers a well-formed request that neither a rule nor an upgrade has answered.
 async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
-    if ask.method.as_str() == "PURGE" && worker.shared.config.purge_method {
+    if ask.method.as_str() == "PURGE" && worker.shared.config.purge.method {
         return purge::answer(worker, ask).await;
     }
     if ask.method == Method::CONNECT {

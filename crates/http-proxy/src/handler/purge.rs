@@ -203,7 +203,7 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, PurgeKind), Purge
 /// Answers a PURGE request, which purges the URL under which a GET for it would be stored.
 pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
     let shared = &worker.shared;
-    let (networks, token) = (&shared.config.purge_networks, shared.config.purge_token.as_deref());
+    let (networks, token) = (&shared.config.purge.networks, shared.config.purge.token.as_deref());
     let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
     let ordered = authorize(ask.peer().ip, &ask.headers, networks, token)
         .and_then(|()| order_of_method(&url, &ask.headers));

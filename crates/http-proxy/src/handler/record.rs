@@ -66,7 +66,7 @@ pub(super) fn begin<B>(
     let is_forward = worker.shared.forward.is_some();
     Some(Box::new(LogRecord {
         log,
-        format: worker.shared.config.log_format,
+        format: worker.shared.config.log.format,
         counters: worker.counters.clone(),
         start,
         start_unix_ms: worker.shared.config.clock.unix_millis(),

@@ -31,7 +31,7 @@ impl ResponseEffects<'_> {
         if named {
             return by_page;
         }
-        match by_grouping(&config.groups_by, ask, response) {
+        match by_grouping(&config.groups.by, ask, response) {
             None => by_page,
             Some(home) => Groups { home, others: Vec::new() },
         }

@@ -178,7 +178,7 @@ pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
             vault.count_use(&worker.counters, &worker.alive, used, length_bytes);
         }
     }
-    if from_disk && config.prefetch_pages && group::is_document(&response.headers) {
+    if from_disk && config.groups.prefetch && group::is_document(&response.headers) {
         prefetch(worker, group);
     }
 }

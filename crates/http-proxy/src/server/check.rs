@@ -26,10 +26,10 @@ impl ProxyConfig {
                 ListenAddress::Unix(path) => listen::probe_unix(path)?,
             }
         }
-        self.admin.map(|address| listen::probe(address, "admin")).transpose()?;
-        let LogTarget::File(path) = &self.log_target else { return Ok(()) };
+        self.admin.from.map(|address| listen::probe(address, "admin")).transpose()?;
+        let LogTarget::File(path) = &self.log.to else { return Ok(()) };
         log::check(path)
-            .map_err(|source| ProxyError::Log { target: self.log_target.to_string(), source })
+            .map_err(|source| ProxyError::Log { target: self.log.to.to_string(), source })
     }
 
     /// `from` and the further listeners.

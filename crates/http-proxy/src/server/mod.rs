@@ -161,7 +161,7 @@ impl Proxy {
         let gate = Arc::new(Gate::new(&config.transport, &config.limits)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener =
-            config.admin.map(|address| listen::tcp(address, "admin")).transpose()?;
+            config.admin.from.map(|address| listen::tcp(address, "admin")).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         if let (Some(forward), Some(admin)) = (&forward, admin) {
             forward.keep_from(admin);
@@ -253,8 +253,8 @@ fn shared(
     sites: Sites,
     forward: Option<Arc<ForwardProxy>>,
 ) -> Result<(Shared, Option<JoinHandle<()>>), ProxyError> {
-    let started = AccessLog::start(&config.log_target)
-        .map_err(|source| ProxyError::Log { target: config.log_target.to_string(), source })?;
+    let started = AccessLog::start(&config.log.to)
+        .map_err(|source| ProxyError::Log { target: config.log.to.to_string(), source })?;
     let (log, log_thread) = started.unzip();
     let via = Via::of(&config.name)?;
     let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;

@@ -26,7 +26,7 @@ fn same_addresses(settings: &Settings) -> Vec<Contradiction> {
     let from = ListenAddress::Tcp(settings.proxy.from);
     let mut taken = vec![("from", &from)];
     let listeners = &settings.proxy.transport.listeners;
-    let admin = settings.proxy.admin.map(ListenAddress::Tcp);
+    let admin = settings.proxy.admin.from.map(ListenAddress::Tcp);
     let more = listeners.iter().map(|listener| ("listen", &listener.address));
     let mut found = Vec::new();
     for (key, address) in more.chain(admin.iter().map(|address| ("admin.from", address))) {

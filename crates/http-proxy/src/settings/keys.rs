@@ -65,9 +65,9 @@ keys! {
     "proxy_protocol.networks" start Networks [proxy.transport.proxy_protocol_networks: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
     "upgrades" live Words [proxy.transport.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
     "obey_request_directives" live Flag [proxy.caching.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
-    "admin.from" start Address [proxy.admin: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
-    "admin.networks" live Networks [proxy.admin_networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
-    "admin.token" live Text [proxy.admin_token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
+    "admin.from" start Address [proxy.admin.from: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
+    "admin.networks" live Networks [proxy.admin.networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
+    "admin.token" live Text [proxy.admin.token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
     "limits.header_bytes_max" live Size [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
     "limits.connections_max" start Count [proxy.limits.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";
     "limits.connections_per_client_max" start Limit [proxy.limits.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
@@ -95,16 +95,16 @@ keys! {
     "timeouts.collapse" live Time [proxy.timeouts.collapse: std::time::Duration] "Longest wait for another request that fetches the same resource.";
     "timeouts.drain" live Time [proxy.timeouts.drain: std::time::Duration] "For answers under way when the proxy is told to stop.";
     "timeouts.stop" live Span [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
-    "fill.finish_bytes_max" live Size [proxy.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
-    "fill.finish_percent_min" live Percent [proxy.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
-    "groups.by" live GroupRule [proxy.groups_by: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
-    "groups.prefetch" live Flag [proxy.prefetch_pages: bool] "When a document is read from disk, bring the objects of its group into memory.";
-    "groups.hints_by_use" live Flag [proxy.hints_by_use: bool] "Love groups that are asked for often for their size, hate those that only ever come in; a rule's `hint` goes before.";
-    "log.to" start LogFile [proxy.log_target: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1.";
-    "log.format" live Format [proxy.log_format: crate::config::LogFormat] "What a line looks like.";
-    "purge.method" live Flag [proxy.purge_method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";
-    "purge.networks" live Networks [proxy.purge_networks: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
-    "purge.token" live Text [proxy.purge_token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
+    "fill.finish_bytes_max" live Size [proxy.fill.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
+    "fill.finish_percent_min" live Percent [proxy.fill.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
+    "groups.by" live GroupRule [proxy.groups.by: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
+    "groups.prefetch" live Flag [proxy.groups.prefetch: bool] "When a document is read from disk, bring the objects of its group into memory.";
+    "groups.hints_by_use" live Flag [proxy.groups.hints_by_use: bool] "Love groups that are asked for often for their size, hate those that only ever come in; a rule's `hint` goes before.";
+    "log.to" start LogFile [proxy.log.to: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1.";
+    "log.format" live Format [proxy.log.format: crate::config::LogFormat] "What a line looks like.";
+    "purge.method" live Flag [proxy.purge.method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";
+    "purge.networks" live Networks [proxy.purge.networks: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
+    "purge.token" live Text [proxy.purge.token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
     "upstream.more_origins" start Origins [proxy.transport.upstream.more_origins: Vec<String>] "Origins besides `to` that serve the same site; all are asked with the host of the first.";
     "upstream.origin_choice" live Choosing [proxy.transport.upstream.origin_choice: crate::config::transport::OriginChoice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";
     "upstream.check" start Check [proxy.transport.upstream.check: Option<crate::config::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring 2xx or 3xx `fall` times in a row is not asked until `rise` checks succeed.";
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn keys_of_a_table_are_fields_of_its_struct() {
-        let tables = ["limits", "timeouts"];
+        let tables = ["limits", "timeouts", "fill", "groups", "log", "purge", "admin"];
         for key in KEYS {
             let table = key.name.split_once('.').map_or("", |(table, _)| table);
             // `timeouts.stop` is the process's: no part of the proxy knows it.

@@ -54,7 +54,7 @@ impl Default for Settings {
     fn default() -> Settings {
         let from = SocketAddr::from(([127, 0, 0, 1], 8080));
         let mut proxy = ProxyConfig::new(from, Target::Demo);
-        proxy.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        proxy.admin.from = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         Settings {
             proxy,
             cache: None,
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(settings.memory.bytes(), 1 << 30);
         assert_eq!(settings.proxy.workers, 3);
         assert_eq!(settings.proxy.timeouts.connect.as_millis(), 1500);
-        assert_eq!(settings.proxy.purge_networks.len(), 1);
+        assert_eq!(settings.proxy.purge.networks.len(), 1);
         assert_eq!(settings.rule_count(), 2);
         assert!(settings.has_origin);
     }

@@ -185,7 +185,7 @@ impl Vault {
             body_bytes_max: info.segments * info.segment_bytes / 2,
             caching: ArcSwap::from_pointee(config.caching.clone()),
             group_epoch: AtomicU64::new(0),
-            group_hints: GroupHints::new(config.hints_by_use),
+            group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),

@@ -112,20 +112,20 @@ impl Control {
         let kept = &running.config;
         config.from = kept.from;
         config.to = kept.to.clone();
-        config.admin = kept.admin;
+        config.admin.from = kept.admin.from;
         config.workers = kept.workers;
         config.limits.connections_max = kept.limits.connections_max;
         config.limits.connections_per_client_max = kept.limits.connections_per_client_max;
         config.limits.whole_body_bytes_max = kept.limits.whole_body_bytes_max;
-        config.log_target = kept.log_target.clone();
+        config.log.to = kept.log.to.clone();
         config.inherited = kept.inherited.clone();
         config.clock = kept.clock.clone();
         keep_transport(&mut config.transport, &kept.transport);
         let via = Via::of(&config.name)?;
         let sites = Arc::new(running.sites.with(&config.ruleset, &config.transport.upstream)?);
         running.vault.set_caching(&config.caching);
-        if config.hints_by_use != kept.hints_by_use {
-            running.vault.group_hints.switch(config.hints_by_use, running.vault.store());
+        if config.groups.hints_by_use != kept.groups.hints_by_use {
+            running.vault.group_hints.switch(config.groups.hints_by_use, running.vault.store());
         }
         let shared = Shared {
             config,

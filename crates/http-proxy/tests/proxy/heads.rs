@@ -137,7 +137,7 @@ fn heads_of_another_variant_ask_again() {
 #[test]
 fn heads_fetched_before_a_change_are_not_shared_after_it() {
     let (origin, gate) = gated("Cache-Control: max-age=60", false);
-    let proxy = Proxy::start_with(&origin, |config| config.purge_method = true);
+    let proxy = Proxy::start_with(&origin, |config| config.purge.method = true);
     let asked = (0..10).map(|_| head(&proxy, "")).collect();
     eventually("they wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 9);
     assert_eq!(proxy.ask("PURGE", "/", "").status(), 200);

@@ -176,7 +176,7 @@ fn start_proxy(
     Ok(Proxy::start_in(home, to, |config| {
         let usual = std::mem::replace(config, settings.proxy);
         (config.from, config.to, config.workers) = (usual.from, usual.to, usual.workers);
-        (config.admin, config.timeouts.drain) = (usual.admin, usual.timeouts.drain);
+        (config.admin.from, config.timeouts.drain) = (usual.admin.from, usual.timeouts.drain);
         config.clock = clock.clone();
     }))
 }

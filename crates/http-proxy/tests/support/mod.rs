@@ -352,7 +352,7 @@ impl Proxy {
         let mut config = ProxyConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), to);
         config.clock = clock.clone();
         config.workers = 2;
-        config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.admin.from = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.timeouts.drain = Duration::from_secs(2);
         tweak(&mut config);
         let handle = store.clone();
