@@ -91,11 +91,12 @@ use damelo_http_rules as rules;
 
 pub use admin::client::{AdminError, ask_admin};
 pub use config::tables::{
-    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, PurgeConfig, Timeouts,
+    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, ProxyProtocolConfig, PurgeConfig,
+    Timeouts, TlsConfig,
 };
 pub use config::transport::{
     CertificateFiles, Ejection, ForwardedFields, HealthChecks, Inherited, ListenAddress, Listener,
-    OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport, Upstream,
+    OriginChoice, ParseListenerError, ParseOriginChoiceError, Upstream,
 };
 pub use config::{Grouping, LogFormat, LogTarget, ParseGroupingError, ProxyConfig, Target};
 pub use damelo_http_rules::CachingConfig;

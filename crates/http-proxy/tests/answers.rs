@@ -68,7 +68,7 @@ fn redirects_lead_to_the_same_path_elsewhere() {
 fn who_came_by_tls_is_told_by_a_proxy_that_is_believed() {
     let origin = telling();
     let proxy = start(&origin, REDIRECTS, |config| {
-        config.transport.forwarded.trust_client = true;
+        config.forwarded.trust_client = true;
     });
     let by = |scheme: &str| {
         let headers = format!("Host: www.test\r\nX-Forwarded-Proto: {scheme}");

@@ -33,7 +33,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 fn listen(config: &mut ProxyConfig, text: &str) {
-    config.transport.listeners.push(text.parse().expect("a listener"));
+    config.listen.push(text.parse().expect("a listener"));
 }
 
 fn tcp_address(info: &RunningInfo, index: usize) -> SocketAddr {
@@ -254,7 +254,7 @@ fn one_client_has_so_many_connections_and_no_more() {
     let origin = hello();
     let proxy = Proxy::start_with(&origin, |config| {
         listen(config, "proxy+tcp:127.0.0.1:0");
-        config.transport.proxy_protocol_networks = vec!["127.0.0.0/8".parse().expect("network")];
+        config.proxy_protocol.networks = vec!["127.0.0.0/8".parse().expect("network")];
         config.limits.connections_per_client_max = 2;
     });
     let address = tcp_address(&proxy.info, 0);
@@ -279,7 +279,7 @@ fn the_proxy_protocol_names_the_client() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: no-store", "hello"));
     let proxy = Proxy::start_with(&origin, |config| {
         listen(config, "proxy+tcp:127.0.0.1:0");
-        config.transport.proxy_protocol_networks = vec!["127.0.0.1/32".parse().expect("network")];
+        config.proxy_protocol.networks = vec!["127.0.0.1/32".parse().expect("network")];
     });
     let address = tcp_address(&proxy.info, 0);
     let mut version_2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24".to_vec();
@@ -303,7 +303,7 @@ fn the_proxy_protocol_is_demanded_where_configured_and_believed_nowhere_else() {
     let proxy = Proxy::start_with(&origin, |config| {
         listen(config, "proxy+tcp:127.0.0.1:0");
         config.timeouts.client_header = SHORT;
-        config.transport.proxy_protocol_networks = vec!["127.0.0.1/32".parse().expect("network")];
+        config.proxy_protocol.networks = vec!["127.0.0.1/32".parse().expect("network")];
     });
     let header = b"PROXY TCP4 198.51.100.7 192.0.2.1 1000 80\r\n";
     for bytes in [GET, b"PROXY TCP4 198.51.100.7", b"PROXY TCP4 bogus\r\n"] {
@@ -316,7 +316,7 @@ fn the_proxy_protocol_is_demanded_where_configured_and_believed_nowhere_else() {
 
     let untrusted = Proxy::start_with(&origin, |config| {
         listen(config, "proxy+tcp:127.0.0.1:0");
-        config.transport.proxy_protocol_networks = vec!["10.0.0.0/8".parse().expect("network")];
+        config.proxy_protocol.networks = vec!["10.0.0.0/8".parse().expect("network")];
     });
     let answer = raw(tcp_address(&untrusted.info, 0), &[header, GET].concat());
     assert!(answer.starts_with("HTTP/1.1 400 "), "not from there: {answer}");
@@ -386,7 +386,7 @@ fn a_client_that_goes_before_its_answer_leaves_its_place() {
     let gate = Gate::default();
     let origin = holding(&gate);
     let proxy = Proxy::start_with(&origin, |config| {
-        config.transport.upstream.requests_per_origin_max = 1;
+        config.upstream.requests_per_origin_max = 1;
         config.timeouts.connect = Duration::from_millis(100);
     });
     let address = proxy.info.address;

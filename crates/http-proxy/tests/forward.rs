@@ -59,9 +59,8 @@ impl Forward {
         let mut config = local();
         // A listener where the script says who the client is.
         let listener = "proxy+tcp:127.0.0.1:0".parse().expect("a listener");
-        config.proxy.transport.listeners = vec![listener];
-        config.proxy.transport.proxy_protocol_networks =
-            vec!["127.0.0.1/32".parse().expect("network")];
+        config.proxy.listen = vec![listener];
+        config.proxy.proxy_protocol.networks = vec!["127.0.0.1/32".parse().expect("network")];
         tweak(&mut config);
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, info) = mpsc::channel();
@@ -296,7 +295,7 @@ fn our_own_admin_listener_is_for_nobody() {
 #[test]
 fn clients_are_not_believed_who_they_are() {
     let mut config = local();
-    config.proxy.transport.forwarded.trust_client = true;
+    config.proxy.forwarded.trust_client = true;
     let error = config.refused();
     assert!(matches!(error, ProxyError::TrustInForward), "{error}");
 }
@@ -452,7 +451,7 @@ fn it_listens_on_loopback_only_unless_told_otherwise() {
     let error = config.refused();
     assert!(matches!(error, ProxyError::NotLoopback { .. }), "{error}");
     let mut config = local();
-    config.proxy.transport.listeners = vec!["tcp:0.0.0.0:0".parse().expect("a listener")];
+    config.proxy.listen = vec!["tcp:0.0.0.0:0".parse().expect("a listener")];
     let error = config.refused();
     assert!(matches!(error, ProxyError::NotLoopback { .. }), "{error}");
 

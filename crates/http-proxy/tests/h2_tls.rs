@@ -51,8 +51,8 @@ impl Files {
 }
 
 fn with_tls(config: &mut ProxyConfig, certificates: Vec<CertificateFiles>) {
-    config.transport.listeners = vec!["tls+tcp:127.0.0.1:0".parse().expect("a listener")];
-    config.transport.certificates = certificates;
+    config.listen = vec!["tls+tcp:127.0.0.1:0".parse().expect("a listener")];
+    config.tls.certificates = certificates;
 }
 
 fn tls_address(info: &RunningInfo) -> SocketAddr {

@@ -47,7 +47,7 @@ fn via_of_an_origin_that_speaks_http2_is_kept_with_what_is_stored() {
     let url = format!("http://{}", origin.address);
     let proxy = || {
         Proxy::start_in(&home, Target::Url(url.clone()), |config| {
-            config.transport.upstream.http2_clear_text = true;
+            config.upstream.http2_clear_text = true;
         })
     };
     let first = proxy();
@@ -115,7 +115,7 @@ fn trailers_pass_between_http2_and_http2() {
     let (origin, home) = (Http2Origin::start(None), Home::new());
     let url = format!("http://{}", origin.address);
     let proxy = Proxy::start_in(&home, Target::Url(url), |config| {
-        config.transport.upstream.http2_clear_text = true;
+        config.upstream.http2_clear_text = true;
     });
     block_on(async {
         let mut sender = http2_to(proxy.info.address).await;
@@ -287,7 +287,7 @@ fn a_reset_without_error_is_no_end_of_a_body() {
     });
     let home = Home::new();
     let proxy = Proxy::start_in(&home, Target::Url(format!("http://{address}")), |config| {
-        config.transport.upstream.http2_clear_text = true;
+        config.upstream.http2_clear_text = true;
     });
     for method in ["GET", "POST"] {
         let cut = read_message(&mut send_to(proxy.info.address, method, "/", "", b""), false);

@@ -149,9 +149,9 @@ fn trouble_with_clients_is_counted() {
     authority.issue("a.test", &chain, &key);
     let (_origin, proxy) = start(|config| {
         for listener in ["tls+tcp:127.0.0.1:0", "proxy+tcp:127.0.0.1:0"] {
-            config.transport.listeners.push(listener.parse().expect("a listener"));
+            config.listen.push(listener.parse().expect("a listener"));
         }
-        config.transport.certificates =
+        config.tls.certificates =
             vec![damelo_http_proxy::CertificateFiles { chain: chain.clone(), key: key.clone() }];
     });
     let address = |index: usize| match proxy.info.listeners[index].address {

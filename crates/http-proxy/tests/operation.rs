@@ -268,7 +268,7 @@ fn the_access_log_names_the_client_that_a_trusted_proxy_names() {
         let path = directory.path().join("access.log");
         let proxy = Proxy::start_with(&origin, |config| {
             config.log.to = LogTarget::File(path.clone());
-            config.transport.forwarded.trust_client = trusted;
+            config.forwarded.trust_client = trusted;
         });
         proxy.get_with("/a", "X-Forwarded-For: 198.51.100.1, 192.0.2.7\r\n");
         proxy.stop();

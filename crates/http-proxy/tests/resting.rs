@@ -161,8 +161,8 @@ fn over_tls_as_well() {
     authority.issue("a.test", &files.chain, &files.key);
     let proxy = Proxy::start_with(&origin, |config| {
         soon(config);
-        config.transport.listeners = vec!["tls+tcp:127.0.0.1:0".parse().expect("a listener")];
-        config.transport.certificates = vec![files];
+        config.listen = vec!["tls+tcp:127.0.0.1:0".parse().expect("a listener")];
+        config.tls.certificates = vec![files];
     });
     let ListenAddress::Tcp(address) = proxy.info.listeners[0].address else { panic!("not TCP") };
     block_on(async {

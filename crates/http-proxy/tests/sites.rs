@@ -101,7 +101,7 @@ fn the_same_url_of_two_sites_is_two_objects() {
     // Even where the origin is told nothing of the host, so that the key has none.
     for tells in [true, false] {
         let proxy = start(&main, &text, |config| {
-            config.transport.forwarded.x_forwarded = tells;
+            config.forwarded.x_forwarded = tells;
             config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
         });
         for _ in 0..2 {
@@ -157,8 +157,7 @@ fn rules_read_again_bring_sites_and_take_them_away() {
     let (main, other) = (named("main"), named("other"));
     let proxy = start(&main, "", |config| {
         let interval = Duration::from_millis(20);
-        config.transport.upstream.check =
-            Some(HealthChecks { interval, ..HealthChecks::default() });
+        config.upstream.check = Some(HealthChecks { interval, ..HealthChecks::default() });
     });
     assert!(from(&proxy.get("/a"), "main"));
     let text = format!("[[rule]]\nprefix = \"/a\"\nto = \"{}\"\n", url(&other));

@@ -252,7 +252,7 @@ fn what_the_origin_is_told_of_the_url_is_in_the_key() {
 #[test]
 fn a_proxy_before_this_one_says_what_was_asked() {
     let origin = believing();
-    let proxy = Proxy::start_with(&origin, |config| config.transport.forwarded.trust_client = true);
+    let proxy = Proxy::start_with(&origin, |config| config.forwarded.trust_client = true);
     let asked = |lines: &str| proxy.get_with("/x", &format!("Host: a\n{lines}"));
     let first = asked("X-Forwarded-Host: www.test, b\nX-Forwarded-Proto: HTTPS");
     assert!(first.text().contains("\"www.test\", \"https\""), "{}", first.text());
@@ -271,7 +271,7 @@ fn a_proxy_before_this_one_says_what_was_asked() {
 #[test]
 fn a_host_that_the_origin_is_not_told_keys_nothing() {
     let origin = believing();
-    let proxy = Proxy::start_with(&origin, |config| config.transport.forwarded.x_forwarded = false);
+    let proxy = Proxy::start_with(&origin, |config| config.forwarded.x_forwarded = false);
     let first = proxy.get_with("/x", "Host: evil.test");
     assert!(!first.text().contains("evil"), "{}", first.text());
     assert!(proxy.get_with("/x", "Host: a.test").cache().contains("hit"), "one origin, one key");

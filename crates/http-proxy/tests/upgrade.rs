@@ -86,7 +86,7 @@ fn upgrade_with(
 fn an_upgrade_goes_to_an_origin_that_can_be_reached() {
     let (home, missing) = (Home::new(), [(); 5].map(|()| Nobody::new()));
     let proxy = Proxy::start_in(&home, Target::Url(missing[0].url()), |config| {
-        let upstream = &mut config.transport.upstream;
+        let upstream = &mut config.upstream;
         upstream.more_origins = missing[1..].iter().map(Nobody::url).collect();
         upstream.more_origins.push(format!("http://{}", echo()));
     });
@@ -98,7 +98,7 @@ fn an_upgrade_goes_to_an_origin_that_can_be_reached() {
 fn an_upgrade_takes_a_place_at_its_origin_until_it_ends() {
     let home = Home::new();
     let proxy = start(&home, echo(), |config| {
-        config.transport.upstream.requests_per_origin_max = 1;
+        config.upstream.requests_per_origin_max = 1;
         config.timeouts.connect = Duration::from_millis(200);
     });
     let (first, reader, stream) = upgrade(proxy.info.address, "websocket");

@@ -273,7 +273,7 @@ fn an_origin_gets_so_many_requests_at_once() {
         reply(200, "Cache-Control: no-store", "x")
     });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.transport.upstream.requests_per_origin_max = 2;
+        config.upstream.requests_per_origin_max = 2;
         config.timeouts.connect = Duration::from_millis(200);
     });
     let ask = |number: usize| proxy.get(&format!("/{number}"));
@@ -299,8 +299,8 @@ fn each_path_has_its_origin_and_another_when_that_is_gone() {
     let (home, first, second) = (Home::new(), named("first"), named("second"));
     let missing = Nobody::new();
     let proxy = Proxy::start_to(&home, url(&first), |config| {
-        config.transport.upstream.more_origins = vec![url(&second), missing.url()];
-        config.transport.upstream.ejection.failures = 3;
+        config.upstream.more_origins = vec![url(&second), missing.url()];
+        config.upstream.ejection.failures = 3;
     });
     let chosen = || -> Vec<String> {
         (0..30).map(|number| proxy.get(&format!("/{number}")).text()).collect()
@@ -326,8 +326,8 @@ fn the_least_loaded_is_asked() {
         reply(200, "Cache-Control: no-store", "busy")
     });
     let proxy = Proxy::start_to(&home, url(&busy), |config| {
-        config.transport.upstream.more_origins = vec![url(&idle)];
-        config.transport.upstream.origin_choice = OriginChoice::LeastLoaded;
+        config.upstream.more_origins = vec![url(&idle)];
+        config.upstream.origin_choice = OriginChoice::LeastLoaded;
     });
     std::thread::scope(|scope| {
         // Until one of them hangs at the busy one.
@@ -358,8 +358,8 @@ fn checks_take_an_origin_out_and_back() {
         _ => reply(200, "Cache-Control: no-store", "other"),
     });
     let proxy = Proxy::start_to(&home, url(&good), |config| {
-        config.transport.upstream.more_origins = vec![url(&other)];
-        config.transport.upstream.check = Some(HealthChecks {
+        config.upstream.more_origins = vec![url(&other)];
+        config.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_millis(50),
             ..HealthChecks::default()
@@ -382,8 +382,8 @@ fn when_all_origins_are_down_they_are_asked_all_the_same() {
         _ => reply(200, "Cache-Control: no-store", "x"),
     });
     let proxy = Proxy::start_to(&home, url(&origin), |config| {
-        config.transport.upstream.more_origins = vec![missing.url()];
-        config.transport.upstream.check = Some(HealthChecks {
+        config.upstream.more_origins = vec![missing.url()];
+        config.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_millis(20),
             fall: 1,
@@ -408,7 +408,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
     });
     let proxy = Proxy::start_to(&home, url(&origin), |config| {
         config.timeouts.origin_header = Duration::from_millis(500);
-        config.transport.upstream.check = Some(HealthChecks {
+        config.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_secs(3600),
             fall: 1,
@@ -437,7 +437,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
 fn what_the_origin_is_told_about_the_client() {
     let origin = no_store();
     let proxy = Proxy::start_with(&origin, |config| {
-        config.transport.forwarded.forwarded = true;
+        config.forwarded.forwarded = true;
     });
     let lies = "Host: a.test\nX-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https\n\
         X-Forwarded-Host: evil.test\nForwarded: for=192.0.2.1";
@@ -450,16 +450,16 @@ fn what_the_origin_is_told_about_the_client() {
     assert_eq!(asked.header("via"), "1.1 damelo");
 
     let silent = Proxy::start_with(&origin, |config| {
-        config.transport.forwarded.x_forwarded = false;
-        config.transport.forwarded.trust_client = true;
-        config.transport.forwarded.via = false;
+        config.forwarded.x_forwarded = false;
+        config.forwarded.trust_client = true;
+        config.forwarded.via = false;
     });
     silent.get_with("/", "Host: a.test\nX-Forwarded-For: 192.0.2.1");
     let asked = origin.last();
     assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1", "kept, nothing added");
     assert!(!asked.has("x-forwarded-proto") && !asked.has("forwarded") && !asked.has("via"));
 
-    let chain = Proxy::start_with(&origin, |config| config.transport.forwarded.trust_client = true);
+    let chain = Proxy::start_with(&origin, |config| config.forwarded.trust_client = true);
     chain.get_with("/", "X-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https");
     let asked = origin.last();
     assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1, 127.0.0.1");

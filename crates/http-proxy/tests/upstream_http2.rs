@@ -16,7 +16,7 @@ use support::{Home, PATIENCE, Proxy, eventually, read_some, send_to};
 /// speaks HTTP/2 in clear text.
 fn proxy_before(home: &Home, origin: &Http2Origin, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
     Proxy::start_to(home, url(origin), |config| {
-        config.transport.upstream.http2_clear_text = true;
+        config.upstream.http2_clear_text = true;
         config.workers = 1;
         tweak(config);
     })
@@ -36,7 +36,7 @@ fn http2_over_verified_tls_on_one_connection() {
     let url = format!("https://localhost:{}", origin.address.port());
     let proxy = Proxy::start_to(&home, url.clone(), |config| {
         config.workers = 1;
-        config.transport.upstream.authorities = Some(roots.clone());
+        config.upstream.authorities = Some(roots.clone());
     });
     let body = "y".repeat(100_000);
     let answer = proxy.ask_with_body("POST", "/p?q", "", body.as_bytes());
@@ -62,7 +62,7 @@ fn an_origin_with_the_wrong_certificate_is_not_asked() {
         let origin = Http2Origin::start(Some((issuer, name)));
         let url = format!("https://localhost:{}", origin.address.port());
         let proxy = Proxy::start_to(&home, url, |config| {
-            config.transport.upstream.authorities = Some(roots.clone());
+            config.upstream.authorities = Some(roots.clone());
         });
         let answer = proxy.get("/");
         assert_eq!(answer.status(), 502);
@@ -125,7 +125,7 @@ fn slow_clients_leave_room_on_a_connection_of_http2() {
 fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connections() {
     let (origin, home) = (Http2Origin::start(None), Home::new());
     let (proxy, slow) = slow_readers(&home, &origin, 5, |config| {
-        config.transport.upstream.http2_streams_max = 2;
+        config.upstream.http2_streams_max = 2;
     });
     assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
     expect_another_answer(&proxy, &origin);
@@ -192,7 +192,7 @@ fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
     const PING: u8 = 6;
     const OK: u8 = 0x88;
     let defaults = ProxyConfig::new(([127, 0, 0, 1], 0).into(), Target::Url(String::new()));
-    assert_eq!(defaults.transport.upstream.http2_ping, None);
+    assert_eq!(defaults.upstream.http2_ping, None);
     let origin = Http2Origin::by_hand({
         // The answer waits for the question.
         let asked = AtomicU32::new(0);
@@ -212,7 +212,7 @@ fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
     });
     let home = Home::new();
     let proxy = proxy_before(&home, &origin, |config| {
-        config.transport.upstream.http2_ping = Some(Duration::from_millis(50));
+        config.upstream.http2_ping = Some(Duration::from_millis(50));
     });
     assert_eq!(proxy.get("/").status(), 200);
 }
@@ -229,9 +229,9 @@ fn an_http2_origin_that_never_begins_to_speak_is_left_for_the_next() {
     let proxy = Proxy::start_to(&home, at(&silent), |config| {
         config.workers = 1;
         config.timeouts.origin_header = PATIENCE * 10;
-        config.transport.upstream.authorities = Some(roots.clone());
-        config.transport.upstream.more_origins = vec![at(&speaking)];
-        config.transport.upstream.ejection.failures = 3;
+        config.upstream.authorities = Some(roots.clone());
+        config.upstream.more_origins = vec![at(&speaking)];
+        config.upstream.ejection.failures = 3;
     });
     // About half of the requests go to the silent origin first. Some are sent there at once, some
     // must not be sent twice, and most wait for the connection of the first.

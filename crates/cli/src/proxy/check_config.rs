@@ -114,7 +114,7 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
     if let LogTarget::File(path) = &settings.proxy.log.to {
         files.push(("log.to", path.clone()));
     }
-    for listener in &settings.proxy.transport.listeners {
+    for listener in &settings.proxy.listen {
         if let ListenAddress::Unix(path) = &listener.address {
             files.push(("listen", path.clone()));
         }

@@ -1,5 +1,6 @@
 //! Configuration that a proxy starts with: plain data, defaults that suit most, a name for every
-//! limit.
+//! limit. A key of the configuration file is the field of the same name: `limits.uri_bytes_max` is
+//! [`ProxyConfig::limits`]`.uri_bytes_max`.
 
 pub(crate) mod client_network;
 pub(crate) mod name;
@@ -18,9 +19,10 @@ use http::HeaderName;
 use crate::ruleset::Ruleset;
 
 use crate::config::tables::{
-    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, PurgeConfig, Timeouts,
+    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, ProxyProtocolConfig, PurgeConfig,
+    Timeouts, TlsConfig,
 };
-use crate::config::transport::{Inherited, Transport};
+use crate::config::transport::{ForwardedFields, Inherited, Listener, Upstream};
 
 /// The origin behind the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,12 +167,22 @@ pub struct ProxyConfig {
     pub name: String,
     /// Send the client's `Host` to the origin and cache by it. Default false: the origin's own.
     pub preserve_host: bool,
-    /// Choices that the caching RFCs leave open. Default: as the RFCs recommend.
+    /// Listeners besides [`from`](ProxyConfig::from). Default none.
+    pub listen: Vec<Listener>,
+    /// Protocols that a client may upgrade to if the origin agrees. Others, above all `h2c`, would
+    /// let the client speak to the origin past every check. Default `websocket`.
+    pub upgrades: Vec<String>,
+    /// The table `[tls]`.
+    pub tls: TlsConfig,
+    /// The table `[proxy_protocol]`.
+    pub proxy_protocol: ProxyProtocolConfig,
+    /// The tables `[caching]` and `[key]`, and the key `obey_request_directives`: choices that the
+    /// caching RFCs leave open. Default: as the RFCs recommend.
     pub caching: CachingConfig,
     /// The operator's rules. Default none.
     pub ruleset: Arc<Ruleset>,
     /// Listening sockets handed down by a supervisor. Each serves the listener (`from`, or one of
-    /// [`Transport::listeners`]) with its address or port; a socket that matches none serves
+    /// [`listen`](ProxyConfig::listen)) with its address or port; a socket that matches none serves
     /// `from`.
     pub inherited: Vec<Arc<Inherited>>,
     /// The table `[limits]`.
@@ -187,8 +199,10 @@ pub struct ProxyConfig {
     pub purge: PurgeConfig,
     /// The table `[admin]`.
     pub admin: AdminConfig,
-    /// Listeners, and how origins are reached.
-    pub transport: Transport,
+    /// The table `[upstream]`.
+    pub upstream: Upstream,
+    /// The table `[forwarded]`.
+    pub forwarded: ForwardedFields,
     /// Source of the time of day.
     pub clock: Arc<dyn Clock>,
 }
@@ -202,6 +216,10 @@ impl ProxyConfig {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             name: "damelo".to_owned(),
             preserve_host: false,
+            listen: Vec::new(),
+            upgrades: vec!["websocket".to_owned()],
+            tls: TlsConfig::default(),
+            proxy_protocol: ProxyProtocolConfig::default(),
             caching: CachingConfig::default(),
             ruleset: Arc::new(Ruleset::default()),
             inherited: Vec::new(),
@@ -212,7 +230,8 @@ impl ProxyConfig {
             log: LogConfig::default(),
             purge: PurgeConfig::default(),
             admin: AdminConfig::default(),
-            transport: Transport::default(),
+            upstream: Upstream::default(),
+            forwarded: ForwardedFields::default(),
             clock: Arc::new(SystemClock::new()),
         }
     }
@@ -221,7 +240,7 @@ impl ProxyConfig {
     pub fn for_forward(from: SocketAddr) -> ProxyConfig {
         let mut proxy = ProxyConfig::new(from, Target::Demo).without_origin();
         // A forward proxy does not tell origins its clients' addresses.
-        proxy.transport.forwarded.x_forwarded = false;
+        proxy.forwarded.x_forwarded = false;
         // A forward proxy is no surrogate of any origin.
         proxy.caching.surrogate = false;
         // The operator does not know which cookies of foreign origins identify a user.

@@ -7,7 +7,26 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::config::transport::CertificateFiles;
 use crate::config::{Grouping, LogFormat, LogTarget};
+
+/// `[tls]`: what TLS listeners show.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct TlsConfig {
+    /// Certificates of the TLS listeners; the first also serves clients that name no host or an
+    /// unknown one. Read again when a file changes. Default none.
+    pub certificates: Vec<CertificateFiles>,
+}
+
+/// `[proxy_protocol]`: which load balancers are believed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ProxyProtocolConfig {
+    /// Networks whose connections must begin with a PROXY protocol header on listeners that require
+    /// one; those listeners reject all other connections. Default none.
+    pub networks: Vec<IpNet>,
+}
 
 /// `[limits]`: what clients and origins may ask of the proxy. Exceeding a limit is answered with a
 /// status code or ends the connection.

@@ -1,7 +1,8 @@
-//! Settings of the transport: listeners, and how origins are reached.
+//! Listeners, and the tables `[forwarded]` and `[upstream]`: what origins learn about clients, and
+//! how origins are reached.
 //!
-//! Plain data with defaults that suit most; [`crate::ProxyConfig::transport`] holds it. Invalid
-//! values are reported when the proxy starts. No threads.
+//! Plain data with defaults that suit most. Invalid values are reported when the proxy starts. No
+//! threads.
 
 use std::fmt;
 use std::io;
@@ -10,48 +11,12 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::IpNet;
-
-/// Connection settings, as opposed to caching settings.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Transport {
-    /// Listeners besides [`crate::ProxyConfig::from`]. Default none.
-    pub listeners: Vec<Listener>,
-    /// Certificates of the TLS listeners; the first also serves clients that name no host or an
-    /// unknown one. Read again when a file changes. Default none.
-    pub certificates: Vec<CertificateFiles>,
-    /// Networks whose connections must begin with a PROXY protocol header on listeners that require
-    /// one; those listeners reject all other connections. Default none.
-    pub proxy_protocol_networks: Vec<IpNet>,
-    /// What the origin learns about the client.
-    pub forwarded: ForwardedFields,
-    /// How origins are reached.
-    pub upstream: Upstream,
-    /// Protocols that a client may upgrade to if the origin agrees. Others, above all `h2c`, would
-    /// let the client speak to the origin past every check. Default `websocket`.
-    pub upgrades: Vec<String>,
-}
-
-impl Default for Transport {
-    fn default() -> Transport {
-        Transport {
-            listeners: Vec::new(),
-            certificates: Vec::new(),
-            proxy_protocol_networks: Vec::new(),
-            forwarded: ForwardedFields::default(),
-            upstream: Upstream::default(),
-            upgrades: vec!["websocket".to_owned()],
-        }
-    }
-}
-
 /// A configured listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
     /// The address to listen on.
     pub address: ListenAddress,
-    /// Whether clients speak TLS; needs [`Transport::certificates`].
+    /// Whether clients speak TLS; needs [`crate::TlsConfig::certificates`].
     pub tls: bool,
     /// Whether connections begin with a PROXY protocol header, version 1 or 2, before any TLS.
     pub proxy_protocol: bool,
@@ -154,7 +119,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Which fields tell the origin about the client.
+/// `[forwarded]`: which fields tell the origin about the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardedFields {
@@ -177,7 +142,8 @@ impl Default for ForwardedFields {
     }
 }
 
-/// How origins are reached. [`crate::ProxyConfig`] has the remaining settings.
+/// `[upstream]`: how origins are reached. The keys `eject_failures` and `eject_period` are the
+/// fields of `ejection`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Upstream {

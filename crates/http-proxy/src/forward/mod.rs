@@ -133,7 +133,7 @@ impl ForwardProxy {
         proxy: &ProxyConfig,
         config: &ForwardConfig,
     ) -> Result<ForwardProxy, ProxyError> {
-        let here = proxy.transport.listeners.iter().map(|listener| &listener.address);
+        let here = proxy.listen.iter().map(|listener| &listener.address);
         let tcp = here.filter_map(|address| match address {
             ListenAddress::Tcp(address) => Some(*address),
             ListenAddress::Unix(_) => None,
@@ -213,7 +213,7 @@ impl ForwardProxy {
 /// Rejects shared settings that a forward proxy cannot honour.
 pub(crate) fn check_shared(config: &ProxyConfig) -> Result<(), ProxyError> {
     // The rules depend on the client's address, which any client could forge in these fields.
-    if config.transport.forwarded.trust_client {
+    if config.forwarded.trust_client {
         return Err(ProxyError::TrustInForward);
     }
     Ok(())

@@ -83,7 +83,7 @@ async fn dispatch(
     mut peer: Peer,
     start: Instant,
 ) -> Answer {
-    let protocols = &worker.shared.config.transport.upgrades;
+    let protocols = &worker.shared.config.upgrades;
     upgrade::read_extended_connect(&mut request, protocols);
     if request.version() == Version::HTTP_2 {
         screen::join_cookies(request.headers_mut());

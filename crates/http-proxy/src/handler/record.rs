@@ -61,7 +61,7 @@ pub(super) fn begin<B>(
     let log = worker.shared.log.clone()?;
     let (uri, headers) = (request.uri(), request.headers());
     // Behind a trusted proxy every connection has that proxy's address: log the forwarded one.
-    let told = worker.shared.config.transport.forwarded.trust_client;
+    let told = worker.shared.config.forwarded.trust_client;
     let told = told.then(|| forwarded::client(headers)).flatten();
     let is_forward = worker.shared.forward.is_some();
     Some(Box::new(LogRecord {

@@ -57,7 +57,7 @@ pub(super) async fn speak(
         .keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_TIMEOUT);
     // A forward proxy's CONNECT is for tunnels only.
-    let upgrades = &now.shared.config.transport.upgrades;
+    let upgrades = &now.shared.config.upgrades;
     if now.shared.forward.is_none() && upgrade::is_offered_by_http2(upgrades) {
         builder.enable_connect_protocol();
     }

@@ -29,8 +29,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
 use crate::client::limits::ClientTable;
-use crate::config::tables::Limits;
-use crate::config::transport::Transport;
+use crate::config::ProxyConfig;
 use crate::error::ProxyError;
 use crate::listen::connection::Accepted;
 pub(crate) use crate::listen::inherited::assign;
@@ -52,18 +51,18 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(transport: &Transport, limits: &Limits) -> Result<Gate, ProxyError> {
-        let wants_tls = transport.listeners.iter().any(|listener| listener.tls);
-        let files = transport.certificates.clone();
+    pub(crate) fn new(config: &ProxyConfig) -> Result<Gate, ProxyError> {
+        let wants_tls = config.listen.iter().any(|listener| listener.tls);
+        let files = config.tls.certificates.clone();
         if wants_tls && files.is_empty() {
             return Err(ProxyError::NoCertificate);
         }
         let certificates = (!files.is_empty()).then(|| Certificates::load(files)).transpose()?;
-        let connections_max = limits.connections_max.min(Semaphore::MAX_PERMITS);
+        let connections_max = config.limits.connections_max.min(Semaphore::MAX_PERMITS);
         Ok(Gate {
-            clients: ClientTable::new(limits.connections_per_client_max),
+            clients: ClientTable::new(config.limits.connections_per_client_max),
             certificates,
-            proxies: transport.proxy_protocol_networks.clone(),
+            proxies: config.proxy_protocol.networks.clone(),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
         })

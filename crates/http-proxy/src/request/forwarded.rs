@@ -98,7 +98,7 @@ pub(crate) fn add(
     received: Received<'_>,
 ) {
     let Received { peer, version, target, mut host } = received;
-    let options = config.transport.forwarded;
+    let options = config.forwarded;
     if options.via {
         headers.append(VIA, via.received(version));
     }

@@ -44,7 +44,7 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     ask.prefix = effects.prefix.cloned();
     if effects.edits() {
         ask.met = Some(rules.met(&ask.view()));
-        if !shared.config.transport.forwarded.trust_client {
+        if !shared.config.forwarded.trust_client {
             // Removed here, so that fields set by rules are not mistaken for the client's.
             forwarded::forget_told(&mut ask.headers);
         }

@@ -94,7 +94,7 @@ impl Ask {
             Some(target) if target.as_str().starts_with('?') => format!("/{}", target.as_str()),
             Some(_) => return Err(BadRequest::BadTarget),
         };
-        let through_proxy = shared.config.transport.forwarded.trust_client
+        let through_proxy = shared.config.forwarded.trust_client
             || PROXYS.iter().any(|name| parts.headers.contains_key(name));
         let keys = &shared.config.caching.key;
         let primary = keys.primary(scheme, &host, &path_and_query);
@@ -180,7 +180,7 @@ impl Ask {
             headers.insert(HOST, shared.sites.get(self.site).host_header.clone());
         }
         // If rules edited the headers, this was done before.
-        if self.met.is_none() && !shared.config.transport.forwarded.trust_client {
+        if self.met.is_none() && !shared.config.forwarded.trust_client {
             forwarded::forget_told(&mut headers);
         }
         let (peer, version, target) = (&self.peer, self.version, &self.target);

@@ -26,7 +26,7 @@ pub(crate) struct Naming<'a> {
 impl Naming<'_> {
     pub(crate) fn of(shared: &Shared) -> Naming<'_> {
         let (config, origin) = (&shared.config, shared.sites.main());
-        let fields = config.transport.forwarded;
+        let fields = config.forwarded;
         let tells = fields.x_forwarded || fields.forwarded || fields.trust_client;
         // A forward proxy receives URLs of `http`, whatever its own listener speaks.
         let is_forward = shared.forward.is_some();

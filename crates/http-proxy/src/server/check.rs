@@ -36,7 +36,7 @@ impl ProxyConfig {
     pub(crate) fn all_listeners(&self) -> Vec<Listener> {
         let address = ListenAddress::Tcp(self.from);
         let mut listeners = vec![Listener { address, tls: false, proxy_protocol: false }];
-        listeners.extend_from_slice(&self.transport.listeners);
+        listeners.extend_from_slice(&self.listen);
         listeners
     }
 
@@ -47,8 +47,8 @@ impl ProxyConfig {
     /// The origin, the cache's name or a certificate cannot be used.
     pub fn check(&self) -> Result<(), ProxyError> {
         name::check_name(&self.name)?;
-        Gate::new(&self.transport, &self.limits)?;
-        let upstream = &self.transport.upstream;
+        Gate::new(self)?;
+        let upstream = &self.upstream;
         if let Target::Url(url) = &self.to {
             Origin::new(url, upstream)?;
         }

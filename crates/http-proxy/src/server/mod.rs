@@ -158,7 +158,7 @@ impl Proxy {
         let sites = sites(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);
         let checks = health_checks(&config)?;
-        let gate = Arc::new(Gate::new(&config.transport, &config.limits)?);
+        let gate = Arc::new(Gate::new(&config)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener =
             config.admin.from.map(|address| listen::tcp(address, "admin")).transpose()?;
@@ -218,12 +218,12 @@ impl Proxy {
 }
 
 fn sites(config: &ProxyConfig, url: &str, is_forward: bool) -> Result<Sites, ProxyError> {
-    let mut origin = Origin::new(url, &config.transport.upstream)?;
+    let mut origin = Origin::new(url, &config.upstream)?;
     if config.to == Target::Demo {
         // The demo's port differs at each start; its objects are the same.
         "demo".clone_into(&mut origin.authority);
     }
-    Sites::new(origin, is_forward).with(&config.ruleset, &config.transport.upstream)
+    Sites::new(origin, is_forward).with(&config.ruleset, &config.upstream)
 }
 
 fn spawn_workers(
@@ -241,7 +241,7 @@ fn spawn_workers(
 }
 
 fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyError> {
-    let Some(checks) = config.transport.upstream.check.clone() else { return Ok(None) };
+    let Some(checks) = config.upstream.check.clone() else { return Ok(None) };
     let is_path = checks.path.starts_with('/') && checks.path.parse::<Uri>().is_ok();
     if is_path { Ok(Some(checks)) } else { Err(ProxyError::HealthPath(checks.path)) }
 }

@@ -25,7 +25,7 @@ pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
 fn same_addresses(settings: &Settings) -> Vec<Contradiction> {
     let from = ListenAddress::Tcp(settings.proxy.from);
     let mut taken = vec![("from", &from)];
-    let listeners = &settings.proxy.transport.listeners;
+    let listeners = &settings.proxy.listen;
     let admin = settings.proxy.admin.from.map(ListenAddress::Tcp);
     let more = listeners.iter().map(|listener| ("listen", &listener.address));
     let mut found = Vec::new();

@@ -335,14 +335,13 @@ mod tests {
         let proxy = settings.forward_proxy();
         assert_eq!(settings.forward.rules.len(), 2);
         assert_eq!(proxy.from.port(), 3128);
-        assert!(proxy.preserve_host && !proxy.transport.forwarded.x_forwarded);
+        assert!(proxy.preserve_host && !proxy.forwarded.x_forwarded);
         assert!(!proxy.caching.surrogate && Settings::default().proxy.caching.surrogate);
         assert_eq!(proxy.caching.set_cookie, crate::rules::SetCookie::Strip);
         assert_ne!(proxy.to, settings.proxy.to);
-        let transport = &proxy.transport;
-        assert!(transport.listeners[0].tls);
-        assert_eq!(transport.certificates[0].key.to_str(), Some("k.pem"));
-        let checks = transport.upstream.check.as_ref().unwrap();
+        assert!(proxy.listen[0].tls);
+        assert_eq!(proxy.tls.certificates[0].key.to_str(), Some("k.pem"));
+        let checks = proxy.upstream.check.as_ref().unwrap();
         assert_eq!((checks.path.as_str(), checks.interval.as_secs()), ("/up", 1));
         let running = Settings::for_forward();
         let changed = settings.needs_restart(&running);
@@ -360,7 +359,7 @@ mod tests {
         for empty in ["listen=[]", "upstream.more_origins=[]", "key.cookies = []"] {
             settings.set(empty).unwrap();
         }
-        assert!(settings.proxy.transport.listeners.is_empty());
+        assert!(settings.proxy.listen.is_empty());
         assert!(settings.set("memory").unwrap_err().contains("KEY=VALUE"));
         assert!(settings.set("timeouts.drian=3s").unwrap_err().contains("timeouts.drain"));
         assert!(settings.set("workers=many").unwrap_err().contains("many"));
@@ -385,9 +384,9 @@ mod tests {
                 rules += settings.rule_count();
                 // A redirect to https needs an https listener.
                 if example.contains("https://{host}") {
-                    let transport = &settings.proxy.transport;
-                    assert!(transport.listeners.iter().any(|listener| listener.tls));
-                    assert!(!transport.certificates.is_empty());
+                    let proxy = &settings.proxy;
+                    assert!(proxy.listen.iter().any(|listener| listener.tls));
+                    assert!(!proxy.tls.certificates.is_empty());
                 }
             }
         }

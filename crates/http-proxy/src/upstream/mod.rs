@@ -91,7 +91,7 @@ impl Fetcher {
             pools: origin.endpoints.iter().map(pool).collect(),
             own_name: (!config.preserve_host).then(|| OwnName::new(origin)),
         };
-        let upstream = &config.transport.upstream;
+        let upstream = &config.upstream;
         Fetcher {
             sites: sites.all().map(site).collect(),
             anywhere: AnyPools::new(settings.clone()),

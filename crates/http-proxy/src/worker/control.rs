@@ -13,7 +13,6 @@ use tokio::sync::watch;
 
 use crate::config::ProxyConfig;
 use crate::config::name::{Via, check_name};
-use crate::config::transport::Transport;
 use crate::error::ProxyError;
 use crate::forward::check_shared;
 use crate::metrics::Counter;
@@ -120,9 +119,9 @@ impl Control {
         config.log.to = kept.log.to.clone();
         config.inherited = kept.inherited.clone();
         config.clock = kept.clock.clone();
-        keep_transport(&mut config.transport, &kept.transport);
+        keep_connections(&mut config, kept);
         let via = Via::of(&config.name)?;
-        let sites = Arc::new(running.sites.with(&config.ruleset, &config.transport.upstream)?);
+        let sites = Arc::new(running.sites.with(&config.ruleset, &config.upstream)?);
         running.vault.set_caching(&config.caching);
         if config.groups.hints_by_use != kept.groups.hints_by_use {
             running.vault.group_hints.switch(config.groups.hints_by_use, running.vault.store());
@@ -149,11 +148,11 @@ impl Control {
     }
 }
 
-/// Keeps the transport settings that sockets, certificates and origins were created from.
-fn keep_transport(new: &mut Transport, kept: &Transport) {
-    new.listeners.clone_from(&kept.listeners);
-    new.certificates.clone_from(&kept.certificates);
-    new.proxy_protocol_networks.clone_from(&kept.proxy_protocol_networks);
+/// Keeps the settings that sockets, certificates and origins were created from.
+fn keep_connections(new: &mut ProxyConfig, kept: &ProxyConfig) {
+    new.listen.clone_from(&kept.listen);
+    new.tls.clone_from(&kept.tls);
+    new.proxy_protocol.clone_from(&kept.proxy_protocol);
     let (new, kept) = (&mut new.upstream, &kept.upstream);
     new.more_origins.clone_from(&kept.more_origins);
     new.http2 = kept.http2;

@@ -63,8 +63,8 @@ impl PoolSettings {
             origin_header_timeout: config.timeouts.origin_header,
             header_bytes_max: config.limits.header_bytes_max,
             header_lines_max: config.limits.origin_header_lines_max,
-            http2_streams_max: config.transport.upstream.http2_streams_max,
-            http2_ping: config.transport.upstream.http2_ping,
+            http2_streams_max: config.upstream.http2_streams_max,
+            http2_ping: config.upstream.http2_ping,
             keep_http2: true,
         }
     }
