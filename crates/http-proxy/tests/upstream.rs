@@ -27,8 +27,8 @@ fn url(origin: &Origin) -> String {
     format!("http://{}", origin.address)
 }
 
-/// An origin that begins its answer with the headers of a request and ends it with the request; until then
-/// it says something ten times a second, or nothing.
+/// An origin that begins its answer when the headers of a request are there, and ends it when the
+/// request has ended. If it `talks`, it sends a chunk ten times a second in between.
 fn duplex_origin(talks: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let url = format!("http://{}", listener.local_addr().expect("address"));
@@ -53,7 +53,7 @@ fn duplex_origin(talks: bool) -> String {
         while !asked.ends_with(b"0\r\n\r\n") {
             match stream.read(&mut piece) {
                 Ok(length) if length > 0 => asked.extend(&piece[..length]),
-                // Broken off: so is the answer.
+                // The proxy broke the request off; the answer breaks off, too.
                 _ => return,
             }
         }
@@ -173,7 +173,7 @@ fn header_lines_of_an_origin_have_a_limit() {
 
 #[test]
 fn a_body_without_a_length_does_not_follow_an_answer_of_http_1_0() {
-    // Keeps its connections, as HTTP/1.0 may, and answers with the body that came.
+    // The origin keeps its connections, as HTTP/1.0 may, and answers a POST with its body.
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let url = format!("http://{}", listener.local_addr().expect("address"));
     std::thread::spawn(move || {
@@ -209,7 +209,7 @@ fn a_body_without_a_length_does_not_follow_an_answer_of_http_1_0() {
 
 #[test]
 fn an_unsafe_request_is_never_sent_twice() {
-    // Takes one request a connection, then closes without an answer.
+    // The origin answers requests until a POST comes, then closes without an answer.
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let url = format!("http://{}", listener.local_addr().expect("address"));
     let (seen, posts) = std::sync::mpsc::channel();
@@ -309,9 +309,9 @@ fn each_path_has_its_origin_and_another_when_that_is_gone() {
     assert!(before.iter().all(|name| name == "first" || name == "second"), "{before:?}");
     assert!(before.iter().any(|name| name == "first") && before.iter().any(|n| n == "second"));
     assert_eq!(before, chosen(), "the same again");
-    // All are asked by the name of the first.
+    // Both origins are asked by the name of the first.
     assert_eq!(second.last().header("host"), first.address.to_string());
-    // The missing one was tried until it was ejected, and then left alone.
+    // The missing origin was tried until it was ejected.
     assert_eq!(proxy.metric("damelo_proxy_origin_failovers_total"), 3);
     assert_eq!(proxy.metric("damelo_proxy_origin_ejections_total"), 1);
 }
@@ -330,7 +330,7 @@ fn the_least_loaded_is_asked() {
         config.upstream.origin_choice = OriginChoice::LeastLoaded;
     });
     std::thread::scope(|scope| {
-        // Until one of them hangs at the busy one.
+        // Some of these requests go to the busy origin, which holds them.
         for number in 0..20 {
             let proxy = &proxy;
             scope.spawn(move || proxy.get(&format!("/{number}")));
@@ -416,7 +416,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
         });
     });
     eventually("it is down", || proxy.metric("damelo_proxy_origin_checks_failed_total") == 1);
-    // One may try, and shows that the checks are wrong.
+    // One request may try the origin; its answer shows that the checks are wrong.
     for path in ["/a", "/b"] {
         assert_eq!(proxy.get(path).status(), 200);
     }
@@ -477,7 +477,7 @@ fn early_hints_are_not_taken_for_the_answer() {
         let answer = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n\
             Cache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nhi";
         stream.write_all(answer).expect("write");
-        // Stays open: what is asked again must come from the cache.
+        // The connection stays open, so that a second request would not get an answer from here.
         std::thread::sleep(Duration::from_secs(30));
     });
     let home = Home::new();
@@ -506,7 +506,7 @@ fn a_slow_upload_is_not_the_origins_silence() {
     }
     let answer = read_message(&mut stream, false).expect("an answer");
     assert_eq!((answer.status(), answer.text().as_str()), (200, "10"), "{}", answer.cache());
-    // An origin that takes nothing more is silent.
+    // An origin that reads nothing of the body counts as silent.
     let deaf = TcpListener::bind("127.0.0.1:0").expect("bind");
     let home = Home::new();
     let url = format!("http://{}", deaf.local_addr().expect("address"));
@@ -516,7 +516,7 @@ fn a_slow_upload_is_not_the_origins_silence() {
     let address = proxy.info.address;
     let mut stuck = send_to(address, "POST", "/", "Content-Length: 100000000", b"");
     let mut writing = stuck.get_ref().try_clone().expect("clone");
-    // It breaks when the answer is there.
+    // The write fails once the proxy has answered and closed.
     std::thread::spawn(move || writing.write_all(&vec![b'x'; 100_000_000]));
     let answer = read_message(&mut stuck, false).expect("an answer");
     assert_eq!(answer.status(), 504, "{}", answer.cache());

@@ -41,7 +41,7 @@ fn http2_over_verified_tls_on_one_connection() {
     let body = "y".repeat(100_000);
     let answer = proxy.ask_with_body("POST", "/p?q", "", body.as_bytes());
     assert_eq!(answer.text(), format!("{url}/p?q false{body}"));
-    // All at once, and still one connection.
+    // Twenty requests at once share one connection.
     std::thread::scope(|scope| {
         let ask = || proxy.get("/x").text();
         let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
@@ -109,7 +109,7 @@ fn expect_another_answer(proxy: &Proxy, origin: &Http2Origin) {
 fn slow_clients_leave_room_on_a_connection_of_http2() {
     let (origin, home) = (Http2Origin::start(None), Home::new());
     let (proxy, _slow) = slow_readers(&home, &origin, 8, |_| ());
-    // Until nothing more comes for those who do not read.
+    // Wait until the proxy receives nothing more for the clients that do not read.
     let received = || proxy.metric("damelo_proxy_origin_body_bytes_total");
     let mut before = 0;
     eventually("what is not read fills its windows", || {
@@ -130,7 +130,7 @@ fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connection
     assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
     expect_another_answer(&proxy, &origin);
     drop(slow);
-    // Places that answers have left are taken again.
+    // Later requests take the places of requests that have ended.
     for _ in 0..10 {
         proxy.get("/other");
     }
@@ -140,7 +140,7 @@ fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connection
 #[test]
 fn an_origin_that_lets_few_requests_run_on_a_connection_gets_further_ones() {
     let (origin, home) = (Http2Origin::allowing(None, 2), Home::new());
-    // All at once, before anything is known of the origin.
+    // All requests begin before the limit of the origin is known.
     let (proxy, _slow) = slow_readers(&home, &origin, 5, |_| ());
     assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
     expect_another_answer(&proxy, &origin);
@@ -153,7 +153,7 @@ fn what_an_http2_origin_did_not_process_is_sent_again() {
     const GOAWAY: u8 = 7;
     const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
     let reset = |stream| http2_frame(RST_STREAM, stream, &REFUSED_STREAM);
-    // Of no stream, for no error.
+    // GOAWAY with last stream 0 and NO_ERROR: no request was processed.
     let goodbye = |_| http2_frame(GOAWAY, 0, &[0; 8]);
     let refusals: [fn(u32) -> Vec<u8>; 2] = [reset, goodbye];
     let requests = [("GET", ""), ("DELETE", ""), ("POST", "to be sent again")];
@@ -194,7 +194,7 @@ fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
     let defaults = ProxyConfig::new(([127, 0, 0, 1], 0).into(), Target::Url(String::new()));
     assert_eq!(defaults.upstream.http2_ping, None);
     let origin = Http2Origin::by_hand({
-        // The answer waits for the question.
+        // The origin answers a request only when a PING comes.
         let asked = AtomicU32::new(0);
         move |frame| match frame.kind {
             HEADERS => {
@@ -203,7 +203,7 @@ fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
             }
             PING => {
                 let mut answer = http2_frame(HEADERS, asked.swap(0, Ordering::SeqCst), &[OK]);
-                // It ends the headers, and the answer.
+                // END_HEADERS and END_STREAM.
                 answer[4] = 0x4 | 0x1;
                 answer
             }

@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     gate: Arc<Gate>,
     counters: Vec<Arc<Counters>>,
 ) {
-    // Whoever bound the listener made it non-blocking.
+    // The code that bound the listener made it non-blocking.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let admin = Admin { control, gate, counters: counters.into() };
     loop {

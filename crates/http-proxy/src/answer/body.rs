@@ -248,7 +248,7 @@ impl ProxyBody {
         self
     }
 
-    /// Who or what ended the body early; the client, if the body did not end by itself.
+    /// The party that ended the body early; the client, if the body did not end by itself.
     pub(crate) fn broken_by(&self) -> Option<BrokenBy> {
         match self.ended {
             Some(Ok(())) => None,

@@ -1,8 +1,7 @@
 //! Responses to clients: the proxy's own, stored ones (`stored`), and passed-through ones.
 //!
-//! Invariant: every response carries a record of what the cache did for it. Threads: the worker's
-//! that read the
-//! request.
+//! Invariant: every response carries a record of the cache's part in it. Threads: the worker that
+//! read the request.
 
 pub(crate) mod body;
 mod hit;
@@ -25,7 +24,7 @@ pub(crate) use hit::{reused, serve_hit, with_hit_status};
 pub(crate) use passed_on::{own_fields, pass_on, remove_hop_by_hop};
 pub(crate) use stored::{begin, from_store, not_modified, part_suffices, precondition_failed};
 
-/// A response, and what the cache did for it.
+/// A response, and the cache's part in it.
 pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);
 
 /// An answer with these headers.

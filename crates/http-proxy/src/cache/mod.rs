@@ -7,8 +7,8 @@
 //!             └── follow ◄─────┘
 //! ```
 //!
-//! Invariants: a request waits for others at most [`ROUNDS_MAX`] rounds of `timeouts.collapse` each;
-//! a body leaves the store without a copy. Threads: the worker's that read the request.
+//! Invariants: a request waits for others at most [`ROUNDS_MAX`] rounds of `timeouts.collapse`
+//! each; a body leaves the store without a copy. Threads: the worker that read the request.
 
 mod follow;
 
@@ -32,7 +32,7 @@ use crate::worker::Worker;
 /// Times a request waits for others before it goes to the origin alone.
 const ROUNDS_MAX: usize = 3;
 
-/// What to do after a lookup.
+/// The next step after a lookup.
 enum Plan {
     Serve(Box<Found>, Decision),
     /// Ask the origin; other requests that miss the same `key` wait for the result.

@@ -27,7 +27,7 @@ pub(crate) struct Activity {
     idle_ms: AtomicU64,
     /// After the last request no byte of it can still be in flight.
     may_rest: AtomicBool,
-    /// The connection has been silent so long that it should free what it does not need.
+    /// The connection has been silent so long that it should free its buffers.
     rests: AtomicBool,
     /// A response broke off, and only the way the connection is closed can tell its client.
     broken_off: AtomicBool,

@@ -181,7 +181,7 @@ impl Fill {
         (fill, receiver)
     }
 
-    /// A fill that continues whoever reads along.
+    /// A fill that continues even if nobody reads along.
     pub(crate) fn without_client(
         storing: Storing,
         body: Timed,
@@ -197,7 +197,7 @@ impl Fill {
         fill
     }
 
-    /// Runs until the fill ends in whatever way.
+    /// Runs until the fill has succeeded or failed.
     pub(crate) async fn run(mut self) {
         let stopped = self.pump().await;
         match stopped {

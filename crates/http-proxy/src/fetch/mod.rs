@@ -50,7 +50,7 @@ pub(crate) enum Conditions {
     Clients,
 }
 
-/// Who waits for the response.
+/// The party that waits for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     Client,

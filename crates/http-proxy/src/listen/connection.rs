@@ -187,8 +187,8 @@ async fn shake_hands(
     let certificates = gate.certificates.as_ref().ok_or(Refused::Gone)?;
     let (config, refreshed) = certificates.config();
     if let Err(error) = refreshed {
-        // Reported: whoever replaced the files would otherwise notice only when the former
-        // certificates expire.
+        // Reported, because the operator who replaced the files would otherwise notice only when
+        // the former certificates expire.
         say(format_args!("damelo: certificates cannot be used, the former stay: {error}"));
         worker.counters.certificate_errors.one();
     }

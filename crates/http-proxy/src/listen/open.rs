@@ -1,9 +1,8 @@
 //! Opens the listening sockets: one per worker for each TCP listener, one for all workers for each
 //! Unix listener and each inherited socket.
 //!
-//! Invariant: whoever created a Unix socket's file removes it, so the file of an inherited socket
-//! stays.
-//! Threads: the one that starts the proxy.
+//! Invariant: the process that created a Unix socket's file removes it, so the file of an inherited
+//! socket stays. Threads: the one that starts the proxy.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};

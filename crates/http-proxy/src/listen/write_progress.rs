@@ -58,7 +58,7 @@ impl WriteProgress {
         }
     }
 
-    /// Frees what is not needed while nothing is written.
+    /// Frees the timer, which is needed only while a write is blocked.
     pub(super) fn rest(&mut self) {
         self.timer = None;
     }

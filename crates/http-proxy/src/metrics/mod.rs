@@ -95,7 +95,7 @@ impl BodySource {
         [(BodySource::Store, "store"), (BodySource::Origin, "origin"), (BodySource::Own, "own")];
 }
 
-/// Who or what ended a response early.
+/// The party that ended a response early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BrokenBy {
     /// The client left, or stopped reading.

@@ -58,7 +58,7 @@ pub(crate) enum Loading {
     Done,
 }
 
-/// What the store holds.
+/// The ledger as it was last written to the store.
 #[derive(Debug, Default)]
 struct Written {
     generation: u64,
@@ -67,8 +67,9 @@ struct Written {
     segments_reused: u64,
 }
 
-/// What a hit checks first, without a lock that all cores would contend for. Changed after the
-/// marks: a reader of the old numbers has read them before the purge is acknowledged.
+/// Numbers that every hit checks first, without a lock that all cores would contend for. They
+/// change after the marks: a hit that read the old numbers did so before the purge was
+/// acknowledged.
 #[derive(Debug, Default)]
 struct Now {
     ledger: AtomicU64,

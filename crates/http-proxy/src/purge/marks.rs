@@ -35,7 +35,7 @@ const GENERATION_MAX: u64 = 1 << 63;
 
 const VERSION: u8 = 1;
 
-/// What a purge covers.
+/// The responses that a purge covers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Scope {
     All,

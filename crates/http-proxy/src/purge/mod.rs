@@ -10,7 +10,7 @@ pub(crate) mod stamp;
 
 use damelo::GroupId;
 
-/// The effect of a purge on what it covers.
+/// The effect of a purge on the responses that it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PurgeKind {
     /// Removed: never served again.

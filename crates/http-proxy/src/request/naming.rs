@@ -2,8 +2,8 @@
 //! URIs that responses name.
 //!
 //! Invariant: the scheme and host told to the origin are in the key, since the response may depend
-//! on them. What the origin is not told cannot influence its response, and the configured value is
-//! in the key. Pure.
+//! on them. A scheme or host that the origin is not told cannot influence its response; then the
+//! key has the configured value. Pure.
 
 use http::HeaderMap;
 

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! course ─► known to come in slices ─► serve
-//!        ├► not known yet ─► whoever leads asks for one slice (probe); the others wait for its head
-//!        │                     ├─► a slice ─► serve, and so do they
-//!        │                     ├─► the whole ─► stored as such, all are cut from it as it comes
-//!        │                     └─► else ─► as it was asked for
-//!        └► cannot be sliced, or slices are off ─► as it was asked for
+//!        ├► not known yet ─► the leader asks for one slice (probe); followers wait for its head
+//!        │                     ├─► a slice ─► serve; the followers do, too
+//!        │                     ├─► the whole ─► stored whole; ranges are cut from it as it comes
+//!        │                     └─► else ─► passed on as requested
+//!        └► cannot be sliced, or slices are off ─► passed on as requested
 //! ```
 //!
 //! Invariants: slices of one response share a strong validator; memory holds one slice of a
@@ -84,7 +84,7 @@ fn slices_for(worker: &Worker, reason: ForwardReason) -> Option<Slices> {
     fits.then_some(Slices { slice_bytes })
 }
 
-/// What is known about an origin's range support before it is asked.
+/// Knowledge of an origin's range support before a request is sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RangeSupport {
     /// Nothing: it may send the whole.
@@ -298,8 +298,8 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
     with_hit_status(worker, ask, found, status)
 }
 
-/// Fetches the first requested slice, on behalf of all who wait to learn whether the resource
-/// supports slices.
+/// Fetches the first requested slice, on behalf of all requests that wait to learn whether the
+/// resource can be sliced.
 pub(crate) async fn probe(
     worker: &Arc<Worker>,
     mut fetching: Fetch<'_>,

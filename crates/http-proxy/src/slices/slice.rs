@@ -282,7 +282,8 @@ struct Judged {
     groups: Groups,
 }
 
-/// Judges a response: what it will be stored as, or else what it says about the resource.
+/// Judges a response: the form in which it will be stored, or else the reason why its resource
+/// cannot be sliced.
 fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Unsliceable>> {
     let (shared, response) = (&worker.shared, &asked.response);
     let caching = &shared.config.caching;
@@ -333,7 +334,8 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     Ok(Judged { stored, own: answer::own_fields(&headers), groups })
 }
 
-/// What a refusal to store a slice says about its resource; nothing, if the request caused it.
+/// The reason why a resource cannot be sliced, from the refusal to store a slice of it; `None` if
+/// the request caused the refusal.
 fn unsliced_by(reason: NotStoredReason) -> Option<Unsliceable> {
     let of_request = matches!(
         reason,

@@ -90,7 +90,7 @@ pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) trailers: HeaderMap,
-    /// What ALPN agreed on.
+    /// The protocol that ALPN agreed on.
     pub(crate) protocol: String,
 }
 
@@ -187,7 +187,7 @@ pub(crate) async fn tunnel_through(stream: &mut tokio::net::TcpStream, target: &
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
 }
 
-/// The same on a connection that is there already.
+/// [`get_tls`] on an open connection.
 pub(crate) async fn get_tls_on(
     authority: &Authority,
     tcp: tokio::net::TcpStream,
@@ -212,12 +212,12 @@ pub(crate) async fn get_tls_on(
     Ok(finish(response, protocol).await)
 }
 
-/// More than sockets hold.
+/// More than the buffers of sockets hold.
 const LARGE_BYTES: usize = 24 << 20;
 
-/// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`, and `Via` in
-/// `seen-via`. What is at `/kept` may be stored, what is at `/large` is [`LARGE_BYTES`] longer; trailers
-/// follow.
+/// An origin that speaks HTTP/2 only. A response has the request's URL, whether it had a `Host`
+/// field, and its body; the request's `Via` is in `seen-via`, and trailers follow. The response at
+/// `/kept` may be stored, that at `/large` is [`LARGE_BYTES`] longer.
 pub(crate) struct Http2Origin {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
@@ -266,7 +266,7 @@ impl Http2Origin {
     }
 }
 
-/// A frame of HTTP/2 as it came, without what it carries.
+/// The head of an HTTP/2 frame.
 pub(crate) struct FrameHead {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
@@ -274,20 +274,21 @@ pub(crate) struct FrameHead {
 }
 
 impl FrameHead {
-    /// A request is there to its end.
+    /// Whether the frame ends a request.
     pub(crate) fn ends_request(&self) -> bool {
         matches!(self.kind, 0 | 1) && self.flags & 1 != 0
     }
 }
 
-/// Bytes of a frame without flags.
+/// The bytes of a frame without flags.
 pub(crate) fn http2_frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
     [&length[1..], &[kind, 0], &stream.to_be_bytes(), payload].concat()
 }
 
 impl Http2Origin {
-    /// One in clear text, whose first connection answers frames by this; the others are as ever.
+    /// An origin in clear text. On its first connection each frame is answered by the bytes that
+    /// `answer` returns; on later connections requests are answered as by [`start`](Self::start).
     pub(crate) fn by_hand(
         answer: impl Fn(&FrameHead) -> Vec<u8> + Send + Sync + 'static,
     ) -> Http2Origin {
@@ -312,7 +313,7 @@ impl Http2Origin {
     }
 }
 
-/// Until the other side ends the connection.
+/// Answers frames until the other side ends the connection.
 fn answer_frames(mut stream: TcpStream, answer: impl Fn(&FrameHead) -> Vec<u8>) {
     const SETTINGS: u8 = 4;
     let mut preface = [0; 24];
@@ -361,7 +362,7 @@ async fn serve_http2(
             match acceptor {
                 None => speak_http2(stream, manners, count).await,
                 Some(acceptor) => {
-                    // A client that does not trust us goes away here.
+                    // A client that does not trust the certificate ends the handshake.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     speak_http2(stream, manners, count).await;
                 }

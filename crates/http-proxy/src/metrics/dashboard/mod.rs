@@ -17,7 +17,7 @@ use rows::ROWS;
 /// The selection at the top of the dashboard.
 const CHOSEN: &str = "job=~\"$job\",instance=~\"$instance\"";
 
-/// What a panel draws: metrics by name, without the suffixes of samples.
+/// One curve of a panel: metrics by name, without the suffixes of samples.
 #[derive(Debug, Clone, Copy)]
 enum Drawn {
     /// Rate per second of a counter, per value of a label unless that is empty.
@@ -34,7 +34,7 @@ enum Drawn {
     Quantile(&'static str, &'static str, &'static str),
 }
 
-/// A panel: its title, its unit in Grafana's terms, and what it draws, each with a legend.
+/// A panel: its title, its unit in Grafana's terms, and its curves, each with a legend.
 struct Panel(&'static str, &'static str, &'static [(Drawn, &'static str)]);
 
 /// Widths and heights in cells of Grafana's grid of 24 columns.
