@@ -22,6 +22,11 @@ const BUCKETS: usize = u64::BITS as usize + 1;
 const CHUNK: usize = 1 << 8;
 /// Keys ahead of the one that is looked at whose nodes are fetched.
 const AHEAD: usize = 16;
+/// Keys that are sorted in an array of their own; of more, which may be all that there are, it would take as much
+/// memory as the list.
+const ARRAY_MAX: usize = if cfg!(test) { 8 } else { 1 << 12 };
+/// More are sorted by so many bits at once.
+const DIGIT_BITS: u32 = 4;
 /// In a node's queue: the object has left, and is still listed in the bucket of the other bits.
 const GONE: u8 = 0x80;
 
@@ -219,16 +224,57 @@ impl Ascending {
             return;
         }
         self.last = least;
-        let mut equals = Vec::new();
+        let (mut equals, mut request, mut are_sorted) = (Bucket::default(), 0, true);
         while let Some((key, ahead)) = kept.pop(&mut self.free) {
             ahead.into_iter().for_each(|ahead| nodes.fetch(ahead));
-            match self.bucket(nodes.place(key).priority()) {
-                0 => equals.push(key),
+            let standing = nodes.place(key);
+            match self.bucket(standing.priority()) {
+                0 => {
+                    are_sorted &= standing.last_request >= request;
+                    request = standing.last_request;
+                    equals.push(key, &mut self.free);
+                }
                 lower => self.list(nodes, key, lower),
             }
         }
-        equals.sort_unstable_by_key(|key| nodes.place(*key).last_request);
-        equals.into_iter().for_each(|key| self.list(nodes, key, 0));
+        if !are_sorted {
+            equals = self.sorted_by_request(nodes, equals);
+        }
+        while let Some((key, _)) = equals.pop(&mut self.free) {
+            self.list(nodes, key, 0);
+        }
+    }
+
+    /// The keys of a list in the order of their last requests.
+    fn sorted_by_request(&mut self, nodes: &Nodes<Standing>, mut keys: Bucket) -> Bucket {
+        if keys.len > ARRAY_MAX {
+            return (0..u32::BITS)
+                .step_by(DIGIT_BITS as usize)
+                .fold(keys, |keys, shift| self.sorted_by_digit(nodes, keys, shift));
+        }
+        let mut array = Vec::with_capacity(keys.len);
+        while let Some((key, _)) = keys.pop(&mut self.free) {
+            array.push(key);
+        }
+        array.sort_unstable_by_key(|key| nodes.place(*key).last_request);
+        array.into_iter().for_each(|key| keys.push(key, &mut self.free));
+        keys
+    }
+
+    /// One pass of a sort by digits, from the lowest on: those with the same digit keep their order.
+    fn sorted_by_digit(&mut self, nodes: &Nodes<Standing>, mut keys: Bucket, shift: u32) -> Bucket {
+        let mut by_digit: [Bucket; 1 << DIGIT_BITS] = Default::default();
+        while let Some((key, ahead)) = keys.pop(&mut self.free) {
+            ahead.into_iter().for_each(|ahead| nodes.fetch(ahead));
+            let digit = nodes.place(key).last_request >> shift & ((1 << DIGIT_BITS) - 1);
+            by_digit[digit as usize].push(key, &mut self.free);
+        }
+        for mut same in by_digit {
+            while let Some((key, _)) = same.pop(&mut self.free) {
+                keys.push(key, &mut self.free);
+            }
+        }
+        keys
     }
 
     #[inline]
@@ -256,6 +302,29 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// Objects of equal priority that were asked for in another order than that in which they came, for an array and for
+    /// sorting by digits; the latter takes next to no memory but the list.
+    #[test]
+    fn many_equals_leave_in_the_order_of_their_last_requests() {
+        for keys in [ARRAY_MAX as u32, 5_000] {
+            let (mut nodes, mut queue) = (Nodes::default(), Ascending::new());
+            nodes.reach(keys - 1);
+            (0..keys).for_each(|key| queue.push(&mut nodes, key, Standing::new(1 << 40, key)));
+            let mut order: Vec<u32> = (0..keys).collect();
+            fastrand::Rng::with_seed(3).shuffle(&mut order);
+            for (key, time) in order.iter().zip(keys..) {
+                // Times of any size, as far as they rise.
+                queue.raise(&mut nodes, *key, Standing::new(1 << 50, time * 80_000));
+            }
+            let left: Vec<_> = std::iter::from_fn(|| queue.pop(&mut nodes)).collect();
+            assert!(left.iter().map(|(key, _)| *key).eq(order.iter().copied()));
+            assert!(left.iter().all(|(_, priority)| *priority == 1 << 50));
+            let chunks =
+                queue.free.len() + queue.buckets.iter().map(|b| b.chunks.len()).sum::<usize>();
+            assert!(chunks <= keys as usize / CHUNK + 2 + (1 << DIGIT_BITS), "{chunks}");
+        }
+    }
 
     /// A sorted set of priority and last request is the model. Steps of all sizes, so that all buckets are used, and
     /// of none, so that many are equal; objects that leave and come back with less than they had.
