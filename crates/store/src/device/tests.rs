@@ -361,31 +361,88 @@ fn reads_overtake_queued_writes() {
         let order = Arc::new(Mutex::new(Vec::new()));
         let (hold, held) = mpsc::channel::<()>();
         let mut held = Some(held);
+        let (entered, is_entered) = mpsc::channel();
         let mut waits = Vec::new();
         for (n, op) in [IoOp::Write, IoOp::Write, IoOp::Write, IoOp::Read].into_iter().enumerate() {
             let buf = Aligned::new(BLOCK);
             let (bufs, order, held) = (vec![buf.buf()], Arc::clone(&order), held.take());
             let (send, receive) = mpsc::channel();
             waits.push(receive);
+            let entered = entered.clone();
             let done = Box::new(move |result: io::Result<()>| {
                 drop(buf);
                 result.unwrap();
                 // The first one occupies the only engine thread until all are queued.
-                held.map(|held| held.recv());
+                if let Some(held) = held {
+                    entered.send(()).unwrap();
+                    held.recv().unwrap();
+                }
                 order.lock().unwrap().push(n);
                 send.send(()).unwrap();
             });
             device.submit(Io { op, offset: 0, bufs, done });
             if n == 0 {
-                while device.stats().writes == 0 {
-                    std::thread::yield_now();
-                }
+                is_entered.recv_timeout(PATIENCE).unwrap();
             }
         }
         hold.send(()).unwrap();
         waits.iter().for_each(|w| w.recv_timeout(PATIENCE).unwrap());
         assert_eq!(*order.lock().unwrap(), [0, 3, 1, 2]);
     }
+}
+
+/// Submits a write whose `done` occupies the engine's thread until the sender is used or dropped.
+fn occupy(device: &dyn Device) -> mpsc::Sender<()> {
+    let (hold, held) = mpsc::channel::<()>();
+    let (entered, is_entered) = mpsc::channel();
+    let buf = Aligned::new(BLOCK);
+    let bufs = vec![buf.buf()];
+    let done = Box::new(move |result: io::Result<()>| {
+        drop(buf);
+        result.unwrap();
+        entered.send(()).unwrap();
+        let _ = held.recv();
+    });
+    device.submit(Io { op: IoOp::Write, offset: 0, bufs, done });
+    is_entered.recv_timeout(PATIENCE).unwrap();
+    hold
+}
+
+#[test]
+fn a_slot_that_is_free_is_used_before_done_is_called() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("device");
+    let device = open(&OpenOptions { queue_depth: 1, ..options(&path, MIB) }).unwrap().device;
+    if device.info().engine != "io_uring" {
+        return println!("no io_uring here: left out");
+    }
+    let hold = occupy(&*device);
+    let (bytes, written) = (vec![7; BLOCK], Arc::new(AtomicU32::new(0)));
+    let mut waits = Vec::new();
+    for block in 1..=2_u64 {
+        let mut buf = Aligned::new(BLOCK);
+        buf.copy_from_slice(&bytes);
+        let bufs = vec![buf.buf()];
+        let (send, receive) = mpsc::channel();
+        waits.push(receive);
+        let (path, bytes, written) = (path.clone(), bytes.clone(), Arc::clone(&written));
+        let done = Box::new(move |result: io::Result<()>| {
+            drop(buf);
+            result.unwrap();
+            // The first waits for the bytes of the second, which has no other slot than its.
+            let (file, begun) = (File::open(path).unwrap(), std::time::Instant::now());
+            let mut seen = vec![0; BLOCK];
+            while seen != bytes && begun.elapsed() < PATIENCE {
+                file.read_exact_at(&mut seen, 2 * BLOCK as u64).unwrap();
+            }
+            written.fetch_add(u32::from(seen == bytes), Ordering::Relaxed);
+            send.send(()).unwrap();
+        });
+        device.submit(Io { op: IoOp::Write, offset: block * BLOCK as u64, bufs, done });
+    }
+    drop(hold);
+    waits.iter().for_each(|wait| wait.recv_timeout(2 * PATIENCE).unwrap());
+    assert_eq!(written.load(Ordering::Relaxed), 2);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The Linux engine: one io_uring, driven by one thread.
 //!
 //! Owns: the waiting requests, the ring with its registered file, and the ring thread.
-//! Invariants: a request sits in exactly one of the queue, a slot (the kernel has it) or a call of
-//! `done`; at most `limits.depth` slots are in use, `limits.writes` of them by writes; the ring is
+//! Invariants: a request sits in exactly one of the queue, a slot (the kernel has it) or the list of
+//! those whose `done` is to be called; at most `limits.depth` slots are in use, `limits.writes` of them by writes; the ring is
 //! dropped only when the kernel holds no request. One read of the eventfd is always in flight.
 //! Threads: any thread submits. The ring thread sleeps in the kernel, waiting for a completion; a
 //! submitter wakes it through the eventfd only if `sleeping` is set. `sleeping` is set under the
@@ -11,6 +11,7 @@
 //! may defer the wake-up (`batch`). `done` runs on the ring thread, without any lock held: a slow
 //! closure delays all I/O of the device.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -33,13 +34,15 @@ use crate::process::SignalsBlocked;
 /// `user_data` of the read of the eventfd; all others are slot numbers.
 const WAKE: u64 = u64::MAX;
 
+type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
+
 /// Largest transfer of one ring entry; the kernel transfers at most 2 GiB at once.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
-/// Completions handled before new requests are started. Devices often complete in bursts: the whole
-/// queue completes, and the device is idle until more is submitted. Handling the whole burst first
-/// would leave it idle for that time.
-const REAP_BATCH: usize = 4;
+/// Calls of `done` between two looks at the queue. Devices often complete in bursts: the whole queue
+/// completes, and the device is idle until more is submitted. So all completions of a burst free
+/// their slots first, requests that wait are started in them, and only then `done` is called.
+const DONE_BATCH: usize = 4;
 
 /// Retry limit: how often in a row the kernel may ask to repeat one transfer.
 const RETRIES_MAX: u32 = 1000;
@@ -164,8 +167,8 @@ struct Driver {
     writing: u32,
     /// Slots to hand to the kernel (again).
     start: Vec<u32>,
-    /// Completions being handled.
-    completed: Vec<(u64, i32)>,
+    /// Requests whose slots are free again and whose `done` is to be called, oldest first.
+    ended: VecDeque<(Done, io::Result<()>)>,
     wake_count: Box<u64>,
     wake_armed: bool,
 }
@@ -185,7 +188,7 @@ impl Driver {
             free: (0..limits.depth).rev().collect(),
             writing: 0,
             start: Vec::with_capacity(limits.depth as usize),
-            completed: Vec::with_capacity(REAP_BATCH),
+            ended: VecDeque::with_capacity(limits.depth as usize),
             wake_count: Box::new(0),
             wake_armed: false,
         };
@@ -199,6 +202,7 @@ impl Driver {
         while !self.fetch() {
             self.start_all();
             self.enter();
+            self.call_done();
             self.reap();
         }
         self.disarm_wake();
@@ -207,9 +211,9 @@ impl Driver {
         let _ = self.ring.submitter().unregister_files();
     }
 
-    /// Moves requests that may start from the queue into slots. If there is room for more, marks
-    /// the ring thread as sleeping, so that submitters wake it. True when the engine was told to
-    /// stop and is empty.
+    /// Moves requests that may start from the queue into slots. If there is room for more and nothing
+    /// else to do, marks the ring thread as sleeping, so that submitters wake it. True when the
+    /// engine was told to stop and is empty.
     fn fetch(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -227,9 +231,10 @@ impl Driver {
             self.start.push(slot);
         }
         let idle = self.free.len() == self.slots.len();
-        let finished = state.stop && idle && state.queue.is_empty();
+        let quiet = self.ended.is_empty();
+        let finished = state.stop && idle && quiet && state.queue.is_empty();
         // Without a free slot a submission changes nothing, so only completions wake the thread.
-        self.shared.sleeping.store(!self.free.is_empty(), Ordering::Relaxed);
+        self.shared.sleeping.store(quiet && !self.free.is_empty(), Ordering::Relaxed);
         drop(state);
         finished
     }
@@ -296,10 +301,10 @@ impl Driver {
         }
     }
 
-    /// Submits all new entries and, if no completion is available yet, waits for one; at most one
-    /// system call.
+    /// Submits all new entries and, if there is nothing else to do, waits for a completion; at most
+    /// one system call.
     fn enter(&mut self) {
-        if self.ring.completion().is_empty() {
+        if self.ended.is_empty() && self.ring.completion().is_empty() {
             check_enter(self.ring.submit_and_wait(1));
         } else if !self.ring.submission().is_empty() {
             check_enter(self.ring.submit());
@@ -307,21 +312,28 @@ impl Driver {
         self.shared.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// Handles some of the completions; the others follow once new requests have been started.
+    /// Calls `done` of some of the requests that ended; the others follow once requests that came
+    /// meanwhile have been started.
+    fn call_done(&mut self) {
+        for _ in 0..DONE_BATCH {
+            let Some((done, result)) = self.ended.pop_front() else { return };
+            done(result);
+        }
+    }
+
+    /// Handles all completions that are there.
     fn reap(&mut self) {
-        let mut completed = std::mem::take(&mut self.completed);
-        let some = self.ring.completion().take(REAP_BATCH);
-        completed.extend(some.map(|c| (c.user_data(), c.result())));
         let now = Instant::now();
-        for (id, result) in completed.drain(..) {
-            if id == WAKE {
+        loop {
+            let next = self.ring.completion().next();
+            let Some(completion) = next else { return };
+            if completion.user_data() == WAKE {
                 self.wake_armed = false;
             } else {
                 // All other ids are slot numbers, which are u32.
-                self.progress(id as u32, result, now);
+                self.progress(completion.user_data() as u32, completion.result(), now);
             }
         }
-        self.completed = completed;
     }
 
     /// Handles one completion: the request is done, or its remaining part is started.
@@ -359,7 +371,7 @@ impl Driver {
         self.free.push(slot);
         self.writing -= u32::from(io.op == IoOp::Write);
         self.core.counters.finished(io.op, total, spent, result.is_ok());
-        (io.done)(result);
+        self.ended.push_back((io.done, result));
     }
 }
 
