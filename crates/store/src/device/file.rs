@@ -26,6 +26,11 @@ use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journ
 /// elevator and the priority of reads stay effective.
 const ROTATIONAL_DEPTH: u32 = 8;
 
+/// Most writes in flight at a device. More wait in our queue, where reads overtake them: that many
+/// writes of a mebibyte keep any disk busy, and a disk that takes requests in order of arrival would
+/// let a read wait for all of them.
+const WRITES_DEPTH: u32 = 8;
+
 /// Upper limit of the I/Os in flight at a device, whatever was requested.
 const DEPTH_MAX: u32 = 4096;
 
@@ -203,7 +208,7 @@ impl FileDevice {
         let core = Arc::new(Core { file, path, block, counters: Counters::default() });
         let cap = if info.rotational { ROTATIONAL_DEPTH } else { DEPTH_MAX };
         let depth = queue_depth.clamp(1, cap);
-        let writes = (depth - depth / 4).max(1);
+        let writes = (depth - depth / 4).clamp(1, WRITES_DEPTH);
         let limits = Limits { depth, writes, rotational: info.rotational };
         let (engine, refused) = match choice {
             EngineChoice::Threads => (None, None),

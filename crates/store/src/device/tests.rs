@@ -446,6 +446,24 @@ fn a_slot_that_is_free_is_used_before_done_is_called() {
 }
 
 #[test]
+fn few_of_many_writes_are_with_the_device_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("device");
+    let device = open(&options(&path, MIB)).unwrap().device;
+    let hold = occupy(&*device);
+    let write = |block| {
+        let bufs = vec![Aligned::new(BLOCK)];
+        submit_bufs(&*device, IoOp::Write, block * BLOCK as u64, bufs)
+    };
+    let waits: Vec<_> = (0..64).map(write).collect();
+    drop(hold);
+    waits.iter().for_each(|wait| wait.recv_timeout(PATIENCE).unwrap().0.unwrap());
+    let stats = device.stats();
+    assert_eq!(stats.writes, 65);
+    assert!(stats.depth_max <= 8, "{stats:?}");
+}
+
+#[test]
 fn the_lock_keeps_others_out_until_the_last_user_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("device");
