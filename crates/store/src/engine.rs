@@ -241,7 +241,7 @@ impl Engine {
             stats.hits_memory += shard.hits;
             stats.hit_bytes += shard.hit_bytes;
             stats.prefetch_hits += shard.prefetch_hits;
-            stats.resident_objects += shard.map.len() as u64;
+            stats.resident_objects += shard.len() as u64;
         });
         let counters = &self.cache.counters;
         stats.evicted_memory = counters.evicted_objects.load(Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use bytes::Bytes;
 
 use crate::memory::pool::Run;
-use crate::memory::resident::Entry;
+use crate::memory::resident::Record;
 use crate::types::{GroupId, Sequence};
 
 /// A whole object in memory. Derefs to its value.
@@ -35,16 +35,17 @@ pub struct Object {
 
 impl Object {
     #[inline]
-    pub(crate) fn of(entry: &Entry, from_memory: bool) -> Object {
+    pub(crate) fn of(record: &Record<'_>, from_memory: bool) -> Object {
+        let head = record.head;
         Object {
-            run: entry.run.clone(),
-            body: entry.body,
-            key_len: entry.key_len,
-            meta_len: entry.meta_len,
-            value_len: entry.value_len,
-            expires_s: entry.expires_s,
-            group: entry.group,
-            seq: entry.seq,
+            run: record.run.clone(),
+            body: record.offset + head.key_start() as u32,
+            key_len: head.key_len(),
+            meta_len: head.meta_len(),
+            value_len: head.value_len() as u32,
+            expires_s: head.expires_s(),
+            group: head.group(),
+            seq: head.sequence(),
             from_memory,
         }
     }

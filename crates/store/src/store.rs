@@ -324,7 +324,7 @@ impl Store {
     /// one absent key in a thousand.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         let hash = self.engine().hash(key);
-        self.engine().cache.resident.shard(hash).map.contains_key(&hash)
+        self.engine().cache.resident.shard(hash).contains(hash)
             || !self.engine().ordered_candidates(hash).is_empty()
     }
 

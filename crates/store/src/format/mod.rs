@@ -47,12 +47,12 @@ pub use manifest::{
 pub use mend::mend_bit;
 pub use page::{PAGE_HEADER_BYTES, PageHeader};
 pub use patch::{PATCH_BYTES, Patch};
-pub(crate) use record::verify_record;
 pub use record::{
     CHUNK_BYTES, ChunkCrcs, KEY_MAX_BYTES, META_MAX_BYTES, RECORD_HEADER_BYTES, RecordError,
     RecordFields, RecordHeader, RecordKind, VALUE_MAX_BYTES, encode_around_value, encode_head_into,
     encode_record_into, verify_body, verify_chunks, verify_head,
 };
+pub(crate) use record::{RecordView, verify_record};
 pub use record_walk::RecordWalk;
 pub use segment::{
     FOOTER_BLOCK_BYTES, SUMMARY_ENTRY_BYTES, SegmentFooter, SummaryEntry, decode_summary,

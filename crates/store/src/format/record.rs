@@ -20,6 +20,9 @@ use super::patch::PATCH_BYTES;
 use super::{StoreNonce, UNIT_BYTES, is_like};
 use crate::types::{KeyHash, Sequence};
 
+mod view;
+pub(crate) use view::RecordView;
+
 /// Bytes of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
 /// The longest key.

@@ -9,10 +9,11 @@
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use super::pool::{Pool, Run};
 use super::regret::Regret;
-use super::resident::{Entry, Resident};
+use super::resident::{Entry, FoundMut, Resident, records};
 use crate::index::Index;
 use crate::policy::residency::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 use crate::types::KeyHash;
@@ -34,12 +35,29 @@ const SPARING_RUNS_MAX: u32 = 24;
 /// How often places are freed for one long run: other threads may take them first.
 const WINDOWS_MAX: usize = 4;
 
-/// A tracked run: the queue's own reference, and the hashes of the objects put into the run.
+/// A tracked run: the queue's own reference, and where records lie in the run. Which objects they
+/// are, their headers say.
 struct Slot {
     run: Option<Run>,
     queue: Queue,
     generation: u32,
-    hashes: Vec<KeyHash>,
+    records: Range<u32>,
+}
+
+impl Slot {
+    /// The hashes of the objects put into the run; empty if there is no run.
+    fn hashes(&self) -> Vec<KeyHash> {
+        let run = self.run.as_ref();
+        let records = run.into_iter().flat_map(|run| records(run, self.records.clone()));
+        records.map(|record| record.head.key_hash()).collect()
+    }
+
+    /// The hash of the run's first object, and whether that is the only one.
+    fn first_hash(&self) -> Option<(KeyHash, bool)> {
+        let mut records = records(self.run.as_ref()?, self.records.clone());
+        let hash = records.next()?.head.key_hash();
+        Some((hash, records.next().is_none()))
+    }
 }
 
 #[derive(Default)]
@@ -50,8 +68,10 @@ struct Queues {
     bytes: [isize; 4],
 }
 
-fn leaving(entry: &Entry, hash: KeyHash) -> Leaving {
-    Leaving { hash: hash.get(), bytes: entry.stored_bytes, hits: entry.hits, epoch: entry.epoch }
+fn leaving(entry: &FoundMut<'_>, hash: KeyHash) -> Leaving {
+    let bytes = entry.record().head.stored_bytes() as u32;
+    let (hits, epoch) = (entry.state.hits(), entry.state.epoch());
+    Leaving { hash: hash.get(), bytes, hits, epoch }
 }
 
 /// Counters of objects that left memory.
@@ -84,18 +104,13 @@ impl Cache {
     ) -> Cache {
         let regret = Regret::new(pool.frames(), pool.frame_bytes());
         let slot = || {
-            Mutex::new(Slot {
-                run: None,
-                queue: Queue::Probation,
-                generation: 0,
-                hashes: Vec::new(),
-            })
+            Mutex::new(Slot { run: None, queue: Queue::Probation, generation: 0, records: 0..0 })
         };
         Cache {
             slots: (0..pool.places()).map(|_| slot()).collect(),
             open_logs_max: open_logs_max(pool.frames()),
+            resident: Resident::new(&pool),
             pool,
-            resident: Resident::new(),
             counters: CacheCounters::default(),
             queues: Mutex::default(),
             logs: Default::default(),
@@ -195,30 +210,31 @@ impl Cache {
         let (refs, hashes) = {
             let slot = lock(&self.slots[first]);
             let Some(run) = &slot.run else { return false };
-            (run.refs(), slot.hashes.clone())
+            (run.refs(), slot.hashes())
         };
         let mut own = 1;
         for hash in hashes {
             let shard = self.resident.shard(hash);
-            own += u32::from(shard.map.get(&hash).is_some_and(|e| e.run.first() == first as u32));
+            own += u32::from(shard.get(hash).is_some_and(|e| e.is_in(first as u32)));
         }
         refs <= own
     }
 
-    /// Puts a run in a queue. The run's entries have been published.
-    pub(crate) fn track(&self, run: Run, queue: Queue, hashes: Vec<KeyHash>) {
+    /// Puts a run in a queue. Its entries have been published; they are of records that fill this
+    /// part of the run.
+    pub(crate) fn track(&self, run: Run, queue: Queue, records: Range<u32>) {
         self.regret.filled(run.len_bytes());
-        self.enqueue(run, queue, hashes);
+        self.enqueue(run, queue, records);
     }
 
-    fn enqueue(&self, run: Run, queue: Queue, hashes: Vec<KeyHash>) {
+    fn enqueue(&self, run: Run, queue: Queue, records: Range<u32>) {
         let (first, bytes) = (run.first(), run.len_bytes());
         let generation = {
             let mut slot = lock(&self.slots[first as usize]);
             assert!(slot.run.is_none(), "a run is tracked once");
             slot.run = Some(run);
             slot.queue = queue;
-            slot.hashes = hashes;
+            slot.records = records;
             slot.generation = slot.generation.wrapping_add(1);
             slot.generation
         };
@@ -269,14 +285,14 @@ impl Cache {
 
     /// LRU by runs: a run with a hit since it was last examined goes to the back of the queue.
     fn spare_run(&self, first: u32, queue: Queue, generation: u32) -> bool {
-        let hashes = lock(&self.slots[first as usize]).hashes.clone();
+        let hashes = lock(&self.slots[first as usize]).hashes();
         let mut hit = false;
         for hash in hashes {
             let mut shard = self.resident.shard(hash);
-            if let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) {
-                hit |= entry.hits > 0;
-                self.tell_disk_of_hits(entry, hash);
-                entry.hits = 0;
+            if let Some(entry) = shard.get_mut(hash).filter(|e| e.is_in(first)) {
+                hit |= entry.state.hits() > 0;
+                self.tell_disk_of_hits(&entry, hash);
+                entry.state.set_hits(0);
             }
         }
         if hit {
@@ -293,24 +309,25 @@ impl Cache {
             let Some(run) = slot.run.as_ref().filter(|_| slot.generation == generation) else {
                 return false;
             };
-            let [hash] = slot.hashes[..] else { return false };
+            let Some((hash, true)) = slot.first_hash() else { return false };
             (hash, run.len_bytes())
         };
         let target = {
             let mut shard = self.resident.shard(hash);
-            let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
+            let Some(mut entry) = shard.get_mut(hash).filter(|e| e.is_in(first)) else {
                 return false;
             };
-            let fills = entry.stored_bytes as usize > bytes * FILLS_PERCENT_MIN / 100;
+            let stored = entry.record().head.stored_bytes();
+            let fills = stored > bytes * FILLS_PERCENT_MIN / 100;
             if bytes <= self.pool.frame_bytes() && !fills {
                 return false;
             }
             // If the object is evicted instead, its hits are counted there.
-            let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash)) else {
+            let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(&entry, hash)) else {
                 return false;
             };
-            self.tell_disk_of_hits(entry, hash);
-            self.stays(entry, hash, queue);
+            self.tell_disk_of_hits(&entry, hash);
+            self.stays(&mut entry, hash, queue);
             target
         };
         self.policy.looked_at(queue, bytes, bytes);
@@ -325,19 +342,19 @@ impl Cache {
     /// Evicts one tracked run: copies the objects that the policy keeps into logs, and drops the
     /// rest.
     fn evict_run(&self, first: u32, may_keep: bool) {
-        let (run, queue, hashes) = {
+        let (run, queue, within) = {
             let mut slot = lock(&self.slots[first as usize]);
             let Some(run) = slot.run.take() else { return };
             slot.generation = slot.generation.wrapping_add(1);
-            (run, slot.queue, std::mem::take(&mut slot.hashes))
+            (run, slot.queue, slot.records.clone())
         };
         let bytes = run.len_bytes();
         lock(&self.queues).bytes[queue as usize] -= bytes as isize;
         let is_large = bytes > self.pool.frame_bytes();
         let keep_max = if may_keep && !is_large { bytes * KEEP_PERCENT_MAX / 100 } else { 0 };
         let mut keep_left = keep_max;
-        for hash in hashes {
-            self.evict_object(hash, first, queue, &mut keep_left);
+        for record in records(&run, within) {
+            self.evict_object(record.head.key_hash(), first, queue, &mut keep_left);
         }
         if may_keep {
             self.policy.looked_at(queue, bytes, keep_max - keep_left);
@@ -346,42 +363,40 @@ impl Cache {
 
     fn evict_object(&self, hash: KeyHash, first: u32, queue: Queue, keep_left: &mut usize) {
         let mut shard = self.resident.shard(hash);
-        let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
+        let Some(mut entry) = shard.get_mut(hash).filter(|e| e.is_in(first)) else {
             return;
         };
-        self.tell_disk_of_hits(entry, hash);
-        let size = entry.stored_bytes as usize;
-        if let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash))
+        self.tell_disk_of_hits(&entry, hash);
+        let size = entry.record().head.stored_bytes();
+        if let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(&entry, hash))
             && size <= *keep_left
-            && let Some((run, offset)) = self.append(target, hash, entry.record(), false)
+            && let Some((run, offset)) = self.append(target, entry.record().bytes(), false)
         {
             *keep_left -= size;
-            let moved = offset as i64 - i64::from(entry.offset);
-            entry.run = run;
-            entry.offset = offset as u32;
-            entry.body = (i64::from(entry.body) + moved) as u32;
-            self.stays(entry, hash, queue);
+            entry.move_to(run, offset);
+            self.stays(&mut entry, hash, queue);
             return;
         }
-        self.policy.take_hits(queue, &leaving(entry, hash));
-        self.policy.left(queue, &leaving(entry, hash));
-        self.counters.prefetch_wasted.fetch_add(u64::from(entry.prefetched), Ordering::Relaxed);
-        shard.map.remove(&hash);
+        self.policy.take_hits(queue, &leaving(&entry, hash));
+        self.policy.left(queue, &leaving(&entry, hash));
+        let wasted = u64::from(entry.state.is_prefetched());
+        self.counters.prefetch_wasted.fetch_add(wasted, Ordering::Relaxed);
+        shard.remove(hash);
         self.regret.leaves(hash.get(), queue.hint());
         self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An object of `queue` stays in memory; its hits are handed to the policy.
-    fn stays(&self, entry: &mut Entry, hash: KeyHash, queue: Queue) {
+    fn stays(&self, entry: &mut FoundMut<'_>, hash: KeyHash, queue: Queue) {
         self.policy.take_hits(queue, &leaving(entry, hash));
-        entry.hits = self.policy.hits_after(queue, entry.hits);
-        entry.epoch = self.policy.epoch();
+        entry.state.set_hits(self.policy.hits_after(queue, entry.state.hits()));
+        entry.state.set_epoch(self.policy.epoch());
     }
 
     /// Hits in memory count for the disk policy, too: one for each time the object is examined.
-    fn tell_disk_of_hits(&self, entry: &Entry, hash: KeyHash) {
-        if entry.hits > 0
-            && let Some(location) = entry.location
+    fn tell_disk_of_hits(&self, entry: &FoundMut<'_>, hash: KeyHash) {
+        if entry.state.hits() > 0
+            && let Some(location) = entry.state.location()
         {
             self.index.bump_freq(hash.get(), location, 1);
         }
@@ -395,19 +410,25 @@ impl Cache {
 
     /// Publishes an entry; removes it again if its run was evicted meanwhile. `may` is called with
     /// the shard locked: an older version must not replace a newer one.
-    pub(crate) fn publish_logged(&self, hash: KeyHash, entry: Entry, may: impl FnOnce() -> bool) {
-        let (first, offset) = (entry.run.first(), entry.offset);
+    pub(crate) fn publish_logged(
+        &self,
+        hash: KeyHash,
+        mut entry: Entry,
+        may: impl FnOnce() -> bool,
+    ) {
+        let (first, offset) = (entry.run.first(), entry.state.offset());
         {
             let mut shard = self.resident.shard(hash);
-            if shard.map.contains_key(&hash) || !may() {
+            if shard.contains(hash) || !may() {
                 return;
             }
-            shard.map.insert(hash, Entry { epoch: self.policy.epoch(), ..entry });
+            entry.state.set_epoch(self.policy.epoch());
+            shard.insert(hash, entry);
         }
         if !self.is_held(first) {
             let mut shard = self.resident.shard(hash);
-            if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
-                shard.map.remove(&hash);
+            if shard.get(hash).is_some_and(|e| e.is_at(first, offset)) {
+                shard.remove(hash);
             }
         }
     }
@@ -435,15 +456,13 @@ impl Cache {
         for first in 0..self.pool.places() as u32 {
             let hash = {
                 let slot = lock(&self.slots[first as usize]);
-                if slot.run.is_none() {
-                    continue;
-                }
-                slot.hashes.first().copied()
+                slot.first_hash()
             };
-            let Some(hash) = hash else { continue };
+            let Some((hash, _)) = hash else { continue };
             let group = {
                 let shard = self.resident.shard(hash);
-                shard.map.get(&hash).filter(|e| e.run.first() == first).map(|e| e.group)
+                let entry = shard.get(hash).filter(|e| e.is_in(first));
+                entry.map(|entry| entry.record().head.group())
             };
             if let Some(hint) = group.and_then(|group| hints.get(&group)) {
                 self.move_run(first, self.policy.arrive(*hint, Arrival::Hinted));

@@ -44,17 +44,25 @@ impl ResidencyPolicy for Told {
     }
 }
 
-fn header(value_len: u64) -> RecordHeader {
+fn header(hash: KeyHash, value_len: u64) -> RecordHeader {
     let fields = RecordFields {
         nonce: StoreNonce::of(&[1; 16]),
         kind: RecordKind::Object,
         chunked: false,
-        hash: HASH.get(),
+        hash: hash.get(),
         seq: 1,
         group: 1,
         expires_s: 0,
     };
     fields.header(3, 0, value_len).unwrap()
+}
+
+/// The entry of a record with this header at the start of a run.
+fn entry(run: &Run, header: &RecordHeader) -> Entry {
+    let bytes = header.encode();
+    // SAFETY: the run is new, and only this thread knows it.
+    unsafe { run.bytes_mut(0, bytes.len()) }.copy_from_slice(&bytes);
+    Entry::of(run.clone(), 0)
 }
 
 /// A cache with one object in a run of its own, on disk, too, and hit once; and the index.
@@ -65,18 +73,19 @@ fn with_object(policy: Box<dyn ResidencyPolicy>, value_len: u64) -> (Cache, Arc<
     assert!(inserted.evicted.is_empty());
     let pool = Pool::new(FRAMES, FRAME_BYTES).unwrap();
     let cache = Cache::new(pool, policy.into(), Arc::clone(&index));
-    let header = header(value_len);
-    let run = cache.pool.try_take(header.stored_bytes() as usize).unwrap();
-    let mut entry = Entry::of(run.clone(), 0, &header);
-    entry.location = Some(location);
-    entry.hits = 1;
-    cache.resident.shard(HASH).map.insert(HASH, entry);
-    cache.track(run, Queue::Probation, vec![HASH]);
+    let header = header(HASH, value_len);
+    let stored = header.stored_bytes() as u32;
+    let run = cache.pool.try_take(stored as usize).unwrap();
+    let mut entry = entry(&run, &header);
+    entry.state.set_location(location);
+    entry.state.set_hits(1);
+    cache.resident.shard(HASH).insert(HASH, entry);
+    cache.track(run, Queue::Probation, 0..stored);
     (cache, index)
 }
 
 fn is_there(cache: &Cache) -> bool {
-    cache.resident.shard(HASH).map.contains_key(&HASH)
+    cache.resident.shard(HASH).contains(HASH)
 }
 
 /// Takes all memory that can be had, one frame at a time.
@@ -173,8 +182,9 @@ fn who_loses_the_room_it_made_for_a_long_run_makes_some_again() {
     let cache = Cache::new(Arc::clone(&pool), Arc::new(thief), Arc::new(Index::new(64)));
     for hash in (1..=FRAMES as u64).map(|n| KeyHash::from_raw(n << 40)) {
         let run = pool.try_take_frame().expect("it is empty");
-        cache.resident.shard(hash).map.insert(hash, Entry::of(run.clone(), 0, &header(3_000)));
-        cache.track(run, Queue::Probation, vec![hash]);
+        let header = header(hash, 3_000);
+        cache.resident.shard(hash).insert(hash, entry(&run, &header));
+        cache.track(run, Queue::Probation, 0..header.stored_bytes() as u32);
     }
     lock(&theirs).0 = Some(pool);
     assert!(cache.take(4 * FRAME_BYTES, Hint::Neutral).is_some());

@@ -13,9 +13,9 @@ use std::ptr::NonNull;
 use allocator_api2::alloc::{AllocError, Allocator, Global};
 
 /// Smaller allocations come from the general allocator, since mappings are whole pages.
-const MAPPED_BYTES_MIN: usize = 8 << 10;
+pub(super) const MAPPED_BYTES_MIN: usize = 8 << 10;
 /// The smallest page size of all supported systems; mappings are aligned to it.
-const PAGE_BYTES: usize = 4 << 10;
+pub(super) const PAGE_BYTES: usize = 4 << 10;
 
 /// Memory counts as taken only once it is touched. Miri does not support `MAP_NORESERVE`.
 const MAP_FLAGS: libc::c_int =

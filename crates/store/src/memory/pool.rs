@@ -7,6 +7,7 @@
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::sync::{Arc, Mutex, lock};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -324,6 +325,22 @@ impl Run {
 
     fn header(&self) -> &PlaceHeader {
         &self.pool().headers[self.first as usize]
+    }
+
+    /// Gives the reference away, to be had again from [`Run::from_first`].
+    pub(super) fn into_first(self) -> u32 {
+        ManuallyDrop::new(self).first
+    }
+
+    /// The run of this pool that starts at `first`.
+    ///
+    /// # Safety
+    /// A reference to the run was given away by [`Run::into_first`], and the run returned here is
+    /// dropped at most once for it.
+    #[inline]
+    pub(super) unsafe fn from_first(pool: &Arc<Pool>, first: u32) -> Run {
+        // SAFETY: a pointer to what an `Arc` holds is never null.
+        Run { pool: unsafe { NonNull::new_unchecked(Arc::as_ptr(pool).cast_mut()) }, first }
     }
 
     /// Number of the run's first place: the run's identity while it is in use.

@@ -1,128 +1,217 @@
 //! The table of objects in memory: key hash to a record in a run.
 //!
-//! Invariants: an entry's bytes are published and stay unchanged while it holds its `Run`; there is
+//! Invariants: an entry's bytes are published and stay unchanged while it holds its run; there is
 //! at most one entry for each hash (a second key with the same 64-bit hash replaces the first,
-//! which is then a miss). Threads: any; each shard has its own mutex, held for one look-up and
-//! never during I/O.
+//! which is then a miss); each entry in a table owns one reference to its run, which whatever
+//! removes the entry takes over. Threads: any; each shard has its own mutex, held for one look-up
+//! and never during I/O.
 
-use crate::sync::{Mutex, MutexGuard, lock};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
 
-use hashbrown::HashMap;
+use super::pool::{Pool, Run};
+use crate::format::{RECORD_HEADER_BYTES, RecordView};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::types::KeyHash;
 
-use super::mapped::Mapped;
-use super::pool::Run;
-use crate::format::{RecordHeader, RecordKind};
-use crate::index::Location;
-use crate::types::{KeyHash, Sequence};
+mod packed;
+mod table;
+pub(crate) use packed::Packed;
+use table::Table;
 
-/// Memory of an entry outside its table: its hash in its run's list, which grows by doubling.
-const LISTED_BYTES: usize = 12;
-/// A table with capacity for more than this many times its entries is shrunk.
-const SLACK: usize = 4;
-/// Tables with a smaller capacity are not shrunk.
-const ROOM_MIN: usize = 64;
 const SHARDS: usize = 256;
+/// The bits of a hash that choose the shard: the index takes its shard from the top.
+const SHARD_SHIFT: u32 = 40;
+const SHARD_BITS: u32 = SHARDS.trailing_zeros();
 
-/// A published record in a run.
-#[derive(Clone)]
-pub(crate) struct Entry {
-    pub(crate) run: Run,
+/// What the shard does not imply of a hash.
+#[inline]
+fn rest_of(hash: KeyHash) -> u64 {
+    let hash = hash.get();
+    let below = (1 << SHARD_SHIFT) - 1;
+    hash >> (SHARD_SHIFT + SHARD_BITS) << SHARD_SHIFT | hash & below
+}
+
+/// A record in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    pub(crate) run: &'a Run,
     /// Where the record starts in the run.
     pub(crate) offset: u32,
-    /// Where its key starts in the run.
-    pub(crate) body: u32,
-    pub(crate) key_len: u32,
-    pub(crate) meta_len: u32,
-    pub(crate) value_len: u32,
-    pub(crate) stored_bytes: u32,
-    pub(crate) expires_s: u32,
-    /// False for a manifest or patch, which only says where the object is.
-    pub(crate) is_object: bool,
-    pub(crate) group: u64,
-    pub(crate) seq: Sequence,
-    /// The record's location on disk; `None` while it waits in the nursery.
-    pub(crate) location: Option<Location>,
-    /// Hits since the residency policy last looked, saturating.
-    pub(crate) hits: u8,
-    /// The policy's epoch at that time.
-    pub(crate) epoch: u8,
-    /// Came along with a page and has not been requested yet.
-    pub(crate) prefetched: bool,
-    /// When it came, if it came with a page: [`Cache::now`](super::cache::Cache::now).
-    pub(crate) came: u32,
-    /// Purge marks up to this epoch have been checked.
-    pub(crate) marks_epoch: u32,
+    pub(crate) head: RecordView<'a>,
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    pub(crate) fn at(run: &'a Run, offset: u32) -> Record<'a> {
+        let head = RecordView::of(run.bytes(offset as usize, RECORD_HEADER_BYTES));
+        Record { run, offset, head: head.expect("these are as many bytes as a header has") }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        let start = self.offset as usize + self.head.key_start();
+        self.run.bytes(start, self.head.key_len() as usize)
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.run.bytes(self.offset as usize, self.head.stored_bytes())
+    }
+}
+
+/// The records that lie one after the other in a part of a run.
+pub(crate) fn records(run: &Run, within: Range<u32>) -> impl Iterator<Item = Record<'_>> {
+    let mut next = within.start;
+    std::iter::from_fn(move || {
+        let record = (next < within.end).then(|| Record::at(run, next))?;
+        next = next.saturating_add(record.head.stored_bytes() as u32);
+        Some(record)
+    })
+}
+
+/// A published record in a run, outside the table.
+pub(crate) struct Entry {
+    pub(crate) run: Run,
+    pub(crate) state: Packed,
 }
 
 impl Entry {
     /// The entry of a record at `offset` of `run`.
-    pub(crate) fn of(run: Run, offset: usize, header: &RecordHeader) -> Entry {
-        Entry {
-            run,
-            offset: offset as u32,
-            body: (offset + header.key_range().start) as u32,
-            key_len: header.key_len,
-            meta_len: header.meta_len,
-            value_len: header.value_len as u32,
-            stored_bytes: header.stored_bytes() as u32,
-            expires_s: header.expires_s,
-            is_object: header.kind == RecordKind::Object,
-            group: header.group,
-            seq: header.sequence(),
-            location: None,
-            hits: 0,
-            epoch: 0,
-            prefetched: false,
-            came: 0,
-            marks_epoch: 0,
-        }
+    pub(crate) fn of(run: Run, offset: u32) -> Entry {
+        let mut state = Packed::new(0, run.first());
+        state.set_offset(offset);
+        Entry { run, state }
     }
 
+    pub(crate) fn record(&self) -> Record<'_> {
+        Record::at(&self.run, self.state.offset())
+    }
+}
+
+/// An entry found in the table.
+pub(crate) struct Found<'a> {
+    /// The table's reference, which stays there.
+    run: ManuallyDrop<Run>,
+    pub(crate) state: Packed,
+    of: PhantomData<&'a ShardState>,
+}
+
+/// An entry found in the table, to be changed.
+pub(crate) struct FoundMut<'a> {
+    /// The table's reference, which stays there.
+    run: ManuallyDrop<Run>,
+    pub(crate) state: &'a mut Packed,
+}
+
+impl Found<'_> {
     #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
-        self.run.bytes(self.body as usize, self.key_len as usize)
-    }
-
-    pub(crate) fn record(&self) -> &[u8] {
-        self.run.bytes(self.offset as usize, self.stored_bytes as usize)
+    pub(crate) fn record(&self) -> Record<'_> {
+        Record::at(&self.run, self.state.offset())
     }
 
     /// True if this entry is the record at `offset` of the run that starts at frame `first`.
     pub(crate) fn is_at(&self, first: u32, offset: u32) -> bool {
-        self.run.first() == first && self.offset == offset
+        self.is_in(first) && self.state.offset() == offset
+    }
+
+    /// True if it lies in the run that starts at frame `first`.
+    pub(crate) fn is_in(&self, first: u32) -> bool {
+        self.run.first() == first
     }
 }
 
-/// Keys are hashes already.
-#[derive(Default)]
-pub(crate) struct PassThrough(u64);
-
-impl Hasher for PassThrough {
-    fn finish(&self) -> u64 {
-        self.0
+impl FoundMut<'_> {
+    #[inline]
+    pub(crate) fn record(&self) -> Record<'_> {
+        Record::at(&self.run, self.state.offset())
     }
 
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only key hashes, which are one `u64`")
+    /// As [`Found::is_at`].
+    pub(crate) fn is_at(&self, first: u32, offset: u32) -> bool {
+        self.is_in(first) && self.state.offset() == offset
     }
 
-    fn write_u64(&mut self, value: u64) {
-        // hashbrown takes its tag from the top bits and the bucket from the low ones.
-        self.0 = value;
+    /// As [`Found::is_in`].
+    pub(crate) fn is_in(&self, first: u32) -> bool {
+        self.run.first() == first
+    }
+
+    /// The same record lies at `offset` of another run now.
+    pub(crate) fn move_to(&mut self, run: Run, offset: u32) {
+        self.state.move_to(run.first(), offset);
+        let before = std::mem::replace(&mut self.run, ManuallyDrop::new(run));
+        drop(ManuallyDrop::into_inner(before));
     }
 }
-
-/// Allocated in separate mappings, so that a table that has grown leaves no unusable memory behind.
-pub(crate) type EntryMap = HashMap<KeyHash, Entry, BuildHasherDefault<PassThrough>, Mapped>;
 
 /// One shard's entries and the counters that are kept under its lock.
-#[derive(Default)]
 pub(crate) struct ShardState {
-    pub(crate) map: EntryMap,
+    table: Table,
+    pool: Arc<Pool>,
     pub(crate) hits: u64,
     pub(crate) hit_bytes: u64,
     pub(crate) prefetch_hits: u64,
+}
+
+impl ShardState {
+    fn new(pool: Arc<Pool>) -> ShardState {
+        ShardState { table: Table::default(), pool, hits: 0, hit_bytes: 0, prefetch_hits: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The reference that an entry of the table owns, or owned before it was taken out.
+    #[inline]
+    fn run_of(&self, entry: &Packed) -> ManuallyDrop<Run> {
+        // SAFETY: an entry that was put into the table gave its reference to it (`insert`), and
+        // nothing has taken it over yet: an entry that is taken out is passed here once.
+        ManuallyDrop::new(unsafe { Run::from_first(&self.pool, entry.first()) })
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, hash: KeyHash) -> bool {
+        self.table.get(rest_of(hash)).is_some()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, hash: KeyHash) -> Option<Found<'_>> {
+        let state = *self.table.get(rest_of(hash))?;
+        Some(Found { run: self.run_of(&state), state, of: PhantomData })
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, hash: KeyHash) -> Option<FoundMut<'_>> {
+        let state = self.table.get_mut(rest_of(hash))?;
+        // SAFETY: as in `run_of`.
+        let run = unsafe { Run::from_first(&self.pool, state.first()) };
+        Some(FoundMut { run: ManuallyDrop::new(run), state })
+    }
+
+    /// Puts an entry in; returns the one that it replaces.
+    pub(crate) fn insert(&mut self, hash: KeyHash, entry: Entry) -> Option<Entry> {
+        let Entry { run, state } = entry;
+        let replaced = self.table.insert(state.with(rest_of(hash), run.into_first()));
+        replaced.map(|state| self.taken_out(state))
+    }
+
+    pub(crate) fn remove(&mut self, hash: KeyHash) -> Option<Entry> {
+        let removed = self.table.remove(rest_of(hash))?;
+        Some(self.taken_out(removed))
+    }
+
+    fn taken_out(&self, state: Packed) -> Entry {
+        Entry { run: ManuallyDrop::into_inner(self.run_of(&state)), state }
+    }
+}
+
+impl Drop for ShardState {
+    fn drop(&mut self) {
+        let table = std::mem::take(&mut self.table);
+        table.entries().for_each(|entry| drop(self.taken_out(*entry)));
+    }
 }
 
 #[repr(align(128))]
@@ -133,26 +222,24 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    pub(crate) fn new() -> Resident {
-        Resident { shards: (0..SHARDS).map(|_| Shard(Mutex::default())).collect() }
+    /// An empty table for records in runs of this pool.
+    pub(crate) fn new(pool: &Arc<Pool>) -> Resident {
+        let shard = |_| Shard(Mutex::new(ShardState::new(Arc::clone(pool))));
+        Resident { shards: (0..SHARDS).map(shard).collect() }
     }
 
     #[inline]
     pub(crate) fn shard(&self, hash: KeyHash) -> MutexGuard<'_, ShardState> {
-        // Bits 40..48: the index takes its shard from the top, hashbrown its bucket from the bottom.
-        lock(&self.shards[(hash.get() >> 40) as usize % SHARDS].0)
+        lock(&self.shards[(hash.get() >> SHARD_SHIFT) as usize % SHARDS].0)
     }
 
     /// Shrinks oversized tables. Returns the number of objects, and the bytes that the tables take.
     pub(crate) fn settle(&self) -> (usize, usize) {
         let (mut objects, mut bytes) = (0, 0);
         self.for_each_shard(|shard| {
-            let entries = shard.map.len();
-            if shard.map.capacity() > (SLACK * entries).max(ROOM_MIN) {
-                shard.map.shrink_to(2 * entries);
-            }
-            objects += entries;
-            bytes += shard.map.allocation_size() + entries * LISTED_BYTES;
+            shard.table.settle();
+            objects += shard.table.len();
+            bytes += shard.table.bytes();
         });
         (objects, bytes)
     }
@@ -162,5 +249,41 @@ impl Resident {
         for shard in &self.shards {
             visit(&mut lock(&shard.0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: usize = 4 << 10;
+
+    #[test]
+    fn each_hash_has_an_entry_of_its_own_that_holds_its_run() {
+        let pool = Pool::new(8, FRAME).unwrap();
+        let resident = Resident::new(&pool);
+        let runs: Vec<Run> = (0..3).map(|_| pool.try_take_frame().unwrap()).collect();
+        // They differ in one bit each: of the shard, above it, and below.
+        let hashes = [0, 40, 47, 48, 63, 39, 8].map(|bit| KeyHash::from_raw(5 ^ (1 << bit)));
+        for (n, hash) in hashes.iter().enumerate() {
+            let entry = Entry::of(runs[n % 2].clone(), 64 * n as u32);
+            assert!(resident.shard(*hash).insert(*hash, entry).is_none());
+        }
+        assert_eq!(resident.settle().0, hashes.len());
+        assert_eq!([runs[0].refs(), runs[1].refs()], [5, 4]);
+        for (n, hash) in hashes.iter().enumerate() {
+            let mut shard = resident.shard(*hash);
+            assert!(shard.get(*hash).unwrap().is_at(runs[n % 2].first(), 64 * n as u32));
+            shard.get_mut(*hash).unwrap().move_to(runs[2].clone(), 128);
+            assert!(shard.get(*hash).unwrap().is_at(runs[2].first(), 128));
+        }
+        assert_eq!([runs[0].refs(), runs[1].refs(), runs[2].refs()], [1, 1, 8]);
+        let replaced = resident.shard(hashes[0]).insert(hashes[0], Entry::of(runs[0].clone(), 0));
+        assert_eq!(replaced.unwrap().run.first(), runs[2].first());
+        assert!(resident.shard(hashes[1]).remove(hashes[1]).is_some());
+        assert!(!resident.shard(hashes[1]).contains(hashes[1]));
+        assert_eq!([runs[0].refs(), runs[2].refs()], [2, 6]);
+        drop(resident);
+        assert!(runs.iter().all(|run| run.refs() == 1));
     }
 }

@@ -12,7 +12,7 @@ use super::large::LargeObject;
 use crate::deferred::OneShot;
 use crate::engine::Engine;
 use crate::error::ReadError;
-use crate::format::{RecordHeader, RecordKind, UNIT_BYTES, verify_record};
+use crate::format::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
@@ -109,8 +109,8 @@ impl Engine {
             return Indirect::Found(raw, header);
         }
         let mut shard = self.cache.resident.shard(hash);
-        if shard.map.get(&hash).is_some_and(|e| e.seq == header.sequence()) {
-            shard.map.remove(&hash);
+        if shard.get(hash).is_some_and(|e| e.record().head.sequence() == header.sequence()) {
+            shard.remove(hash);
             self.forget(hash);
         }
         Indirect::Dead
@@ -118,11 +118,17 @@ impl Engine {
 
     fn find_indirect(&self, hash: KeyHash, key: &[u8]) -> Option<(RawRecord, RecordHeader)> {
         let shard = self.cache.resident.shard(hash);
-        let entry = shard.map.get(&hash).filter(|e| !e.is_object && e.key() == key)?;
-        let header = RecordHeader::decode(entry.record(), self.space.nonce).ok()?;
-        let (start, len) = (entry.offset as usize, (entry.offset + entry.stored_bytes) as usize);
-        let life = entry.location.map_or(SegmentLife::NONE, |location| self.life_of(location));
-        Some((RawRecord { run: entry.run.clone(), start, len, life }, header))
+        let entry = shard.get(hash)?;
+        let record = entry.record();
+        if record.head.is_object() || record.key() != key {
+            return None;
+        }
+        let header = RecordHeader::decode(record.bytes(), self.space.nonce).ok()?;
+        let start = record.offset as usize;
+        let len = start + record.head.stored_bytes();
+        let life =
+            entry.state.location().map_or(SegmentLife::NONE, |location| self.life_of(location));
+        Some((RawRecord { run: record.run.clone(), start, len, life }, header))
     }
 
     fn read_indirect(
@@ -372,26 +378,27 @@ impl Engine {
         let stored = header.stored_bytes() as usize;
         let asked = Arrival::Asked { hash: hash.get(), bytes: stored as u32 };
         let queue = self.cache.arrive(group.hint(), asked);
-        let mut entry = Entry::of(raw.run.clone(), raw.start, header);
+        let mut entry = Entry::of(raw.run.clone(), raw.start as u32);
         // A purge may have come since the marks were checked: the entry's epoch stays zero, so that
         // they are checked again.
-        entry.location = Some(candidate.location);
-        let object = Object::of(&entry, false);
+        entry.state.set_location(candidate.location);
+        let object = Object::of(&entry.record(), false);
         if !self.knows(hash, candidate.location, raw.life) {
             // Replaced or removed during the read: valid for this reader, but not for later ones.
             return Found::Object(object);
         }
         if stored as u64 > self.page_record_max() {
             if self.publish_read(hash, entry, raw.life) {
-                self.cache.track(raw.run.clone(), queue, vec![hash]);
+                let start = raw.start as u32;
+                self.cache.track(raw.run.clone(), queue, start..start + stored as u32);
             }
             return Found::Object(object);
         }
         let record = raw.run.bytes(raw.start, stored);
-        if let Some((run, offset)) = self.cache.append(queue, hash, record, true) {
-            let mut copied = Entry::of(run, offset, header);
-            copied.location = Some(candidate.location);
-            let object = Object::of(&copied, false);
+        if let Some((run, offset)) = self.cache.append(queue, record, true) {
+            let mut copied = Entry::of(run, offset);
+            copied.state.set_location(candidate.location);
+            let object = Object::of(&copied.record(), false);
             let may = || self.is_newest(hash, candidate.location, raw.life);
             self.cache.publish_logged(hash, copied, may);
             return Found::Object(object);
@@ -401,13 +408,15 @@ impl Engine {
 
     /// Publishes a record read in this life of its segment, unless a newer version exists; true if
     /// published.
-    pub(crate) fn publish_read(&self, hash: KeyHash, entry: Entry, life: SegmentLife) -> bool {
+    pub(crate) fn publish_read(&self, hash: KeyHash, mut entry: Entry, life: SegmentLife) -> bool {
         let mut shard = self.cache.resident.shard(hash);
-        let current = entry.location.is_some_and(|l| self.is_newest(hash, l, life));
-        if !current || shard.map.contains_key(&hash) {
+        let location = entry.state.location();
+        let current = location.is_some_and(|location| self.is_newest(hash, location, life));
+        if !current || shard.contains(hash) {
             return false;
         }
-        shard.map.insert(hash, Entry { epoch: self.cache.epoch(), ..entry });
+        entry.state.set_epoch(self.cache.epoch());
+        shard.insert(hash, entry);
         true
     }
 
@@ -469,8 +478,8 @@ impl Engine {
         Ok(Found::Object(object))
     }
 
-    /// Copies key, metadata and value into a run of their own, and publishes it under a location in
-    /// this life of its segment.
+    /// Copies key, metadata and value into a run of their own, behind a header that memory alone
+    /// has, and publishes it under a location in this life of its segment.
     pub(crate) fn assemble(
         self: &Arc<Engine>,
         hash: KeyHash,
@@ -480,27 +489,31 @@ impl Engine {
         waited: &mut Duration,
     ) -> Result<Object, ReadError> {
         let total: usize = pieces.iter().map(|p| p.len()).sum();
-        let run = self.take_more_for_read(total + 64, waited)?;
-        let mut at = 64;
-        for piece in pieces {
+        let run = self.take_more_for_read(total + RECORD_HEADER_BYTES, waited)?;
+        let whole = RecordHeader {
+            kind: RecordKind::Object,
+            chunked: false,
+            key_len: pieces[0].len() as u32,
+            meta_len: pieces[1].len() as u32,
+            value_len: pieces[2].len() as u64,
+            ..*header
+        };
+        let mut at = 0;
+        for piece in [&whole.encode()[..], pieces[0], pieces[1], pieces[2]] {
             // SAFETY: the run is fresh and known to this thread only.
             unsafe { run.bytes_mut(at, piece.len()) }.copy_from_slice(piece);
             at += piece.len();
         }
-        let mut entry = Entry::of(run.clone(), 0, header);
-        entry.body = 64;
-        entry.is_object = true;
-        entry.meta_len = pieces[1].len() as u32;
-        entry.value_len = pieces[2].len() as u32;
-        entry.stored_bytes = run.len_bytes() as u32;
+        let mut entry = Entry::of(run.clone(), 0);
         // As in `admit_read`; here the value has been read since.
-        entry.location = Some(location);
-        let object = Object::of(&entry, false);
+        entry.state.set_location(location);
+        let object = Object::of(&entry.record(), false);
+        let records = 0..entry.record().head.stored_bytes() as u32;
         if self.publish_read(hash, entry, life) {
             let hint = self.groups.hint(header.group);
             let bytes = run.len_bytes() as u32;
             let asked = Arrival::Asked { hash: hash.get(), bytes };
-            self.cache.track(run, self.cache.arrive(hint, asked), vec![hash]);
+            self.cache.track(run, self.cache.arrive(hint, asked), records);
         }
         Ok(object)
     }

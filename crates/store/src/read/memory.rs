@@ -14,31 +14,35 @@ impl Engine {
         let epoch = self.marks.epoch();
         let mut guard = self.cache.resident.shard(hash);
         let shard = &mut *guard;
-        let entry = shard.map.get_mut(&hash)?;
-        if entry.key() != key || !entry.is_object {
+        let entry = shard.get_mut(hash)?;
+        let record = entry.record();
+        let head = record.head;
+        if record.key() != key || !head.is_object() {
             return None;
         }
-        if entry.marks_epoch != epoch || entry.expires_s != 0 {
-            if self.is_dead(entry.group, key, entry.seq, entry.expires_s) {
-                shard.map.remove(&hash);
-                self.forget(hash);
-                return None;
-            }
-            entry.marks_epoch = epoch;
+        let expires_s = head.expires_s();
+        let unsure = entry.state.marks_epoch() != epoch || expires_s != 0;
+        if unsure && self.is_dead(head.group(), key, head.sequence(), expires_s) {
+            shard.remove(hash);
+            self.forget(hash);
+            return None;
+        }
+        let object = Object::of(&record, true);
+        let came = entry.state.take_prefetched();
+        entry.state.set_marks_epoch(epoch);
+        if came.is_none() {
+            entry.state.add_hit();
         }
         shard.hits += 1;
-        shard.hit_bytes += u64::from(entry.value_len);
-        if entry.prefetched {
+        shard.hit_bytes += object.len() as u64;
+        if let Some(came) = came {
             // The first use is what the object was prefetched for, not evidence that it will be
             // used again.
-            entry.prefetched = false;
             shard.prefetch_hits += 1;
-            let recent = self.cache.first_used(hash, entry.came);
-            self.note_prefetch_hit(entry.group, recent);
-        } else {
-            entry.hits = entry.hits.saturating_add(1);
+            let recent = self.cache.first_used(hash, came);
+            self.note_prefetch_hit(object.group().get(), recent);
         }
-        Some(Object::of(entry, true))
+        Some(object)
     }
 
     fn note_prefetch_hit(&self, group: u64, recent: bool) {

@@ -15,7 +15,7 @@ use super::under_way::Room;
 use crate::device::{IoOp, submit_deferred};
 use crate::engine::Engine;
 use crate::error::ReadError;
-use crate::format::{PageHeader, RecordHeader, UNIT_BYTES, verify_body};
+use crate::format::{PAGE_HEADER_BYTES, PageHeader, RecordHeader, UNIT_BYTES, verify_body};
 use crate::group::GroupState;
 use crate::group::neighbours::Before;
 use crate::index::{Candidate, Location};
@@ -144,25 +144,28 @@ impl Engine {
     /// manifest or patch created meanwhile does not qualify: its bytes are not the object's.
     fn lookup_fresh(&self, hash: KeyHash, key: &[u8]) -> Option<Object> {
         let mut shard = self.cache.resident.shard(hash);
-        let entry = shard.map.get_mut(&hash)?;
-        if entry.key() != key
-            || !entry.is_object
-            || self.is_dead(entry.group, key, entry.seq, entry.expires_s)
+        let entry = shard.get_mut(hash)?;
+        let record = entry.record();
+        let head = record.head;
+        if record.key() != key
+            || !head.is_object()
+            || self.is_dead(head.group(), key, head.sequence(), head.expires_s())
         {
             return None;
         }
-        if std::mem::take(&mut entry.prefetched)
-            && let Some(state) = self.groups.get(entry.group)
+        let object = Object::of(&record, false);
+        if let Some(came) = entry.state.take_prefetched()
+            && let Some(state) = self.groups.get(object.group().get())
         {
             // The object was requested, so it was not prefetched.
             state.neighbours.one_less();
             self.neighbours.one_less();
-            self.cache.first_used(hash, entry.came);
+            self.cache.first_used(hash, came);
             self.cache.read_again(hash);
             state.prefetched.fetch_sub(1, Ordering::Relaxed);
             self.counters.prefetched.fetch_sub(1, Ordering::Relaxed);
         }
-        Some(Object::of(entry, false))
+        Some(object)
     }
 
     /// Key of a page's flight, distinct from those of objects (which are never this large).
@@ -345,10 +348,12 @@ impl Engine {
         if header.life() != self.ring.life(segment) {
             return 0;
         }
+        let mut end = PAGE_HEADER_BYTES as u32;
         let wanted: Vec<(u32, RecordHeader, Location)> = header
             .records(bytes)
             .map_while(Result::ok)
             .map(|(offset, record)| {
+                end = offset + record.stored_bytes() as u32;
                 let at = page * page_bytes + u64::from(offset);
                 (offset, record, self.space.location(segment, at))
             })
@@ -367,18 +372,14 @@ impl Engine {
             self.copy_from_page(&run, queue, &wanted, header.life());
             return count;
         }
-        let mut hashes = Vec::with_capacity(wanted.len());
         for (offset, record, location) in &wanted {
-            let mut entry = Entry::of(run.clone(), *offset as usize, record);
-            entry.location = Some(*location);
-            // Purge marks are checked at the first request, since the entry's epoch is zero.
-            entry.prefetched = true;
-            entry.came = self.cache.now();
-            if self.publish_read(record.key_hash(), entry, header.life()) {
-                hashes.push(record.key_hash());
-            }
+            let mut entry = Entry::of(run.clone(), *offset);
+            entry.state.set_location(*location);
+            // Purge marks are checked at the first request.
+            entry.state.set_prefetched(self.cache.now());
+            self.publish_read(record.key_hash(), entry, header.life());
         }
-        self.cache.track(run, queue, hashes);
+        self.cache.track(run, queue, PAGE_HEADER_BYTES as u32..end);
         count
     }
 
@@ -393,13 +394,12 @@ impl Engine {
     ) {
         for (offset, record, location) in wanted {
             let bytes = run.bytes(*offset as usize, record.stored_bytes() as usize);
-            let Some((log, at)) = self.cache.append(queue, record.key_hash(), bytes, true) else {
+            let Some((log, at)) = self.cache.append(queue, bytes, true) else {
                 return;
             };
-            let mut entry = Entry::of(log, at, record);
-            entry.location = Some(*location);
-            entry.prefetched = true;
-            entry.came = self.cache.now();
+            let mut entry = Entry::of(log, at);
+            entry.state.set_location(*location);
+            entry.state.set_prefetched(self.cache.now());
             let may = || self.is_newest(record.key_hash(), *location, life);
             self.cache.publish_logged(record.key_hash(), entry, may);
         }
@@ -411,7 +411,7 @@ impl Engine {
         let dead = header.kind != crate::format::RecordKind::Object
             || (!self.recovery.is_done() && self.recovery_kills(hash, header.sequence()))
             || !self.is_only_version(hash, location)
-            || self.cache.resident.shard(hash).map.contains_key(&hash);
+            || self.cache.resident.shard(hash).contains(hash);
         let record = run.bytes(offset as usize, header.stored_bytes() as usize);
         !dead && verify_body(header, record)
     }

@@ -22,7 +22,7 @@ use crate::format::{
 };
 use crate::index::Location;
 use crate::memory::pool::Run;
-use crate::memory::resident::Entry;
+use crate::memory::resident::{Entry, Found};
 use crate::policy::admission::Newcomer;
 use crate::policy::residency::Hint;
 use crate::stats::{Waiting, add};
@@ -337,8 +337,8 @@ impl Engine {
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = header_of(&fields, new);
         lay_out(&run, &fields, &header);
-        let entry = Entry::of(run.clone(), offset, &header);
-        match self.publish_new(hash, entry, new, &mut numbered) {
+        let entry = Entry::of(run.clone(), offset as u32);
+        match self.publish_new(hash, seq, entry, new, &mut numbered) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
             Published::Outdated => return Err(CreateBlocked::Outdated),
@@ -380,12 +380,12 @@ impl Engine {
 
     /// True if the version to be replaced is the one that readers get of this key. Called with the
     /// shard of the resident table locked.
-    fn is_there(&self, hash: KeyHash, new: &NewObject<'_>, resident: Option<&Entry>) -> bool {
+    fn is_there(&self, hash: KeyHash, new: &NewObject<'_>, resident: Option<&Found<'_>>) -> bool {
         match new.replaces {
             Replaces::Anything => true,
             Replaces::Itself(place) => {
                 self.is_only_version(hash, place)
-                    && resident.is_none_or(|entry| entry.location == Some(place))
+                    && resident.is_none_or(|entry| entry.state.location() == Some(place))
             }
             Replaces::Version(version) => {
                 self.is_newest_version(hash, version, resident)
@@ -398,34 +398,34 @@ impl Engine {
     fn publish_new(
         &self,
         hash: KeyHash,
+        seq: Sequence,
         mut entry: Entry,
         new: &NewObject<'_>,
         numbered: &mut NumberedCreate<'_>,
     ) -> Published {
-        let seq = entry.seq;
-        entry.marks_epoch = numbered.marks_epoch;
+        entry.state.set_marks_epoch(numbered.marks_epoch);
         // While recovery runs, it is unknown whether an older version exists.
         let loading = !new.is_moved() && !self.recovery.is_done();
         let (old, known) = {
             let mut shard = self.cache.resident.shard(hash);
-            let resident = shard.map.get(&hash);
+            let resident = shard.get(hash);
             // If the create is abandoned later than this check, its caller's next operation gets a
             // greater number and takes this lock afterwards.
             if new.is_given_up() {
                 return Published::GivenUp;
             }
-            if !self.is_there(hash, new, resident) {
+            if !self.is_there(hash, new, resident.as_ref()) {
                 return Published::Outdated;
             }
-            if resident.is_some_and(|e| e.seq > seq) {
+            if resident.is_some_and(|e| e.record().head.sequence() > seq) {
                 return Published::Overtaken;
             }
             if loading {
                 self.note_delete(hash, seq);
             }
-            let entry = Entry { epoch: self.cache.epoch(), ..entry };
-            let old = shard.map.insert(hash, entry);
-            if let Some(location) = old.as_ref().and_then(|old| old.location) {
+            entry.state.set_epoch(self.cache.epoch());
+            let old = shard.insert(hash, entry);
+            if let Some(location) = old.as_ref().and_then(|old| old.state.location()) {
                 // A moved object writes no delete record, and the record of metadata that it takes
                 // over stays on disk.
                 let _ = match new.is_moved() {

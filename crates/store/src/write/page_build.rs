@@ -33,6 +33,8 @@ pub(super) struct Move {
 pub(super) struct BuiltPage {
     pub(super) run: Run,
     pub(super) moves: Vec<Move>,
+    /// Up to here the page is used, its header included.
+    pub(super) used_bytes: u32,
     /// Keeps the staged bytes alive until the resident entries point to the page.
     pub(super) staged: Vec<Staged>,
     /// The frame is the spare one and is needed again: the objects leave memory once they are on
@@ -127,7 +129,7 @@ pub(super) fn build_page(
     }
     // SAFETY: as above; the tail of the page must not carry bytes of the frame's former life.
     unsafe { run.bytes_mut(offset, run.len_bytes() - offset) }.fill(0);
-    Some(BuiltPage { run, moves, staged, passing: false })
+    Some(BuiltPage { run, moves, used_bytes: offset as u32, staged, passing: false })
 }
 
 /// The group and kind of a waiting object, if it is still wanted. They are in its record, which is
@@ -151,13 +153,12 @@ fn group_and_kind(
 
 /// Writes the page header, and adds the page's entries to the segment's summary.
 pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltPage) {
-    let used = page.moves.iter().map(|m| m.stored_units * UNIT_BYTES as u32).sum::<u32>();
     let header = PageHeader {
         nonce: engine.space.nonce,
         segment_seq: open.life.get(),
         page_index: (open.cursor / engine.space.page_bytes) as u32,
         record_count: page.moves.len() as u32,
-        used_bytes: used + PAGE_HEADER_BYTES as u32,
+        used_bytes: page.used_bytes,
         primary_group: page.moves[0].group,
     };
     // SAFETY: the frame is not published yet.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use super::nursery::{Finished, StagedExtent};
 use super::page_build::BuiltPage;
 use crate::engine::Engine;
-use crate::format::UNIT_BYTES;
+use crate::format::{PAGE_HEADER_BYTES, UNIT_BYTES};
 use crate::index::LengthClass;
 use crate::policy::residency::Arrival;
 use crate::space::SegmentId;
@@ -25,28 +25,24 @@ pub(super) fn publish_page(
     at: u64,
     page: BuiltPage,
 ) {
-    let mut hashes = Vec::with_capacity(page.moves.len());
     let mut noted: BTreeMap<u64, ()> = BTreeMap::new();
     for m in &page.moves {
         let mut shard = engine.cache.resident.shard(m.hash);
-        let Some(entry) =
-            shard.map.get_mut(&m.hash).filter(|e| e.is_at(m.from_first, m.from_offset))
-        else {
+        let found = shard.get_mut(m.hash);
+        let Some(mut entry) = found.filter(|e| e.is_at(m.from_first, m.from_offset)) else {
             continue;
         };
         let location = engine.space.location(segment, at + u64::from(m.offset));
         let class = LengthClass::from_units(u64::from(m.stored_units));
         engine.index_insert_with(m.hash, location, class, m.freq);
-        entry.body = entry.body - entry.offset + m.offset;
-        entry.offset = m.offset;
-        let is_new = entry.location.replace(location).is_none();
-        if entry.is_object && !page.passing {
-            entry.run = page.run.clone();
-            hashes.push(m.hash);
+        let is_new = entry.state.location().is_none();
+        entry.state.set_location(location);
+        if entry.record().head.is_object() && !page.passing {
+            entry.move_to(page.run.clone(), m.offset);
         } else {
             // Manifests and patches are not kept in memory: the object that they stand for is, once
             // it is read.
-            shard.map.remove(&m.hash);
+            shard.remove(m.hash);
         }
         drop(shard);
         if is_new {
@@ -64,7 +60,8 @@ pub(super) fn publish_page(
     if page.passing {
         return;
     }
-    engine.cache.track(page.run, engine.cache.arrive(hint, Arrival::Written), hashes);
+    let queue = engine.cache.arrive(hint, Arrival::Written);
+    engine.cache.track(page.run, queue, PAGE_HEADER_BYTES as u32..page.used_bytes);
 }
 
 pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
@@ -80,8 +77,8 @@ pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
 /// which must not come back.
 fn drop_object(engine: &Engine, hash: KeyHash, first: u32, offset: u32) {
     let mut shard = engine.cache.resident.shard(hash);
-    if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
-        shard.map.remove(&hash);
+    if shard.get(hash).is_some_and(|e| e.is_at(first, offset)) {
+        shard.remove(hash);
         drop(shard);
         // A write that failed may have reached the disk all the same.
         engine.forget_durably(hash);
@@ -104,14 +101,15 @@ pub(super) fn publish_extent(
         let _ = part.send(Ok((location, engine.ring.life(segment))));
     } else {
         let mut shard = engine.cache.resident.shard(staged.hash);
-        let entry = shard.map.get_mut(&staged.hash);
+        let entry = shard.get_mut(staged.hash);
         let mut is_new = false;
         if let Some(entry) = entry.filter(|e| e.is_at(staged.run.first(), staged.offset)) {
             let class = LengthClass::from_units(bytes / UNIT_BYTES);
             engine.index_insert_with(staged.hash, location, class, staged.freq);
-            is_new = entry.location.replace(location).is_none();
-            if !entry.is_object {
-                shard.map.remove(&staged.hash);
+            is_new = entry.state.location().is_none();
+            entry.state.set_location(location);
+            if !entry.record().head.is_object() {
+                shard.remove(staged.hash);
             }
         }
         drop(shard);
@@ -119,11 +117,9 @@ pub(super) fn publish_extent(
             engine.cache.written(staged.hash);
         }
         let hint = engine.groups.hint(group);
-        engine.cache.track(
-            staged.run,
-            engine.cache.arrive(hint, Arrival::Written),
-            vec![staged.hash],
-        );
+        let queue = engine.cache.arrive(hint, Arrival::Written);
+        let records = staged.offset..staged.offset + staged.stored_bytes;
+        engine.cache.track(staged.run, queue, records);
     }
     engine.nursery.finished(&written, 0);
 }

@@ -21,6 +21,7 @@ use crate::format::{
 };
 use crate::index::{Candidate, Location};
 use crate::memory::mapped::AlignedBuf;
+use crate::memory::resident::Record;
 use crate::policy::disk;
 use crate::policy::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
 use crate::policy::residency::Hint;
@@ -203,7 +204,8 @@ fn newer_metadata(engine: &Engine, entry: &SummaryEntry) -> Option<Candidate> {
 /// The frequency of a resident object; its hits have not reached the index yet.
 fn memory_freq(engine: &Engine, hash: KeyHash, location: Location) -> u8 {
     let shard = engine.cache.resident.shard(hash);
-    shard.map.get(&hash).filter(|e| e.location == Some(location)).map_or(0, |e| e.hits.min(3))
+    let entry = shard.get(hash).filter(|e| e.state.location() == Some(location));
+    entry.map_or(0, |e| e.state.hits().min(3))
 }
 
 /// Puts the first keeper back into the nursery. If that fails, it is evicted like the other
@@ -336,12 +338,12 @@ fn read_kept<'a>(
     let is_itself = keeper.entry.kind == Some(RecordKind::Object);
     let resident = {
         let shard = engine.cache.resident.shard(hash);
-        let entry = shard.map.get(&hash).filter(|_| is_itself);
-        let entry = entry.filter(|e| e.location == Some(keeper.location));
-        entry.map(|e| (e.run.clone(), e.offset as usize, e.stored_bytes as usize))
+        let entry = shard.get(hash).filter(|_| is_itself);
+        let entry = entry.filter(|e| e.state.location() == Some(keeper.location));
+        entry.map(|e| (e.record().run.clone(), e.record().offset))
     };
     let record = match resident {
-        Some((run, offset, stored)) => Cow::Owned(run.bytes(offset, stored).to_vec()),
+        Some((run, offset)) => Cow::Owned(Record::at(&run, offset).bytes().to_vec()),
         None => Cow::Borrowed(window.read(engine, keepers, stored)?),
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
@@ -451,7 +453,8 @@ fn together_end(engine: &Engine, start: u64, mut end: u64, others: &[Keeper]) ->
         let is_resident = {
             let hash = other.entry.key_hash();
             let shard = engine.cache.resident.shard(hash);
-            shard.map.get(&hash).is_some_and(|e| e.location == Some(other.location))
+            let entry = shard.get(hash);
+            entry.is_some_and(|e| e.state.location() == Some(other.location))
         };
         if !is_resident {
             end = end.max(to);

@@ -63,7 +63,7 @@ impl Engine {
         if caller.is_some_and(Caller::is_gone) {
             return Ok(false);
         }
-        let resident = shard.map.remove(&hash);
+        let resident = shard.remove(hash);
         // Versions that recovery has not found yet must not enter the index later.
         let loading = !self.recovery.is_done();
         if loading {

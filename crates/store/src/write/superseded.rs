@@ -14,17 +14,19 @@ use crate::stats::{Counters, add};
 /// The group of a waiting object, if it is still wanted.
 pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
     let mut shard = engine.cache.resident.shard(object.hash);
-    let entry = shard.map.get(&object.hash)?;
+    let entry = shard.get(object.hash)?;
     if !entry.is_at(object.run.first(), object.offset) {
         return None;
     }
-    if entry.expires_s != 0 && u64::from(entry.expires_s) <= engine.clock.unix_seconds() {
+    let head = entry.record().head;
+    let (group, expires_s) = (head.group(), head.expires_s());
+    if expires_s != 0 && u64::from(expires_s) <= engine.clock.unix_seconds() {
         // An expired object would occupy the disk until its segment is reused and never be read.
         // The index has no older version.
-        shard.map.remove(&object.hash);
+        shard.remove(object.hash);
         return None;
     }
-    Some(entry.group)
+    Some(group)
 }
 
 /// Grows whenever a create or remove may have killed a waiting object. Purges and expiry do not

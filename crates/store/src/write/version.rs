@@ -7,7 +7,7 @@
 
 use crate::engine::Engine;
 use crate::index::Location;
-use crate::memory::resident::Entry;
+use crate::memory::resident::Found;
 use crate::types::{KeyHash, SegmentLife, Sequence};
 
 /// A version that was the newest when it was read.
@@ -46,7 +46,8 @@ impl Engine {
     pub(crate) fn version(&self, hash: KeyHash, seq: Sequence, family: Family) -> Version {
         let resident = {
             let shard = self.cache.resident.shard(hash);
-            shard.map.get(&hash).filter(|entry| entry.seq == seq).map(|entry| entry.location)
+            let entry = shard.get(hash).filter(|entry| entry.record().head.sequence() == seq);
+            entry.map(|entry| entry.state.location())
         };
         let is_it = |location: &Location| {
             self.header_at(*location).is_some_and(|h| h.key_hash() == hash && h.sequence() == seq)
@@ -64,10 +65,10 @@ impl Engine {
         &self,
         hash: KeyHash,
         version: &Version,
-        resident: Option<&Entry>,
+        resident: Option<&Found<'_>>,
     ) -> bool {
         if let Some(entry) = resident {
-            return entry.seq == version.seq;
+            return entry.record().head.sequence() == version.seq;
         }
         let listed = |place| version.family.0.iter().any(|(location, _)| *location == place);
         version.place.is_some_and(listed) && self.family(hash) == version.family
