@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock, thread};
 use crate::types::{KeyHash, Sequence};
 use crate::write::gate::Gate;
-use crate::write::nursery::{Finished, Nursery, Staged, Work};
+use crate::write::nursery::{Due, Finished, Nursery, Staged, Work};
 
 mod store;
 
@@ -157,13 +157,12 @@ const PAGE: u64 = 4096;
 fn staged(run: &Run, seq: u64) -> Staged {
     Staged {
         run: run.clone(),
-        offset: 0,
+        // Tells them apart; nothing is read there.
+        offset: seq as u32,
         stored_bytes: 1024,
-        hash: KeyHash::from_raw(seq),
-        seq: Sequence::from_raw(seq),
         reinserted: false,
         freq: 0,
-        due: None,
+        due: Due::NEVER,
         round: 0,
         came_at: 0,
     }
@@ -180,7 +179,7 @@ fn flush(nursery: &Nursery, written: &Mutex<Vec<u64>>) {
                 for (group, mut objects) in groups {
                     let whole = if partial { objects.len() } else { objects.len() / 4 * 4 };
                     nursery.put_back(group, objects.split_off(whole));
-                    lock(written).extend(objects.iter().map(|object| object.seq.get()));
+                    lock(written).extend(objects.iter().map(|object| u64::from(object.offset)));
                     nursery.finished(&Finished::of(&objects), 0);
                 }
             }
@@ -207,7 +206,11 @@ fn shuttle_a_drain_ends_when_what_came_before_is_written() {
                         while nursery.is_full(1024) {
                             nursery.wait_progress(Duration::from_millis(1));
                         }
-                        assert!(nursery.push(n % 2, staged(&run, 100 * id + n)));
+                        assert!(nursery.push(
+                            n % 2,
+                            staged(&run, 100 * id + n),
+                            Sequence::from_raw(100 * id + n)
+                        ));
                     }
                     nursery.drain(|| ());
                     let written = lock(&written);

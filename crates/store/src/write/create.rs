@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::gate::GateGuard;
 use super::in_place::InPlaceValue;
-use super::nursery::{Staged, StagedExtent};
+use super::nursery::{Due, Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::WhenMemoryFull;
@@ -348,8 +348,6 @@ impl Engine {
             run,
             offset: offset as u32,
             stored_bytes: header.stored_bytes() as u32,
-            hash,
-            seq,
             reinserted: new.is_moved(),
             freq: new.freq,
             due: self.due(new.group),
@@ -357,9 +355,10 @@ impl Engine {
             came_at: 0,
         };
         let taken = if is_extent {
-            self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group })
+            let extent = StagedExtent { staged, part: None, group: new.group };
+            self.nursery.push_extent(extent, seq)
         } else {
-            self.nursery.push(new.group, staged)
+            self.nursery.push(new.group, staged, seq)
         };
         if taken { Ok(()) } else { Err(CreateBlocked::Failed(CreateError::Closed)) }
     }
@@ -456,13 +455,13 @@ impl Engine {
     }
 
     /// The time at which an object created now must be written.
-    fn due(&self, group: u64) -> Option<Duration> {
+    fn due(&self, group: u64) -> Due {
         let period = self
             .groups
             .get(group)
             .and_then(|state| state.flush_period())
             .unwrap_or(self.config.flush_period);
-        (!period.is_zero()).then(|| self.clock.monotonic() + period)
+        if period.is_zero() { Due::NEVER } else { Due::at(self.clock.monotonic() + period) }
     }
 }
 

@@ -392,10 +392,11 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
 /// Adds an extent to its segment's summary.
 fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, at: u64) {
     let staged = &extent.staged;
+    let head = staged.record().head;
     open.note(SummaryEntry {
-        hash: staged.hash.get(),
+        hash: head.key_hash().get(),
         group: extent.group,
-        seq: staged.seq.get(),
+        seq: head.sequence().get(),
         offset_units: (at / UNIT_BYTES) as u32,
         stored_units: staged.stored_bytes / UNIT_BYTES as u32,
         kind: record_kind(engine, &staged.run, staged.offset),

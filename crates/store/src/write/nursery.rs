@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
+use crate::memory::resident::Record;
 use crate::signal::Signal;
-use crate::types::{KeyHash, SegmentLife, Sequence};
+use crate::types::{SegmentLife, Sequence};
 
 use waiting::{Choice, Pending, State, earlier};
 
@@ -25,20 +26,44 @@ pub(crate) struct Staged {
     pub(crate) run: Run,
     pub(crate) offset: u32,
     pub(crate) stored_bytes: u32,
-    pub(crate) hash: KeyHash,
-    /// Sequence number it was created with.
-    pub(crate) seq: Sequence,
     /// The object was kept from a reused segment.
     pub(crate) reinserted: bool,
     /// Initial frequency in the index.
     pub(crate) freq: u8,
-    /// Time on the monotonic clock at which the object is written even if it fills no page, or, for
-    /// an extent, even if it is alone in the write.
-    pub(crate) due: Option<Duration>,
-    /// The round in which it came; a new round begins at each drain. Set by the nursery.
-    pub(crate) round: u64,
+    pub(crate) due: Due,
+    /// The round in which it came, modulo 2^32; a new round begins at each drain. Set by the
+    /// nursery.
+    pub(crate) round: u32,
     /// Value of `handed_in` when it came; set by the nursery.
     pub(crate) came_at: u64,
+}
+
+// With small objects there are many of them.
+const _: () = assert!(size_of::<Staged>() <= 48);
+
+impl Staged {
+    /// The object's record, which says what is not repeated here.
+    pub(crate) fn record(&self) -> Record<'_> {
+        Record::at(&self.run, self.offset)
+    }
+}
+
+/// Time on the monotonic clock, in nanoseconds, at which an object is written even if it fills no
+/// page, or, for an extent, even if it is alone in the write.
+#[derive(Clone, Copy)]
+pub(crate) struct Due(u64);
+
+impl Due {
+    /// The object waits as long as it may.
+    pub(crate) const NEVER: Due = Due(u64::MAX);
+
+    pub(crate) fn at(time: Duration) -> Due {
+        Due(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn time(self) -> Option<Duration> {
+        (self.0 != u64::MAX).then(|| Duration::from_nanos(self.0))
+    }
 }
 
 /// A record too large for a page: written from where it lies.
@@ -197,21 +222,22 @@ impl Nursery {
         drop(old);
     }
 
-    /// Queues an object whose entry has been published. False if the store was closed in the
+    /// Queues an object that was created with this sequence number, and whose entry has been
+    /// published. False if the store was closed in the
     /// meantime: the object would never be written.
     #[must_use]
-    pub(crate) fn push(&self, group: u64, mut staged: Staged) -> bool {
+    pub(crate) fn push(&self, group: u64, mut staged: Staged, seq: Sequence) -> bool {
         let mut state = lock(&self.state);
         if state.ended {
             return false;
         }
-        staged.round = state.enter_round(staged.seq);
+        staged.round = state.enter_round(seq);
         staged.came_at = self.handed_in.load(Ordering::Relaxed);
         state.note_came_at(staged.came_at);
         let bytes = u64::from(staged.stored_bytes);
-        state.groups_due = earlier(state.groups_due, staged.due);
+        state.groups_due = earlier(state.groups_due, staged.due.time());
         let pending = state.groups.entry(group).or_default();
-        pending.due = earlier(pending.due, staged.due);
+        pending.due = earlier(pending.due, staged.due.time());
         if pending.objects.capacity() == 0 {
             // Many groups have one object, and a list that grows by itself starts with room for
             // four.
@@ -245,19 +271,19 @@ impl Nursery {
     /// As `push`, for an extent. If a part is not queued, its sender is dropped, which tells the
     /// waiting writer.
     #[must_use]
-    pub(crate) fn push_extent(&self, mut extent: StagedExtent) -> bool {
+    pub(crate) fn push_extent(&self, mut extent: StagedExtent, seq: Sequence) -> bool {
         let mut state = lock(&self.state);
         if state.ended {
             return false;
         }
-        extent.staged.round = state.enter_round(extent.staged.seq);
+        extent.staged.round = state.enter_round(seq);
         let bytes = u64::from(extent.staged.stored_bytes);
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
         state.extent_bytes += bytes;
         state.part_waits |= extent.part.is_some();
-        state.extents_due = earlier(state.extents_due, extent.staged.due);
+        state.extents_due = earlier(state.extents_due, extent.staged.due.time());
         state.extents.push(extent);
         let wake = self.wants_extents(&state);
         drop(state);
@@ -294,7 +320,7 @@ impl Nursery {
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
         state.note_came_at(objects[0].came_at);
-        let due = objects.iter().fold(None, |due, object| earlier(due, object.due));
+        let due = objects.iter().fold(None, |due, object| earlier(due, object.due.time()));
         state.groups_due = earlier(state.groups_due, due);
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, due);
@@ -466,7 +492,7 @@ pub(crate) struct Finished {
     objects: u64,
     bytes: u64,
     /// Objects by round, usually one or two rounds.
-    rounds: Vec<(u64, u64)>,
+    rounds: Vec<(u32, u64)>,
 }
 
 impl Finished {

@@ -111,7 +111,7 @@ pub(super) fn build_page(
         unsafe { run.bytes_mut(offset, len) }
             .copy_from_slice(object.run.bytes(object.offset as usize, len));
         moves.push(Move {
-            hash: object.hash,
+            hash: object.record().head.key_hash(),
             from_first: object.run.first(),
             from_offset: object.offset,
             offset: offset as u32,
@@ -171,7 +171,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
         open.note(SummaryEntry {
             hash: m.hash.get(),
             group: m.group,
-            seq: staged.seq.get(),
+            seq: staged.record().head.sequence().get(),
             offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
             stored_units: m.stored_units,
             kind: m.kind,

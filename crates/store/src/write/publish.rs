@@ -100,21 +100,22 @@ pub(super) fn publish_extent(
         // If the writer was abandoned, the receiver is gone and the part is garbage.
         let _ = part.send(Ok((location, engine.ring.life(segment))));
     } else {
-        let mut shard = engine.cache.resident.shard(staged.hash);
-        let entry = shard.get_mut(staged.hash);
+        let hash = staged.record().head.key_hash();
+        let mut shard = engine.cache.resident.shard(hash);
+        let entry = shard.get_mut(hash);
         let mut is_new = false;
         if let Some(entry) = entry.filter(|e| e.is_at(staged.run.first(), staged.offset)) {
             let class = LengthClass::from_units(bytes / UNIT_BYTES);
-            engine.index_insert_with(staged.hash, location, class, staged.freq);
+            engine.index_insert_with(hash, location, class, staged.freq);
             is_new = entry.state.location().is_none();
             entry.state.set_location(location);
             if !entry.record().head.is_object() {
-                shard.remove(staged.hash);
+                shard.remove(hash);
             }
         }
         drop(shard);
         if is_new {
-            engine.cache.written(staged.hash);
+            engine.cache.written(hash);
         }
         let hint = engine.groups.hint(group);
         let queue = engine.cache.arrive(hint, Arrival::Written);
@@ -129,7 +130,8 @@ pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
     if let Some(part) = part {
         let _ = part.send(Err(reason.to_owned()));
     } else {
-        drop_object(engine, staged.hash, staged.run.first(), staged.offset);
+        let hash = staged.record().head.key_hash();
+        drop_object(engine, hash, staged.run.first(), staged.offset);
     }
     add(&engine.counters.drops_write_error, 1);
     engine.nursery.finished(&Finished::of([&staged]), 1);

@@ -13,8 +13,9 @@ use crate::stats::{Counters, add};
 
 /// The group of a waiting object, if it is still wanted.
 pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
-    let mut shard = engine.cache.resident.shard(object.hash);
-    let entry = shard.get(object.hash)?;
+    let hash = object.record().head.key_hash();
+    let mut shard = engine.cache.resident.shard(hash);
+    let entry = shard.get(hash)?;
     if !entry.is_at(object.run.first(), object.offset) {
         return None;
     }
@@ -23,7 +24,7 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
     if expires_s != 0 && u64::from(expires_s) <= engine.clock.unix_seconds() {
         // An expired object would occupy the disk until its segment is reused and never be read.
         // The index has no older version.
-        shard.remove(object.hash);
+        shard.remove(hash);
         return None;
     }
     Some(group)

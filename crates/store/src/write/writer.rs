@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::create::{CreateBlocked, NewObject, ROOM_NAP, Replaces};
 use super::in_place::InPlaceValue;
-use super::nursery::{Staged, StagedExtent};
+use super::nursery::{Due, Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::WhenMemoryFull;
@@ -308,21 +308,16 @@ impl Writer {
             run: in_place.into_run(),
             offset: 0,
             stored_bytes: header.stored_bytes() as u32,
-            hash,
-            seq,
             reinserted: false,
             freq: 0,
-            due: None,
+            due: Due::NEVER,
             round: 0,
             came_at: 0,
         };
         // If the store was closed in the meantime, the part is not queued and the commit fails,
         // since its location never arrives.
-        let _ = engine.nursery.push_extent(StagedExtent {
-            staged,
-            part: Some(sender),
-            group: self.group,
-        });
+        let extent = StagedExtent { staged, part: Some(sender), group: self.group };
+        let _ = engine.nursery.push_extent(extent, seq);
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
         true

@@ -10,11 +10,9 @@ fn object(run: &Run, due: u64) -> Staged {
         run: run.clone(),
         offset: 0,
         stored_bytes: 2048,
-        hash: KeyHash::from_raw(due),
-        seq: Sequence::from_raw(due),
         reinserted: false,
         freq: 0,
-        due: Some(Duration::from_secs(due)),
+        due: Due::at(Duration::from_secs(due)),
         round: 0,
         came_at: 0,
     }
@@ -25,7 +23,7 @@ fn what_is_put_back_keeps_its_time() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
     for due in 10..15 {
-        assert!(nursery.push(7, object(&run, due)));
+        assert!(nursery.push(7, object(&run, due), Sequence::from_raw(due)));
     }
     let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
     let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
@@ -43,21 +41,21 @@ fn what_lists_took_stays_charged() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(1 << 20);
     assert_eq!(nursery.table_bytes(), 0);
-    assert!((0..10).all(|due| nursery.push(7, object(&run, due))));
+    assert!((0..10).all(|due| nursery.push(7, object(&run, due), Sequence::from_raw(due))));
     let ten = nursery.table_bytes();
     assert!(ten >= 10 * size_of::<Staged>());
     let Work::Pages { groups, .. } = nursery.take(PAGE, || Duration::from_secs(10), Duration::ZERO)
     else {
         panic!("all are due")
     };
-    assert!(nursery.push(8, object(&run, 11)));
+    assert!(nursery.push(8, object(&run, 11), Sequence::from_raw(11)));
     assert!(nursery.table_bytes() > ten, "those being written count, too");
     nursery.finished(&Finished::of(&groups[0].1), 0);
     assert!(nursery.table_bytes() > ten);
 }
 
 fn extent(run: &Run) -> StagedExtent {
-    let staged = Staged { stored_bytes: 8192, due: None, ..object(run, 0) };
+    let staged = Staged { stored_bytes: 8192, due: Due::NEVER, ..object(run, 0) };
     StagedExtent { staged, part: None, group: 1 }
 }
 
@@ -67,7 +65,7 @@ fn pages_get_their_turn_while_extents_keep_coming() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
     let next = |now| {
-        assert!(nursery.push_extent(extent(&run)));
+        assert!(nursery.push_extent(extent(&run), Sequence::ZERO));
         match nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO) {
             Work::Extents(extents) => {
                 nursery.finished(&Finished::of(extents.iter().map(|e| &e.staged)), 0);
@@ -81,16 +79,16 @@ fn pages_get_their_turn_while_extents_keep_coming() {
             Work::Idle | Work::Stop => panic!("extents wait"),
         }
     };
-    assert!(nursery.push(7, object(&run, 100)));
+    assert!(nursery.push(7, object(&run, 100), Sequence::from_raw(100)));
     assert!((0..5).all(|now| next(now).is_none()), "nothing asks for the page");
     assert!((99..101).any(|_| next(100) == Some((1, true))), "its time has come");
-    assert!(nursery.push(7, object(&run, 200)));
+    assert!(nursery.push(7, object(&run, 200), Sequence::from_raw(200)));
     nursery.request_flush();
     assert!((0..2).any(|_| next(101) == Some((1, true))), "somebody waits for it");
     // The request does not cover an object that comes later.
-    assert!(nursery.push(7, object(&run, 200)));
+    assert!(nursery.push(7, object(&run, 200), Sequence::from_raw(200)));
     assert!((0..5).all(|_| next(102).is_none()));
-    assert!((0..4).all(|_| nursery.push(8, object(&run, 200))));
+    assert!((0..4).all(|_| nursery.push(8, object(&run, 200), Sequence::from_raw(200))));
     assert!((0..2).any(|_| next(103) == Some((4, false))), "two pages of one group");
 }
 
@@ -103,11 +101,14 @@ fn a_wish_ends_with_what_it_was_for() {
     let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
     nursery.request_flush();
     assert!(matches!(take(), Work::Idle));
-    assert!(nursery.push(7, object(&run, 100)) && nursery.push_extent(extent(&run)));
+    assert!(
+        nursery.push(7, object(&run, 100), Sequence::from_raw(100))
+            && nursery.push_extent(extent(&run), Sequence::ZERO)
+    );
     assert!(matches!(take(), Work::Idle), "neither is due, and nobody asked for what came since");
     nursery.request_flush();
     assert!(matches!(take(), Work::Extents(_)));
-    assert!(nursery.push_extent(extent(&run)));
+    assert!(nursery.push_extent(extent(&run), Sequence::ZERO));
     assert!(matches!(take(), Work::Pages { .. }), "though extents wait again");
     assert!(matches!(take(), Work::Idle), "the new one may wait for more");
     nursery.request_flush();
@@ -119,16 +120,19 @@ fn a_wish_ends_with_what_it_was_for() {
 fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
-    assert!(nursery.push(7, object(&run, 1)));
+    assert!(nursery.push(7, object(&run, 1), Sequence::from_raw(1)));
     nursery.stop();
     let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
     let Work::Pages { groups, .. } = take() else { panic!("what waits is written first") };
     nursery.finished(&Finished::of(&groups[0].1), 0);
-    assert!(nursery.push(7, object(&run, 2)), "the flusher still comes back");
+    assert!(
+        nursery.push(7, object(&run, 2), Sequence::from_raw(2)),
+        "the flusher still comes back"
+    );
     let Work::Pages { groups, .. } = take() else { panic!("it came in time") };
     nursery.finished(&Finished::of(&groups[0].1), 0);
     assert!(matches!(take(), Work::Stop));
-    assert!(!nursery.push(7, object(&run, 3)));
+    assert!(!nursery.push(7, object(&run, 3), Sequence::from_raw(3)));
     nursery.drain(|| panic!("there is nothing to do"));
     assert_eq!(nursery.bytes(), 0);
 }
@@ -145,7 +149,7 @@ fn what_came_long_ago_goes_though_little_waits() {
         nursery.refill(run.clone());
         // One object came at the beginning, one in the middle, one late.
         if [0, span / 2 + 2, span].contains(&group) {
-            assert!(nursery.push(group, object(&run, 100)));
+            assert!(nursery.push(group, object(&run, 100), Sequence::from_raw(100)));
         }
     }
     assert!(!nursery.wants_flush());
@@ -163,7 +167,7 @@ fn of_many_groups_those_go_that_are_to_go() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(1 << 30);
     for group in 0..GROUPS {
-        assert!(nursery.push(group, object(&run, 100 + group)));
+        assert!(nursery.push(group, object(&run, 100 + group), Sequence::from_raw(100 + group)));
     }
     let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
     let groups_of = |work| match work {
@@ -175,9 +179,9 @@ fn of_many_groups_those_go_that_are_to_go() {
     assert!(matches!(take(109), Work::Idle));
     assert_eq!(groups_of(take(110)), [10]);
     // An object due earlier than the known next due time.
-    assert!(nursery.push(0, object(&run, 105)));
+    assert!(nursery.push(0, object(&run, 105), Sequence::from_raw(105)));
     assert_eq!(groups_of(take(110)), [0]);
-    assert!(nursery.push(20, object(&run, 200)));
+    assert!(nursery.push(20, object(&run, 200), Sequence::from_raw(200)));
     nursery.request_flush();
     let all = groups_of(take(110));
     assert_eq!((all.len() as u64, all[0]), (GROUPS - 11, 20), "all, the largest first");
@@ -196,7 +200,7 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
         }
         _ => panic!("half of the limit waits"),
     };
-    let push = |group| assert!(nursery.push(group, object(&run, 100)));
+    let push = |group| assert!(nursery.push(group, object(&run, 100), Sequence::from_raw(100)));
     // Sixteen objects of half a page are half of the limit: group 3 has a page's worth, the others
     // less.
     (0..15).chain([3]).for_each(push);

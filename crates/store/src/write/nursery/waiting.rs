@@ -100,7 +100,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn enter_round(&mut self, seq: Sequence) -> u64 {
+    pub(super) fn enter_round(&mut self, seq: Sequence) -> u32 {
         if self.rounds.is_empty() {
             self.rounds.push_back(Round::NEW);
         }
@@ -108,7 +108,7 @@ impl State {
         let round = &mut self.rounds[last];
         round.unfinished += 1;
         round.oldest_seq = round.oldest_seq.min(seq);
-        self.first_round + last as u64
+        (self.first_round as u32).wrapping_add(last as u32)
     }
 
     /// Lower bound of the sequence numbers of unfinished objects; `None` if all are finished.
@@ -121,8 +121,9 @@ impl State {
         self.rounds.len()
     }
 
-    pub(super) fn leave_round(&mut self, round: u64, count: u64) {
-        self.rounds[(round - self.first_round) as usize].unfinished -= count;
+    pub(super) fn leave_round(&mut self, round: u32, count: u64) {
+        let index = round.wrapping_sub(self.first_round as u32) as usize;
+        self.rounds[index].unfinished -= count;
         while self.rounds.len() > 1 && self.rounds[0].unfinished == 0 {
             self.rounds.pop_front();
             self.first_round += 1;
@@ -136,7 +137,7 @@ impl State {
         }
         let last = self.first_round + self.rounds.len() as u64 - 1;
         self.rounds.push_back(Round::NEW);
-        self.leave_round(last, 0);
+        self.leave_round(last as u32, 0);
         last
     }
 
