@@ -503,10 +503,11 @@ impl Cache {
         self.policy.settle(objects);
         self.regret.set_objects(objects);
         let decides = self.policy.bytes() + self.regret.bytes();
-        let bytes = bytes + self.place_bytes() + decides + other_bytes;
+        let places = self.place_bytes() + self.pool.slack_bytes();
+        let bytes = bytes + places + decides + other_bytes;
         let frames = self.pool.frames();
-        // Entries for records of 64 bytes take twice as much as the records; data always gets at
-        // least a quarter.
+        // Data always gets at least a quarter: of the shortest records there is one for each 128
+        // bytes, and what finds and judges it takes about half as much.
         let taken = (bytes / self.pool.frame_bytes()).min(frames / 4 * 3);
         self.pool.set_limit(frames - taken);
         let (mut rounds, mut sparing) = (self.pool.places(), SPARING_RUNS_MAX);

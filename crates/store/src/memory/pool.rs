@@ -132,6 +132,11 @@ impl Pool {
         lock(&self.state).large_blocks() * BLOCK_BYTES
     }
 
+    /// Bytes by which the memory that frames occupy may exceed the limit for a while.
+    pub(crate) fn slack_bytes(&self) -> usize {
+        lock(&self.state).slack() * GRAIN_BYTES
+    }
+
     /// Bytes that can be taken without an eviction.
     pub(crate) fn available_bytes(&self) -> usize {
         lock(&self.state).available_grains() * GRAIN_BYTES

@@ -327,7 +327,7 @@ impl Places {
     }
 
     /// Grains by which the occupied memory may exceed the limit for a while.
-    fn slack(&self) -> usize {
+    pub(super) fn slack(&self) -> usize {
         if self.blocks.is_empty() { 0 } else { self.limit_grains / SLACK_SHARE }
     }
 
