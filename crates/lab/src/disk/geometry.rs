@@ -98,6 +98,11 @@ impl Geometry {
         self.sectors
     }
 
+    /// Sectors of the track that a sector lies on.
+    pub(super) fn sectors_per_track(&self, sector: u64) -> u64 {
+        u64::from(self.zone(sector).sectors_per_track)
+    }
+
     /// Where `sector` is.
     pub fn place(&self, sector: u64) -> Place {
         assert!(sector < self.sectors, "sector {sector} is on a drive of {}", self.sectors);

@@ -144,8 +144,7 @@ impl Mechanical {
     /// How far reading ahead has come.
     fn reached(&self, now_ns: u64) -> u64 {
         let Some(ahead) = self.ahead else { return 0 };
-        let per_track =
-            u64::from(self.geometry.place(ahead.from.min(self.sectors() - 1)).sectors_per_track);
+        let per_track = self.geometry.sectors_per_track(ahead.from.min(self.sectors() - 1));
         let elapsed_ns = now_ns.saturating_sub(ahead.at_ns);
         // After months without a request the product is beyond 64 bits, and what was read ahead long at its end.
         let passed = elapsed_ns.saturating_mul(per_track) / self.params.revolution_ns;
@@ -200,7 +199,10 @@ impl Mechanical {
             // Within one request the skew already allows for settling.
             settle_ns = 0;
             (self.cylinder, self.head) = (place.cylinder, place.head);
-            let wait_ns = (place.angle_ns + revolution_ns - now_ns % revolution_ns) % revolution_ns;
+            // Both angles are less than a revolution.
+            let angle_ns = now_ns % revolution_ns;
+            let past_ns = if place.angle_ns < angle_ns { revolution_ns } else { 0 };
+            let wait_ns = place.angle_ns + past_ns - angle_ns;
             let here = left.min(u64::from(place.sectors_per_track - place.sector));
             now_ns += wait_ns + here * revolution_ns / u64::from(place.sectors_per_track);
             at += here;
