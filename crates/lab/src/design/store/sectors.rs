@@ -1,146 +1,225 @@
-//! Bytes of a device, of which most are alike: sectors of one repeated byte are remembered as that, and
-//! only others take memory.
+//! Bytes of a device, of which most are alike: lines of the byte that values consist of, and of zeros,
+//! are remembered as that, and only others take memory.
 //!
 //! The values that the lab stores consist of one byte, so what is kept are records' heads, tables and
-//! summaries, a small part of the device; a device in full would cost a page fault for every 4 KiB that
-//! the engine writes, which was most of the time of a run. Invariant: a sector reads as it was last
-//! written, as zeros before. Threads: one user at a time.
+//! summaries, a small part of the device: a device in full, or even whole sectors of what is not alike,
+//! would cost a page fault for every 4 KiB of it. Invariant: a byte reads as it was last written, as zero
+//! before. Threads: one user at a time.
 
 use std::io;
 
 use super::CONTENT_BYTE;
-use crate::disk::SECTOR_BYTES;
 
-const LEN: usize = SECTOR_BYTES as usize;
+/// What is alike is remembered by blocks of so many bytes, looked for by sectors, and by lines where a
+/// sector is not alike.
+const BLOCK: usize = 4096;
+const SECTOR: usize = 512;
+const LINE: usize = 64;
+const LINES: usize = BLOCK / LINE;
+const _: () = assert!(LINES == u64::BITS as usize);
 
-/// What a sector holds: a byte repeated, below 256, or where its bytes lie, above.
+const CONTENT: [u8; BLOCK] = [CONTENT_BYTE; BLOCK];
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+/// What a block holds: zeros, the content's byte, or, from 2 on, what `mixed` says.
 type Content = u32;
-const SLOTS_FROM: Content = 256;
+const OF_ZEROS: Content = 0;
+const OF_CONTENT: Content = 1;
+const MIXED_FROM: Content = 2;
 
-/// The sectors.
+type Line = [u8; LINE];
+
+/// A block that is not alike: bit n of a mask is for its line n.
+#[derive(Debug, Default)]
+struct Mixed {
+    /// Lines of zeros.
+    zeros: u64,
+    /// Lines with bytes of their own, in `lines` in order. All others consist of the content's byte.
+    own: u64,
+    lines: Vec<Line>,
+}
+
+/// The device's bytes.
 #[derive(Debug)]
 pub(super) struct Sectors {
     contents: Vec<Content>,
-    slots: Vec<[u8; LEN]>,
+    mixed: Vec<Mixed>,
     free: Vec<Content>,
+    /// Lines of the block that is being written, for its allocation to be used again.
+    gathered: Vec<Line>,
+}
+
+impl Mixed {
+    /// Lays the block out in full.
+    fn expand(&self, block: &mut [u8; BLOCK]) {
+        *block = CONTENT;
+        let lines = block.as_chunks_mut::<LINE>().0;
+        bits(self.zeros).for_each(|n| lines[n] = [0; LINE]);
+        bits(self.own).zip(&self.lines).for_each(|(n, line)| lines[n] = *line);
+    }
+
+    /// Overwrites a part of one line that has bytes of its own; false for any other part.
+    fn patch(&mut self, start: usize, piece: &[u8]) -> bool {
+        let (line, at) = (start / LINE, start % LINE);
+        let is_own = self.own & (1 << line) != 0 && at + piece.len() <= LINE;
+        if is_own {
+            let before = (self.own & ((1 << line) - 1)).count_ones() as usize;
+            self.lines[before][at..at + piece.len()].copy_from_slice(piece);
+        }
+        is_own
+    }
+}
+
+/// Numbers of the bits that are set, in order.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        next
+    })
 }
 
 impl Sectors {
-    /// A device of zeros; a table of 4 bytes a sector is its least memory.
+    /// A device of zeros; a table of 4 bytes a block is its least memory.
     pub(super) fn new(size_bytes: u64) -> Sectors {
-        let count = size_bytes.div_ceil(SECTOR_BYTES) as usize;
-        Sectors { contents: vec![0; count], slots: Vec::new(), free: Vec::new() }
+        let count = size_bytes.div_ceil(BLOCK as u64) as usize;
+        let contents = vec![OF_ZEROS; count];
+        Sectors { contents, mixed: Vec::new(), free: Vec::new(), gathered: Vec::new() }
     }
 
-    /// The sectors that a range touches: each one's number, and which of its bytes.
-    fn pieces(
-        &self,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<impl Iterator<Item = (usize, std::ops::Range<usize>)> + use<>> {
-        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let end = start.checked_add(len).filter(|end| *end <= self.contents.len() * LEN);
-        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let last = if len == 0 { start / LEN } else { end.div_ceil(LEN) };
-        Ok((start / LEN..last).map(move |sector| {
-            let at = sector * LEN;
-            (sector, start.max(at) - at..end.min(at + LEN) - at)
-        }))
+    /// The first of these bytes, if they lie on the device.
+    fn start(&self, offset: u64, len: usize) -> io::Result<usize> {
+        let start = usize::try_from(offset).ok();
+        let fits = |start: &usize| {
+            start.checked_add(len).is_some_and(|end| end <= self.contents.len() * BLOCK)
+        };
+        start.filter(fits).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut at = self.start(offset, buf.len())?;
         let mut rest = buf;
-        let mut pieces = self.pieces(offset, rest.len())?.peekable();
-        while let Some((sector, range)) = pieces.next() {
-            let content = self.contents[sector];
-            let mut len = range.len();
-            // Sectors that are alike are filled at once.
-            let is_alike = content < SLOTS_FROM;
-            let alike = |(next, _): &(usize, _)| is_alike && self.contents[*next] == content;
-            while let Some((_, next)) = pieces.next_if(alike) {
-                len += next.len();
+        while !rest.is_empty() {
+            let (first, from) = (at / BLOCK, at % BLOCK);
+            let content = self.contents[first];
+            let mut len = rest.len().min(BLOCK - from);
+            if content < MIXED_FROM {
+                // Blocks that are alike are filled at once.
+                let more = self.contents[first + 1..].iter().take_while(|next| **next == content);
+                let needed = (rest.len() - len).div_ceil(BLOCK);
+                len = rest.len().min(BLOCK - from + more.take(needed).count() * BLOCK);
             }
             let (piece, after) = rest.split_at_mut(len);
-            match u8::try_from(content) {
-                Ok(byte) => piece.fill(byte),
-                Err(_) => piece.copy_from_slice(&self.slots[self.slot(sector)][range]),
+            match content {
+                OF_ZEROS => piece.fill(0),
+                OF_CONTENT => piece.fill(CONTENT_BYTE),
+                _ => self.read_mixed(content, from, piece),
             }
-            rest = after;
+            (rest, at) = (after, at + len);
         }
         Ok(())
+    }
+
+    fn read_mixed(&self, content: Content, from: usize, piece: &mut [u8]) {
+        let mixed = &self.mixed[(content - MIXED_FROM) as usize];
+        if let Some(block) = piece.as_chunks_mut::<BLOCK>().0.first_mut() {
+            return mixed.expand(block);
+        }
+        let mut block = ZEROS;
+        mixed.expand(&mut block);
+        piece.copy_from_slice(&block[from..from + piece.len()]);
     }
 
     pub(super) fn write(&mut self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let mut pieces = self.pieces(offset, buf.len())?;
-        let Some((first, range)) = pieces.next() else { return Ok(()) };
-        let (head, rest) = match range.start {
-            0 => (&[][..], buf),
-            _ => buf.split_at(range.len()),
-        };
-        if !head.is_empty() {
-            self.write_piece(first, range.start, head);
+        let at = self.start(offset, buf.len())?;
+        let head_len = at.next_multiple_of(BLOCK).saturating_sub(at).min(buf.len());
+        let (head, rest) = buf.split_at(head_len);
+        let (whole, tail) = rest.as_chunks::<BLOCK>();
+        self.write_part(at / BLOCK, at % BLOCK, head);
+        let first = (at + head_len) / BLOCK;
+        for (index, block) in (first..).zip(whole) {
+            self.write_block(index, block);
         }
-        let first_whole = first + usize::from(!head.is_empty());
-        let (whole, tail) = rest.as_chunks::<LEN>();
-        for (sector, bytes) in (first_whole..).zip(whole) {
-            if is_repeated(bytes) {
-                self.write_repeated(sector, bytes[0]);
-            } else {
-                let slot = self.slot_for(sector);
-                self.slots[slot] = *bytes;
-            }
-        }
-        if !tail.is_empty() {
-            self.write_piece(first_whole + whole.len(), 0, tail);
-        }
+        self.write_part(first + whole.len(), 0, tail);
         Ok(())
     }
 
-    fn write_repeated(&mut self, sector: usize, byte: u8) {
-        let before = std::mem::replace(&mut self.contents[sector], Content::from(byte));
-        if before >= SLOTS_FROM {
-            self.free.push(before);
-        }
-    }
-
-    fn write_piece(&mut self, sector: usize, start: usize, piece: &[u8]) {
-        let repeated = u8::try_from(self.contents[sector]).ok();
-        if repeated.is_some_and(|byte| piece.iter().all(|other| *other == byte)) {
+    /// Writes a part of one block.
+    fn write_part(&mut self, index: usize, start: usize, part: &[u8]) {
+        if part.is_empty() {
             return;
         }
-        let slot = self.slot_for(sector);
-        if let Some(byte) = repeated {
-            self.slots[slot].fill(byte);
-        }
-        self.slots[slot][start..start + piece.len()].copy_from_slice(piece);
+        let content = self.contents[index];
+        let mut block = match content {
+            OF_ZEROS => ZEROS,
+            OF_CONTENT => CONTENT,
+            _ => {
+                let mixed = &mut self.mixed[(content - MIXED_FROM) as usize];
+                if mixed.patch(start, part) {
+                    return;
+                }
+                let mut block = ZEROS;
+                mixed.expand(&mut block);
+                block
+            }
+        };
+        block[start..start + part.len()].copy_from_slice(part);
+        self.write_block(index, &block);
     }
 
-    /// Index of the bytes of a sector that is to have some of its own; new ones hold anything.
-    fn slot_for(&mut self, sector: usize) -> usize {
-        if self.contents[sector] < SLOTS_FROM {
-            self.contents[sector] = self.free.pop().unwrap_or_else(|| {
-                self.slots.push([0; LEN]);
-                SLOTS_FROM + (self.slots.len() - 1) as Content
+    fn write_block(&mut self, index: usize, block: &[u8; BLOCK]) {
+        // The ends are looked at first: what is not alike mostly differs there.
+        let alike = match block[0] {
+            byte if block[BLOCK - 1] != byte => None,
+            CONTENT_BYTE => (*block == CONTENT).then_some(OF_CONTENT),
+            0 => (*block == ZEROS).then_some(OF_ZEROS),
+            _ => None,
+        };
+        let before = self.contents[index];
+        if let Some(content) = alike {
+            self.contents[index] = content;
+            if before >= MIXED_FROM {
+                self.mixed[(before - MIXED_FROM) as usize] = Mixed::default();
+                self.free.push(before);
+            }
+            return;
+        }
+        let (zeros, own) = self.gather(block);
+        if before < MIXED_FROM {
+            self.contents[index] = self.free.pop().unwrap_or_else(|| {
+                self.mixed.push(Mixed::default());
+                MIXED_FROM + (self.mixed.len() - 1) as Content
             });
         }
-        self.slot(sector)
+        let mixed = &mut self.mixed[(self.contents[index] - MIXED_FROM) as usize];
+        (mixed.zeros, mixed.own) = (zeros, own);
+        mixed.lines.clear();
+        mixed.lines.reserve_exact(self.gathered.len());
+        mixed.lines.extend_from_slice(&self.gathered);
     }
 
-    /// Index of the bytes of a sector that has some of its own.
-    fn slot(&self, sector: usize) -> usize {
-        (self.contents[sector] - SLOTS_FROM) as usize
-    }
-}
-
-/// True if all bytes are the same. The last is looked at first: what is not alike mostly differs there. The
-/// two sectors that are written all the time are compared with as they are.
-fn is_repeated(sector: &[u8; LEN]) -> bool {
-    const CONTENT: [u8; LEN] = [CONTENT_BYTE; LEN];
-    match sector[0] {
-        byte if sector[LEN - 1] != byte => false,
-        CONTENT_BYTE => *sector == CONTENT,
-        0 => *sector == [0; LEN],
-        byte => sector.iter().all(|other| *other == byte),
+    /// The masks of a block; its lines with bytes of their own are in `gathered` then.
+    fn gather(&mut self, block: &[u8; BLOCK]) -> (u64, u64) {
+        let (mut zeros, mut own) = (0, 0);
+        self.gathered.clear();
+        for (n, sector) in block.as_chunks::<SECTOR>().0.iter().enumerate() {
+            if sector[0] == CONTENT_BYTE && *sector == CONTENT[..SECTOR] {
+                continue;
+            }
+            for (m, line) in sector.as_chunks::<LINE>().0.iter().enumerate() {
+                let bit = 1 << (n * (SECTOR / LINE) + m);
+                if *line == CONTENT[..LINE] {
+                    continue;
+                }
+                if *line == ZEROS[..LINE] {
+                    zeros |= bit;
+                } else {
+                    own |= bit;
+                    self.gathered.push(*line);
+                }
+            }
+        }
+        (zeros, own)
     }
 }
 
@@ -151,14 +230,15 @@ mod tests {
     /// A vector of all bytes is the model.
     #[test]
     fn reads_what_was_written() {
-        const SIZE: usize = 8 * LEN;
+        const SIZE: usize = 8 * BLOCK;
         let mut rng = fastrand::Rng::with_seed(11);
         let (mut sectors, mut model) = (Sectors::new(SIZE as u64), vec![0_u8; SIZE]);
         for _ in 0..4_000 {
             let start = rng.usize(0..SIZE);
-            let len = rng.usize(0..=(SIZE - start).min(3 * LEN));
-            let mut bytes = vec![rng.u8(0..3); len];
-            if rng.bool() && len > 0 {
+            let most = if rng.bool() { 3 * BLOCK } else { 2 * LINE };
+            let len = rng.usize(0..=(SIZE - start).min(most));
+            let mut bytes = vec![rng.choice([0, CONTENT_BYTE, 7]).unwrap(); len];
+            for _ in 0..rng.usize(0..4).min(len) {
                 bytes[rng.usize(0..len)] = 9;
             }
             sectors.write(start as u64, &bytes).expect("on the device");
@@ -168,14 +248,14 @@ mod tests {
             sectors.read(from as u64, &mut got).expect("on the device");
             assert_eq!(got, model[from..from + got.len()]);
         }
-        assert!(sectors.slots.len() <= 8, "places are used again");
+        assert!(sectors.mixed.len() <= 8, "places are used again");
     }
 
     #[test]
     fn what_is_alike_takes_no_memory_and_the_end_is_the_end() {
         let mut sectors = Sectors::new(1 << 20);
         sectors.write(0, &vec![0x5a; 1 << 20]).expect("on the device");
-        assert!(sectors.slots.is_empty());
+        assert!(sectors.mixed.is_empty());
         assert!(sectors.write((1 << 20) - 1, &[1, 2]).is_err());
         assert!(sectors.read(u64::MAX, &mut [0]).is_err());
     }
