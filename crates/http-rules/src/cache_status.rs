@@ -116,9 +116,9 @@ impl CacheStatus {
             text.push_str("; fwd=");
             text.push_str(reason.name());
         }
-        // Writing to a String cannot fail.
         if let Some(status) = self.forward_status {
-            let _ = write!(text, "; fwd-status={}", status.as_u16());
+            text.push_str("; fwd-status=");
+            text.push_str(status.as_str());
         }
         if self.stored {
             text.push_str("; stored");
@@ -127,6 +127,7 @@ impl CacheStatus {
             text.push_str("; collapsed");
         }
         if let Some(ttl_s) = self.ttl_s {
+            // Writing to a String cannot fail.
             let _ = write!(text, "; ttl={ttl_s}");
         }
         if let Some(key) = &self.key {

@@ -93,21 +93,25 @@ fn name_of(pair: &str) -> &str {
 /// A normalised host: lower case, without the scheme's default port, without the trailing dot of a
 /// fully qualified name.
 pub fn normal_host(authority: &str, scheme: &str) -> String {
-    let lower = authority.to_ascii_lowercase();
+    // One allocation: this is done for every request.
+    let mut host = authority.to_ascii_lowercase();
     let own_port = if scheme == "https" { ":443" } else { ":80" };
-    let host = lower.strip_suffix(own_port).or_else(|| lower.strip_suffix(':')).unwrap_or(&lower);
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => {
-            format!("{}:{port}", without_root(name))
-        }
-        _ => without_root(host).to_owned(),
+    let kept = host.strip_suffix(own_port).or_else(|| host.strip_suffix(':')).map(str::len);
+    host.truncate(kept.unwrap_or(host.len()));
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => &host,
+    };
+    if ends_in_root(name) {
+        host.remove(name.len() - 1);
     }
+    host
 }
 
-/// A name without the root's trailing dot. A name with several trailing dots is invalid and stays
-/// as it is, so that it remains a different host.
-fn without_root(name: &str) -> &str {
-    name.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(name)
+/// Whether a name has the root's trailing dot. A name with several trailing dots is invalid and
+/// stays as it is, so that it remains a different host.
+fn ends_in_root(name: &str) -> bool {
+    name.strip_suffix('.').is_some_and(|rest| !rest.ends_with('.'))
 }
 
 /// Whether bytes are a host with an optional port (RFC 3986 §3.2.2, §3.2.3), without user
