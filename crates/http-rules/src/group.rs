@@ -12,7 +12,7 @@ use http::header::{CONTENT_TYPE, HeaderName, REFERER};
 use crate::cache_groups::{self, GROUPS_MAX};
 
 /// Field names in use for surrogate keys, in the order they are tried.
-const SURROGATE_KEYS: [HeaderName; 3] = [
+static SURROGATE_KEYS: [HeaderName; 3] = [
     HeaderName::from_static("surrogate-key"),
     HeaderName::from_static("xkey"),
     HeaderName::from_static("cache-tag"),
@@ -49,11 +49,27 @@ impl Groups {
         request: &HeaderMap,
         response: &HeaderMap,
     ) -> Groups {
+        Groups::named(host, response).unwrap_or_else(|| {
+            Groups::by_page(host, client_host, path_and_query, request, response)
+        })
+    }
+
+    /// The groups that the origin names, if it names any.
+    pub fn named(host: &str, response: &HeaderMap) -> Option<Groups> {
         let mut named = named(response).into_iter();
-        if let Some(first) = named.next() {
-            let others = named.map(|name| full_name(Rule::Named, host, &name)).collect();
-            return Groups { home: full_name(Rule::Named, host, &first), others };
-        }
+        let home = full_name(Rule::Named, host, &named.next()?);
+        let others = named.map(|name| full_name(Rule::Named, host, &name)).collect();
+        Some(Groups { home, others })
+    }
+
+    /// The group of a response whose origin names none.
+    pub fn by_page(
+        host: &str,
+        client_host: &str,
+        path_and_query: &str,
+        request: &HeaderMap,
+        response: &HeaderMap,
+    ) -> Groups {
         let (rule, name) = unnamed(client_host, path_and_query, request, response);
         Groups { home: full_name(rule, host, name), others: Vec::new() }
     }
@@ -89,11 +105,6 @@ fn unnamed<'a>(
     (Rule::HostAndSegment, first_segment(path_and_query).as_bytes())
 }
 
-/// Whether the origin names a group.
-pub fn is_named(response: &HeaderMap) -> bool {
-    !named(response).is_empty()
-}
-
 /// All groups that the origin names: by `Cache-Groups`, else by the first kind of surrogate key
 /// present. Without duplicates, at most [`GROUPS_MAX`].
 fn named(response: &HeaderMap) -> Vec<Vec<u8>> {
@@ -101,7 +112,7 @@ fn named(response: &HeaderMap) -> Vec<Vec<u8>> {
     if !groups.is_empty() {
         return unique(groups.iter().map(String::as_bytes));
     }
-    let Some(name) = SURROGATE_KEYS.into_iter().find(|name| response.contains_key(name)) else {
+    let Some(name) = SURROGATE_KEYS.iter().find(|name| response.contains_key(*name)) else {
         return Vec::new();
     };
     let lines = response.get_all(name).into_iter();
@@ -131,13 +142,13 @@ pub fn is_document(response: &HeaderMap) -> bool {
 fn referring_page<'a>(client_host: &str, request: &'a HeaderMap) -> Option<&'a [u8]> {
     let text = request.get(REFERER)?.to_str().ok()?;
     let uri: Uri = text.parse().ok()?;
-    if !uri.authority()?.as_str().eq_ignore_ascii_case(client_host) {
+    let (scheme, authority) = (uri.scheme_str()?, uri.authority()?.as_str());
+    if !authority.eq_ignore_ascii_case(client_host) {
         return None;
     }
-    let after_scheme = text.split_once("://")?.1;
-    let path_start = after_scheme.find(['/', '?', '#']).unwrap_or(after_scheme.len());
-    let path = after_scheme[path_start..].split('#').next().unwrap_or_default();
-    Some(if path.is_empty() { b"/" } else { path.as_bytes() })
+    let path = text.get(scheme.len() + "://".len() + authority.len()..)?.as_bytes();
+    let path = path.split(|byte| *byte == b'#').next().unwrap_or_default();
+    Some(if path.is_empty() { b"/" } else { path })
 }
 
 /// `/a/b/c` gives `a`; a file in the root gives the root.
@@ -170,6 +181,9 @@ mod tests {
             (page, &[], (Page, "/page?x=1")),
             (&[("referer", "http://H:80")], &[], (Page, "/")),
             (&[("referer", "http://other/page")], &[], (HostAndSegment, "a")),
+            (&[("referer", "HTTPS://h:80#top")], &[], (Page, "/")),
+            (&[("referer", "http://h:80?x#top")], &[], (Page, "?x")),
+            (&[("referer", "h:80")], &[], (HostAndSegment, "a")),
             (&[("referer", "::")], &[], (HostAndSegment, "a")),
             (&[], &[("cache-groups", "junk")], (HostAndSegment, "a")),
         ] {

@@ -5,7 +5,7 @@ use http::HeaderMap;
 
 use crate::config::{Grouping, ProxyConfig};
 use crate::request::Ask;
-use crate::rules::group::{self, Groups};
+use crate::rules::group::Groups;
 use crate::ruleset::ResponseEffects;
 
 impl ResponseEffects<'_> {
@@ -19,22 +19,19 @@ impl ResponseEffects<'_> {
     ) -> Groups {
         let target = &ask.target;
         let (host, path) = (&target.host, &target.path_and_query);
-        let by_page = Groups::of(host, &target.client_host, path, &ask.headers, response);
-        let named = group::is_named(response);
+        let named = Groups::named(host, response);
         if let Some(name) = self.group {
-            let mut others = by_page.others;
-            if named {
-                others.push(by_page.home);
+            let mut others = Vec::new();
+            if let Some(named) = named {
+                others = named.others;
+                others.push(named.home);
             }
             return Groups { home: named_group("r", "", name.as_bytes()), others };
         }
-        if named {
-            return by_page;
-        }
-        match by_grouping(&config.groups.by, ask, response) {
-            None => by_page,
+        named.unwrap_or_else(|| match by_grouping(&config.groups.by, ask, response) {
+            None => Groups::by_page(host, &target.client_host, path, &ask.headers, response),
             Some(home) => Groups { home, others: Vec::new() },
-        }
+        })
     }
 }
 
