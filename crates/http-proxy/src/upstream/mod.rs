@@ -119,22 +119,22 @@ impl Fetcher {
         pools.any(|pool| pool.endpoint().health().may_try(self.check_interval, now))
     }
 
-    /// The origins of the request's site that must not be asked, by index: none, or, if the whole
-    /// site is known to be down, all except the one whose trial request is due.
-    fn left_out(&self, request: &Request<OriginBody>) -> Result<Vec<bool>, FetchError> {
+    /// Whether each origin of the request's site may be asked: all, or, if the whole site is known
+    /// to be down, only the one whose trial request is due.
+    fn open_to(&self, request: &Request<OriginBody>) -> Result<Vec<bool>, FetchError> {
         if request.extensions().get::<Arc<Route>>().is_some() {
             return Ok(Vec::new());
         }
         let pools = &self.site_of(request).pools;
         if !are_known_down(pools) {
-            return Ok(vec![false; pools.len()]);
+            return Ok(vec![true; pools.len()]);
         }
         let now = std::time::Instant::now();
         let mut pools_tried = pools.iter().map(Pool::endpoint);
         let tried = pools_tried
             .position(|endpoint| endpoint.health().take_try(self.check_interval, now))
             .ok_or(FetchError::Down)?;
-        Ok((0..pools.len()).map(|index| index != tried).collect())
+        Ok((0..pools.len()).map(|index| index == tried).collect())
     }
 
     /// Sends a request and waits for the headers of the final response.
@@ -142,13 +142,13 @@ impl Fetcher {
         &self,
         request: Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
-        let left_out = self.left_out(&request)?;
+        let open = self.open_to(&request)?;
         self.counters.forwarded.one();
         let request = Box::new(request);
         let result = match self.total_timeout.map(|limit| Instant::now() + limit) {
-            None => self.send_until(request, left_out, None).await,
+            None => self.send_until(request, open, None).await,
             Some(deadline) => {
-                let sending = self.send_until(request, left_out, Some(deadline));
+                let sending = self.send_until(request, open, Some(deadline));
                 Box::pin(timeout_at(deadline, sending))
                     .await
                     .unwrap_or(Err(FetchError::HeaderTimeout))
@@ -185,16 +185,16 @@ impl Fetcher {
         request: &Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pools = &self.site_of(request).pools;
-        let (mut tried, mut last_error) = (self.left_out(request)?, FetchError::Connect);
-        while let Some(index) = self.choose(pools, &tried, key_of(request)) {
-            tried[index] = true;
+        let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect);
+        while let Some(index) = self.choose(pools, &open, key_of(request)) {
+            open[index] = false;
             let sent = self.upgrade_at(&pools[index], request, None).await;
             self.judge(&pools[index], pools.len(), sent.as_ref().err());
             match sent {
                 Err(error) if error.is_unreachable() => last_error = error,
                 sent => return sent,
             }
-            if tried.iter().any(|tried| !tried) {
+            if open.contains(&true) {
                 self.counters.origin_failovers.one();
             }
         }
@@ -215,11 +215,11 @@ impl Fetcher {
     async fn send_until(
         &self,
         request: Outgoing,
-        left_out: Vec<bool>,
+        open: Vec<bool>,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         match request.extensions().get::<Arc<Route>>().cloned() {
-            None => self.send_to_site(request, left_out, deadline).await,
+            None => self.send_to_site(request, open, deadline).await,
             Some(route) => Box::pin(self.send_anywhere(request, &route, deadline)).await,
         }
     }
@@ -240,15 +240,15 @@ impl Fetcher {
     async fn send_to_site(
         &self,
         mut request: Outgoing,
-        mut tried: Vec<bool>,
+        mut open: Vec<bool>,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
         let SitePools { pools, own_name } = self.site_of(&request);
         let mut last_error = FetchError::Connect;
         let mut own = held(pools, &request);
-        while let Some(index) = own.take().or_else(|| self.choose(pools, &tried, key)) {
-            tried[index] = true;
+        while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
+            open[index] = false;
             let pool = &pools[index];
             let hold = self.hold(pool).await?;
             let sent = pool.send_retrying(request, None, &self.counters).await;
@@ -265,7 +265,7 @@ impl Fetcher {
                 }
                 Err(SendError { error, unsent: Some(unsent) }) if error.is_unreachable() => {
                     (request, last_error) = (unsent, error);
-                    if tried.iter().any(|tried| !tried) {
+                    if open.contains(&true) {
                         self.counters.origin_failovers.one();
                     }
                 }
@@ -296,21 +296,21 @@ impl Fetcher {
         &self.sites[site.among_ruled().map_or(0, |place| place + 1)]
     }
 
-    fn choose(&self, pools: &[Pool], tried: &[bool], key: u64) -> Option<usize> {
-        if let [only] = tried {
-            return (!only).then_some(0);
+    fn choose(&self, pools: &[Pool], open: &[bool], key: u64) -> Option<usize> {
+        if let [only] = open {
+            return only.then_some(0);
         }
         let now = std::time::Instant::now();
-        let candidate = |(pool, tried): (&Pool, &bool)| {
+        let candidate = |(pool, open): (&Pool, &bool)| {
             let endpoint = pool.endpoint();
             Candidate {
                 name_hash: endpoint.name_hash,
                 load: endpoint.load(),
                 healthy: endpoint.health().is_healthy(now),
-                tried: *tried,
+                tried: !open,
             }
         };
-        let candidates: Vec<_> = pools.iter().zip(tried).map(candidate).collect();
+        let candidates: Vec<_> = pools.iter().zip(open).map(candidate).collect();
         balance::choose(&candidates, self.choice, key)
     }
 
