@@ -12,7 +12,6 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::BufMut as _;
 use damelo::GroupId;
 
 use crate::rules::NotStoredReason;
@@ -21,6 +20,9 @@ use crate::vault::entry::Membership;
 
 /// Prefix of sentinel keys; no resource's key begins with it.
 const SENTINEL: &[u8] = b"\x02group";
+
+type SentinelKey = [u8; SENTINEL.len() + size_of::<u64>()];
+
 impl Vault {
     /// True if none of the groups was purged since the response was stored.
     pub(crate) async fn all_groups_stand(&self, groups: &[Membership]) -> bool {
@@ -76,8 +78,10 @@ impl Vault {
 }
 
 /// The key of a group's sentinel.
-pub(crate) fn sentinel_key(group: GroupId) -> Vec<u8> {
-    let mut key = SENTINEL.to_vec();
-    key.put_u64(group.get());
+pub(crate) fn sentinel_key(group: GroupId) -> SentinelKey {
+    let mut key = [0; size_of::<SentinelKey>()];
+    let (prefix, number) = key.split_at_mut(SENTINEL.len());
+    prefix.copy_from_slice(SENTINEL);
+    number.copy_from_slice(&group.get().to_be_bytes());
     key
 }

@@ -190,8 +190,12 @@ impl Insertion {
         }
     }
 
-    /// Commits. A body stored apart is committed first, so that no entry refers to a missing body.
-    pub(crate) async fn commit(mut self: Box<Self>, store: &Store) -> Result<(), NotStoredReason> {
+    /// Commits, and returns the key. A body stored apart is committed first, so that no entry refers
+    /// to a missing body.
+    pub(crate) async fn commit(
+        mut self: Box<Self>,
+        store: &Store,
+    ) -> Result<Vec<u8>, NotStoredReason> {
         let failed = |_| NotStoredReason::Store;
         let length_bytes = match &self.body {
             InsertionBody::Small { length_bytes, .. } => *length_bytes,
@@ -219,7 +223,8 @@ impl Insertion {
         self.stamp.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         let pieces: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-        store.create_pieces(&self.key, self.group, &pieces, options).await.map_err(failed)
+        store.create_pieces(&self.key, self.group, &pieces, options).await.map_err(failed)?;
+        Ok(self.key)
     }
 }
 

@@ -389,12 +389,11 @@ impl Vault {
         if !self.is_current(insertion.epoch) {
             return Err(NotStoredReason::Invalidated);
         }
-        let (key, epoch) = (insertion.key.clone(), insertion.epoch);
-        if insertion.response.part.is_some() && self.holds_whole(&key).await {
+        let (is_whole, epoch) = (insertion.response.part.is_none(), insertion.epoch);
+        if !is_whole && self.holds_whole(&insertion.key).await {
             return Err(NotStoredReason::Partial);
         }
-        let is_whole = insertion.response.part.is_none();
-        insertion.commit(&self.store).await?;
+        let key = insertion.commit(&self.store).await?;
         if is_whole && self.has_slices(primary) {
             // The slices are older than the stored response, and would outlive it.
             self.forget_slices(primary);
