@@ -27,7 +27,8 @@ pub(super) fn answer(worker: &Worker, ask: &Ask, extended: bool) -> Option<Answe
     let location = match &respond.location {
         None => None,
         Some(location) => {
-            let found = location.of(&ask.target.client_host, &ask.target.path_and_query);
+            let path = ask.target.path_and_query.as_str();
+            let found = location.of(&ask.target.client_host, path);
             let Some(found) = found else {
                 return Some(answer::refuse(worker, BadRequest::MissingHost));
             };

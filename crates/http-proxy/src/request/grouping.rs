@@ -18,7 +18,7 @@ impl ResponseEffects<'_> {
         response: &HeaderMap,
     ) -> Groups {
         let target = &ask.target;
-        let (host, path) = (&target.host, &target.path_and_query);
+        let (host, path) = (&target.host, target.path_and_query.as_str());
         let named = Groups::named(host, response);
         if let Some(name) = self.group {
             let mut others = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn rule_group(name: &str) -> GroupId {
 /// collide.
 fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<Vec<u8>> {
     let target = &ask.target;
-    let path = target.path_and_query.split('?').next().unwrap_or_default();
+    let path = target.path_and_query.as_str().split('?').next().unwrap_or_default();
     Some(match grouping {
         Grouping::Page => return None,
         Grouping::Host => named_group("h", &target.host, b""),
@@ -55,7 +55,7 @@ fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<V
             None => named_group("d", &target.host, first_segments(path, 1)),
         },
         // A unique name per resource: no two share a group.
-        Grouping::None => named_group("u", &target.host, target.path_and_query.as_bytes()),
+        Grouping::None => named_group("u", &target.host, target.path_and_query.as_str().as_bytes()),
     })
 }
 

@@ -25,7 +25,7 @@ impl Ask {
         RequestView {
             host: &self.target.client_host,
             scheme: self.asked_by,
-            path_and_query: &self.target.path_and_query,
+            path_and_query: self.target.path_and_query.as_str(),
             method: &self.method,
             headers: &self.headers,
             met: self.met.as_deref(),

@@ -14,6 +14,7 @@ use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH,
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
 };
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::client::Peer;
@@ -30,7 +31,7 @@ use crate::worker::Shared;
 const VIA_REPEATS_MAX: usize = 8;
 
 /// Fields that only proxies write.
-const PROXYS: [HeaderName; 3] =
+static PROXYS: [HeaderName; 3] =
     [VIA, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("forwarded")];
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
@@ -86,18 +87,20 @@ impl Ask {
         let asked_by = naming.scheme_asked(&peer, &parts.headers);
         let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
         let path_and_query = match parts.uri.path_and_query() {
-            Some(target) if target.as_str().starts_with('/') => target.as_str().to_owned(),
             // Only `OPTIONS *` may lack the leading slash.
-            Some(target) if target == "*" => "*".to_owned(),
-            None => "/".to_owned(),
+            Some(target) if target.as_str().starts_with('/') || target == "*" => target.clone(),
+            None => PathAndQuery::from_static("/"),
             // Formatting the whole URI would add the slash.
-            Some(target) if target.as_str().starts_with('?') => format!("/{}", target.as_str()),
+            Some(target) if target.as_str().starts_with('?') => {
+                let with_slash = format!("/{}", target.as_str());
+                PathAndQuery::try_from(with_slash).map_err(|_| BadRequest::BadTarget)?
+            }
             Some(_) => return Err(BadRequest::BadTarget),
         };
         let through_proxy = shared.config.forwarded.trust_client
             || PROXYS.iter().any(|name| parts.headers.contains_key(name));
         let keys = &shared.config.caching.key;
-        let primary = keys.primary(scheme, &host, &path_and_query);
+        let primary = keys.primary(scheme, &host, path_and_query.as_str());
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, scheme, host, client_host, path_and_query };
         let (method, mut headers, version) = (parts.method, parts.headers, parts.version);
@@ -189,10 +192,12 @@ impl Ask {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         let target = &self.target.path_and_query;
-        let renamed = self.prefix.as_ref().and_then(|prefix| prefix.to_origin(target));
-        // A target that parsed once parses again, also with its prefix changed.
-        *request.uri_mut() =
-            renamed.as_ref().unwrap_or(target).parse().unwrap_or(Uri::from_static("/"));
+        let renamed = self.prefix.as_ref().and_then(|prefix| prefix.to_origin(target.as_str()));
+        *request.uri_mut() = match renamed {
+            None => Uri::from(target.clone()),
+            // A target that parsed once parses again with its prefix changed.
+            Some(renamed) => renamed.parse().unwrap_or(Uri::from_static("/")),
+        };
         *request.headers_mut() = headers;
         if self.site != SiteId::MAIN {
             request.extensions_mut().insert(self.site);
@@ -232,6 +237,7 @@ impl Ask {
     /// it.
     pub(crate) fn base<'a>(&'a self, origin: (&'a str, &'a str)) -> Base<'a> {
         let Target { scheme, host, client_host, path_and_query, .. } = &self.target;
+        let path_and_query = path_and_query.as_str();
         Base { origins: [(scheme, host), (scheme, client_host), origin], path_and_query }
     }
 

@@ -37,6 +37,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use damelo::{CreateError, GroupId, Store};
 use http::HeaderMap;
+use http::uri::PathAndQuery;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::config::ProxyConfig;
@@ -73,7 +74,7 @@ pub(crate) struct Target {
     pub(crate) host: String,
     /// Host that the client requested, for comparison with `Referer`.
     pub(crate) client_host: String,
-    pub(crate) path_and_query: String,
+    pub(crate) path_and_query: PathAndQuery,
 }
 
 /// The object read under a key.
