@@ -167,11 +167,23 @@ impl<'a> Fetch<'a> {
     ) -> Policy {
         let caching = self.caching(worker);
         let directives = ResponseDirectives::of(headers, caching);
+        self.policy_by(&directives, caching, status, headers, received)
+    }
+
+    /// As [`Fetch::policy`], with the directives of these headers.
+    fn policy_by(
+        &self,
+        directives: &ResponseDirectives,
+        caching: &CachingConfig,
+        status: StatusCode,
+        headers: &http::HeaderMap,
+        received: &http::HeaderMap,
+    ) -> Policy {
         let arrived = Arrived {
             status,
             headers,
             received,
-            directives: &directives,
+            directives,
             request_time_ms: self.request_time_ms,
             response_time_ms: self.response_time_ms,
         };

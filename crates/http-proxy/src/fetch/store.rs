@@ -52,7 +52,8 @@ impl Fetch<'_> {
         if length.is_some_and(|length| length > limits.body_bytes_max) {
             return Err(NotStoredReason::TooLarge);
         }
-        let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
+        let headers = &parts.headers;
+        let mut policy = self.policy_by(&directives, caching, parts.status, headers, headers);
         effects.adjust(&mut policy);
         let stored = self.to_store(caching, parts, &directives, policy);
         let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
