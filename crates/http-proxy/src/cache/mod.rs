@@ -22,6 +22,7 @@ use crate::cache::follow::{Following, follow};
 use crate::collapse::{Lead, Outcome, Role};
 use crate::error::FetchError;
 use crate::fetch::{Audience, Conditions, Fetch};
+use crate::io::boxed::boxed;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, ForwardReason};
@@ -119,7 +120,7 @@ pub(crate) async fn answer(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     match plan(worker, ask).await {
         Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, None),
         Plan::Alone => Box::pin(go_alone(worker, ask, ForwardReason::UriMiss)).await,
-        Plan::Ask(question) => Box::pin(missed(worker, ask, question)).await,
+        Plan::Ask(question) => boxed(|| missed(worker, ask, question)).await,
     }
 }
 

@@ -20,6 +20,7 @@ use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::fetch::fill::{Fill, FillLimits, Storing};
 use crate::fetch::range_of_fill::Cut;
 use crate::fetch::{Audience, Conditions, Fetch};
+use crate::io::boxed::boxed;
 use crate::request::hooks;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::Outcome as Condition;
@@ -163,7 +164,7 @@ impl Fetch<'_> {
     ) {
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
-        let mut storing = Box::pin(storing.store_whole(bytes));
+        let mut storing = boxed(|| storing.store_whole(bytes));
         if !is_done_at_once(storing.as_mut()).await {
             // The store first makes room, which continues even if the client leaves.
             let alive = worker.alive.clone();

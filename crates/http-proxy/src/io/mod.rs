@@ -2,6 +2,7 @@
 //! streams, timers for silence and deadlines, wakes from other threads, locks, and stamps of files.
 
 pub(crate) mod body;
+pub(crate) mod boxed;
 pub(crate) mod deadline;
 pub(crate) mod file_stamp;
 pub(crate) mod idle;
