@@ -115,17 +115,12 @@ impl Flusher {
         }
     }
 
-    /// True if a waiting object may have been replaced or removed.
-    fn some_died(&self, engine: &Engine) -> bool {
-        self.replaced_before != replaced_ever(engine)
-    }
-
     fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(u64, Vec<Staged>)>, partial: bool) {
         let capacity = engine.space.page_bytes - PAGE_HEADER_BYTES as u64;
         // Keeps enough of a group for its next page to have a choice of objects too, unless all
         // must go.
         let keep = if partial { capacity } else { capacity + capacity / 4 };
-        let some_died = self.some_died(engine);
+        let some_died = self.replaced_before != replaced_ever(engine);
         let mut small: Vec<(u64, Vec<Staged>)> = Vec::new();
         for (group, mut objects) in groups {
             // Before pages are cut: objects that are overwritten again and again would leave them
@@ -183,7 +178,7 @@ impl Flusher {
         let Some(run) = engine.take_for_flush(self.spare.is_some()) else {
             return self.pass_page(engine, objects);
         };
-        if let Some(page) = build_page(engine, run, objects, self.some_died(engine)) {
+        if let Some(page) = build_page(engine, run, objects) {
             self.batch.push(page);
         }
         if self.batch.len() as u64 * engine.space.page_bytes >= WRITE_BYTES_MAX {
@@ -196,7 +191,7 @@ impl Flusher {
         self.write_batch(engine);
         let run = self.spare.clone().expect("without a spare a frame is waited for");
         add(&engine.counters.pages_through_spare, 1);
-        if let Some(mut page) = build_page(engine, run, objects, self.some_died(engine)) {
+        if let Some(mut page) = build_page(engine, run, objects) {
             page.passing = true;
             self.batch.push(page);
             self.write_batch(engine);

@@ -27,7 +27,6 @@ pub(super) struct Move {
     pub(super) group: u64,
     pub(super) stored_units: u32,
     pub(super) freq: u8,
-    kind: Option<RecordKind>,
 }
 
 pub(super) struct BuiltPage {
@@ -87,22 +86,15 @@ pub(super) fn split_largest(
     part
 }
 
-/// Copies the objects that are still wanted into a page frame. `some_died`: some may have been
-/// replaced or removed.
-pub(super) fn build_page(
-    engine: &Engine,
-    run: Run,
-    objects: Vec<Staged>,
-    some_died: bool,
-) -> Option<BuiltPage> {
+/// Copies the objects that are still wanted into a page frame.
+pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPage> {
     let mut offset = PAGE_HEADER_BYTES;
     let mut moves = Vec::with_capacity(objects.len());
     let mut staged = Vec::with_capacity(objects.len());
     let mut dead = Finished::default();
-    let now_s = engine.clock.unix_seconds();
     for object in objects {
         // Checked again: the object may have died since its page was cut.
-        let Some((group, kind)) = group_and_kind(engine, &object, some_died, now_s) else {
+        let Some(group) = wanted(engine, &object) else {
             dead.add(&object);
             continue;
         };
@@ -118,7 +110,6 @@ pub(super) fn build_page(
             group,
             stored_units: object.stored_bytes / UNIT_BYTES as u32,
             freq: object.freq,
-            kind,
         });
         offset += len;
         staged.push(object);
@@ -130,25 +121,6 @@ pub(super) fn build_page(
     // SAFETY: as above; the tail of the page must not carry bytes of the frame's former life.
     unsafe { run.bytes_mut(offset, run.len_bytes() - offset) }.fill(0);
     Some(BuiltPage { run, moves, used_bytes: offset as u32, staged, passing: false })
-}
-
-/// The group and kind of a waiting object, if it is still wanted. They are in its record, which is
-/// about to be copied; the resident table is asked, at the price of a cache miss or two, only where
-/// the object may be dead.
-fn group_and_kind(
-    engine: &Engine,
-    object: &Staged,
-    some_died: bool,
-    now_s: u64,
-) -> Option<(u64, Option<RecordKind>)> {
-    let record = object.run.bytes(object.offset as usize, RECORD_HEADER_BYTES);
-    let header = RecordHeader::decode(record, engine.space.nonce).ok();
-    match header {
-        Some(header) if !some_died && !header.expired(now_s) => {
-            Some((header.group, Some(header.kind)))
-        }
-        header => Some((wanted(engine, object)?, header.map(|header| header.kind))),
-    }
 }
 
 /// Writes the page header, and adds the page's entries to the segment's summary.
@@ -174,7 +146,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
             seq: staged.record().head.sequence().get(),
             offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
             stored_units: m.stored_units,
-            kind: m.kind,
+            kind: record_kind(engine, &page.run, m.offset),
         });
     }
 }

@@ -31,9 +31,8 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
 }
 
 /// Grows whenever a create or remove may have killed a waiting object. Purges and expiry do not
-/// count here. Objects killed by a purge are written, and a read that finds them dead before their
-/// page is built changes that only where this count has grown; expired objects are left out when
-/// their page is built, which is then less full.
+/// count here. Objects killed by a purge are written unless a read found them dead before their
+/// page was built; expired objects are left out when their page is built, which is then less full.
 pub(super) fn replaced_ever(engine: &Engine) -> u64 {
     let Counters { replaced, removes, .. } = &engine.counters;
     replaced.load(Ordering::Relaxed) + removes.load(Ordering::Relaxed)
