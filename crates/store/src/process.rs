@@ -4,6 +4,7 @@
 //! store is closed: nothing of it may come into the parent's journal, and nobody would ever answer it.
 //! Signals are the program's: the store's threads take none, so that the handlers run where the program expects
 //! them. Owns a counter of forks. Threads: any; the counter is changed where there is only one, in a child.
+//! Miri knows neither forks nor masks of signals: nothing is done under it.
 
 use std::sync::Once;
 // Not of `sync`: no schedule of threads has anything to do with it.
@@ -26,6 +27,9 @@ impl Process {
     pub(crate) fn current() -> Process {
         static WATCHED: Once = Once::new();
         WATCHED.call_once(|| {
+            if cfg!(miri) {
+                return;
+            }
             // SAFETY: the handler is a function of this program and touches nothing but an atomic. Without
             // memory for it no fork is noticed, and the documents forbid the use in a child all the same.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -41,7 +45,10 @@ impl Process {
 }
 
 /// While it lives, this thread takes no signals, and threads that it starts never do.
-pub(crate) struct SignalsBlocked(libc::sigset_t);
+pub(crate) struct SignalsBlocked {
+    /// What this thread blocked before; `None` under Miri.
+    before: Option<libc::sigset_t>,
+}
 
 /// Faults of the thread that gets them; and the clock of profilers, which want to see every thread.
 const TAKEN: [libc::c_int; 7] = [
@@ -56,6 +63,9 @@ const TAKEN: [libc::c_int; 7] = [
 
 impl SignalsBlocked {
     pub(crate) fn new() -> SignalsBlocked {
+        if cfg!(miri) {
+            return SignalsBlocked { before: None };
+        }
         let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         let mut blocked = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: both sets are ours; each is filled before it is read, since none of these calls can fail with
@@ -67,16 +77,15 @@ impl SignalsBlocked {
             }
             libc::sigemptyset(before.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
-            SignalsBlocked(before.assume_init())
+            SignalsBlocked { before: Some(before.assume_init()) }
         }
     }
 }
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
+        let Some(before) = &self.before else { return };
         // SAFETY: the set is the one that this thread had.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
-        };
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
     }
 }
