@@ -6,6 +6,7 @@
 //! removes the entry takes over. Threads: any; each shard has its own mutex, held for one look-up
 //! and never during I/O.
 
+use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -89,30 +90,30 @@ impl Entry {
     }
 }
 
-/// An entry found in the table.
-pub(crate) struct Found<'a> {
+/// An entry in the table, under the lock of its shard; `State` is a copy of it, or the thing
+/// itself.
+pub(crate) struct InTable<'a, State> {
     /// The table's reference, which stays there.
     run: ManuallyDrop<Run>,
-    pub(crate) state: Packed,
+    pub(crate) state: State,
     of: PhantomData<&'a ShardState>,
 }
 
-/// An entry found in the table, to be changed.
-pub(crate) struct FoundMut<'a> {
-    /// The table's reference, which stays there.
-    run: ManuallyDrop<Run>,
-    pub(crate) state: &'a mut Packed,
-}
+/// An entry found in the table.
+pub(crate) type Found<'a> = InTable<'a, Packed>;
 
-impl Found<'_> {
+/// An entry found in the table, to be changed.
+pub(crate) type FoundMut<'a> = InTable<'a, &'a mut Packed>;
+
+impl<State: Borrow<Packed>> InTable<'_, State> {
     #[inline]
     pub(crate) fn record(&self) -> Record<'_> {
-        Record::at(&self.run, self.state.offset())
+        Record::at(&self.run, self.state.borrow().offset())
     }
 
     /// True if this entry is the record at `offset` of the run that starts at frame `first`.
     pub(crate) fn is_at(&self, first: u32, offset: u32) -> bool {
-        self.is_in(first) && self.state.offset() == offset
+        self.is_in(first) && self.state.borrow().offset() == offset
     }
 
     /// True if it lies in the run that starts at frame `first`.
@@ -122,21 +123,6 @@ impl Found<'_> {
 }
 
 impl FoundMut<'_> {
-    #[inline]
-    pub(crate) fn record(&self) -> Record<'_> {
-        Record::at(&self.run, self.state.offset())
-    }
-
-    /// As [`Found::is_at`].
-    pub(crate) fn is_at(&self, first: u32, offset: u32) -> bool {
-        self.is_in(first) && self.state.offset() == offset
-    }
-
-    /// As [`Found::is_in`].
-    pub(crate) fn is_in(&self, first: u32) -> bool {
-        self.run.first() == first
-    }
-
     /// The same record lies at `offset` of another run now.
     pub(crate) fn move_to(&mut self, run: Run, offset: u32) {
         self.state.move_to(run.first(), offset);
@@ -187,7 +173,7 @@ impl ShardState {
         let state = self.table.get_mut(rest_of(hash))?;
         // SAFETY: as in `run_of`.
         let run = unsafe { Run::from_first(&self.pool, state.first()) };
-        Some(FoundMut { run: ManuallyDrop::new(run), state })
+        Some(FoundMut { run: ManuallyDrop::new(run), state, of: PhantomData })
     }
 
     /// Puts an entry in; returns the one that it replaces.
