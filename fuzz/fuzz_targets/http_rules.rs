@@ -1,8 +1,8 @@
 //! Fuzzes what is decided of a message by its header. Threads: none.
 //!
-//! The input is lines of `name:value`, first a request's; after an empty line follow those of a response,
-//! and after another those of a newer response to the same request. Besides not panicking, what is decided
-//! must be consistent.
+//! The input is lines of `name:value`, first a request's; after an empty line follow those of a
+//! response, and after another those of a newer response to the same request. Besides not
+//! panicking, what is decided must be consistent.
 #![no_main]
 
 use damelo_http_rules::cache_control::{RequestDirectives, ResponseDirectives};
@@ -162,7 +162,8 @@ fuzz_target!(|data: &[u8]| {
     }
     let _ = validation::head_effect(StatusCode::OK, &newer, 1, StatusCode::OK, &response);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, &response);
-    let _ = group::Groups::of("h", "h", "/a", &request, &response);
+    let _ = group::Groups::named("h", &response);
+    let _ = group::Groups::by_page("h", "h", "/a", &request, &response);
     let origins = [("http", "h"), ("https", "h"), ("", "")];
     let base = invalidation::Base { origins, path_and_query: "/a?b" };
     assert!(invalidation::named(base, &response).all(|path| path.starts_with('/')));

@@ -40,21 +40,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The groups of a response. `host` is the key's, `client_host` the one that the client
-    /// requested.
-    pub fn of(
-        host: &str,
-        client_host: &str,
-        path_and_query: &str,
-        request: &HeaderMap,
-        response: &HeaderMap,
-    ) -> Groups {
-        Groups::named(host, response).unwrap_or_else(|| {
-            Groups::by_page(host, client_host, path_and_query, request, response)
-        })
-    }
-
-    /// The groups that the origin names, if it names any.
+    /// The groups that the origin names, if it names any. `host` is the key's.
     pub fn named(host: &str, response: &HeaderMap) -> Option<Groups> {
         let mut named = named(response).into_iter();
         let home = full_name(Rule::Named, host, &named.next()?);
@@ -62,7 +48,8 @@ impl Groups {
         Some(Groups { home, others })
     }
 
-    /// The group of a response whose origin names none.
+    /// The group of a response whose origin names none. `client_host` is the one that the client
+    /// requested.
     pub fn by_page(
         host: &str,
         client_host: &str,
@@ -164,7 +151,9 @@ mod tests {
     use crate::test_headers as headers;
 
     fn groups(request: &[(&str, &str)], response: &[(&str, &str)]) -> Groups {
-        Groups::of("h", "h:80", "/a/b?q", &headers(request), &headers(response))
+        let (request, response) = (headers(request), headers(response));
+        let by_page = || Groups::by_page("h", "h:80", "/a/b?q", &request, &response);
+        Groups::named("h", &response).unwrap_or_else(by_page)
     }
 
     /// RFC 9875 §2 for the first rule.
@@ -204,11 +193,16 @@ mod tests {
 
     #[test]
     fn a_page_and_its_images_share_a_group() {
-        let document =
-            Groups::of("h", "h", "/p", &headers(&[]), &headers(&[("content-type", "text/html")]));
+        let document = Groups::by_page(
+            "h",
+            "h",
+            "/p",
+            &headers(&[]),
+            &headers(&[("content-type", "text/html")]),
+        );
         let referer = headers(&[("referer", "http://h/p")]);
         let image = headers(&[("content-type", "image/png")]);
-        assert_eq!(document, Groups::of("h", "h", "/i/1.png", &referer, &image));
-        assert_ne!(document, Groups::of("g", "h", "/i/1.png", &referer, &image));
+        assert_eq!(document, Groups::by_page("h", "h", "/i/1.png", &referer, &image));
+        assert_ne!(document, Groups::by_page("g", "h", "/i/1.png", &referer, &image));
     }
 }

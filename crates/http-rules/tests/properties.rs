@@ -263,9 +263,9 @@ proptest! {
         prop_assert!(validated.age_ms(now_ms) == policy.initial_age_ms);
     }
 
-    /// RFC 9111 §4.2.3, §4.2.1: wherever in a second a response was made, asked for and looked at, what an
-    /// origin made on demand is fresh for as long as it said, counted from when it was made at the
-    /// earliest, and is served so for all of that but the time that it took to come.
+    /// RFC 9111 §4.2.3, §4.2.1: wherever in a second a response was made, asked for and looked at,
+    /// what an origin made on demand is fresh for as long as it said, counted from when it was made
+    /// at the earliest, and is served so for all of that but the time that it took to come.
     #[test]
     fn lifetimes_are_kept_to_the_millisecond(
         asked_ms in NOW_MS..NOW_MS + 3000, made_ms in 0..400_u64, came_ms in 0..400_u64,
@@ -389,7 +389,8 @@ fn survive(headers: &HeaderMap, text: &str) {
     let _ = validation::updated_by_304(headers, &[headers, headers]);
     let _ = validation::head_effect(StatusCode::OK, headers, 1, StatusCode::OK, headers);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, headers);
-    let _ = group::Groups::of("h", "h", "/a", headers, headers);
+    let _ = group::Groups::named("h", headers);
+    let _ = group::Groups::by_page("h", "h", "/a", headers, headers);
     let base = invalidation::Base {
         origins: [("http", "h"), ("http", ""), ("", "")],
         path_and_query: text,
