@@ -1,5 +1,5 @@
-//! Gives the shared library its name for the linker. Programs look for that at run time, so that the library of
-//! another ABI can lie beside this one.
+//! Gives the shared library its name for the linker. Programs look for that at run time, so that
+//! the library of another ABI can lie beside this one.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

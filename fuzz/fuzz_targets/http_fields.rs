@@ -1,6 +1,7 @@
 //! Fuzzes the parsers of single values against simpler ones that say the same. Threads: none.
 //!
-//! The first byte of the input says what the rest is: a date, a `Range`, directives, a URL's tail, a host.
+//! The first byte of the input says what the rest is: a date, a `Range`, directives, a URL's tail,
+//! a host.
 #![no_main]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,8 +22,8 @@ fn one(name: HeaderName, value: &[u8]) -> Option<HeaderMap> {
     Some(HeaderMap::from_iter([(name, value)]))
 }
 
-/// What httpdate reads is read as the same second; it knows no weekday that is not the right one, no case
-/// and no leap second, and another century for two digits.
+/// What httpdate reads is read as the same second; it knows no weekday that is not the right one,
+/// no case and no leap second, and another century for two digits.
 fn date(text: &[u8]) {
     let read = dates::parse(text, NOW);
     if let Some(unix_s) = read {

@@ -1,5 +1,5 @@
-//! Fuzzes what the lab is told in words: policies, designs, sizes, columns, drives, manifests and reports.
-//! Threads: none.
+//! Fuzzes what the lab is told in words: policies, designs, sizes, columns, drives, manifests and
+//! reports. Threads: none.
 #![no_main]
 
 use damelo_lab::design::DesignSpec;

@@ -1,5 +1,5 @@
-//! Fuzzes the cut of a volume into areas: no size makes it overflow, and what is planned is a superblock
-//! that is accepted. Threads: none.
+//! Fuzzes the cut of a volume into areas: no size makes it overflow, and what is planned is a
+//! superblock that is accepted. Threads: none.
 #![no_main]
 
 use damelo::format::{LayoutError, PlanRequest, Superblock, VolumeLayout};
@@ -16,7 +16,8 @@ fn take<const N: usize>(data: &mut &[u8]) -> [u8; N] {
 
 fuzz_target!(|data: &[u8]| {
     let data = &mut { data };
-    // Sizes that no page or segment can have are refused at once: half of the inputs name one that may be.
+    // Sizes that no page or segment can have are refused at once: half of the inputs name one that
+    // may be.
     let [kind, page, volume_index] = take::<3>(data);
     let exact = kind & 1 != 0;
     let request = PlanRequest {

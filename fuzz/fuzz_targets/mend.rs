@@ -1,5 +1,6 @@
-//! Fuzzes the mending of a bit by its checksum (the first four bytes): it changes nothing, or the one bit
-//! with which the checksum matches; and a bit that turned over is always found. Threads: none.
+//! Fuzzes the mending of a bit by its checksum (the first four bytes): it changes nothing, or the
+//! one bit with which the checksum matches; and a bit that turned over is always found. Threads:
+//! none.
 #![no_main]
 
 mod common;

@@ -7,8 +7,8 @@ use common::{NONCE, raw_and_repaired, seal_page};
 use damelo::format::{PageHeader, RecordWalk};
 use libfuzzer_sys::fuzz_target;
 
-/// A walk advances, stays inside, and yields at most one error, at its end. How many records it found,
-/// and whether there was none.
+/// A walk advances, stays inside, and yields at most one error, at its end. How many records it
+/// found, and whether there was none.
 fn check_walk(walk: RecordWalk<'_>, bytes: &[u8], end: u32) -> (u32, bool) {
     let (mut next, mut found, mut is_sound) = (64, 0, true);
     for item in walk {

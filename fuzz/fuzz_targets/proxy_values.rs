@@ -1,4 +1,5 @@
-//! Fuzzes single values of the proxy's settings: listeners, access rules, groupings, sizes, patterns. Threads: none.
+//! Fuzzes single values of the proxy's settings: listeners, access rules, groupings, sizes,
+//! patterns. Threads: none.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

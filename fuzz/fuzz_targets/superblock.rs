@@ -1,5 +1,5 @@
-//! Fuzzes the superblock decoder; what it accepts encodes to the same bytes, and its areas lie behind
-//! one another inside the volume. Threads: none.
+//! Fuzzes the superblock decoder; what it accepts encodes to the same bytes, and its areas lie
+//! behind one another inside the volume. Threads: none.
 #![no_main]
 
 mod common;
@@ -26,8 +26,8 @@ fn check(superblock: &Superblock) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    // Short inputs stand for the fields of the first copy, and what follows for those of the second, so
-    // that the fuzzer need not find 4096 bytes.
+    // Short inputs stand for the fields of the first copy, and what follows for those of the
+    // second, so that the fuzzer need not find 4096 bytes.
     let mut bytes = vec![0; 8192];
     for (copy, fields) in bytes.chunks_mut(4096).zip(data.chunks(4092)) {
         copy[..fields.len()].copy_from_slice(fields);

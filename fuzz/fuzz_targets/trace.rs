@@ -1,4 +1,5 @@
-//! Fuzzes the trace readers of the lab: the first line says the form, the rest is the trace. Threads: none.
+//! Fuzzes the trace readers of the lab: the first line says the form, the rest is the trace.
+//! Threads: none.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

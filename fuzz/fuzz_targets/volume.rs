@@ -1,10 +1,10 @@
-//! Fuzzes a whole volume: bytes are changed in a store that was closed or killed, with their checksums
-//! repaired if the input wants it, and the store is opened, read, written to, and opened again. It refuses
-//! with an error, or each answer is a value that its key once had, or none.
+//! Fuzzes a whole volume: bytes are changed in a store that was closed or killed, with their
+//! checksums repaired if the input wants it, and the store is opened, read, written to, and opened
+//! again. It refuses with an error, or each answer is a value that its key once had, or none.
 //!
-//! The input: a byte for which volume, then edits of 4 bytes and more: which of the units that are not
-//! zero (u16), a place within it and whether to repair (u8), how many bytes follow (u8). Threads: none,
-//! the store has none of its own.
+//! The input: a byte for which volume, then edits of 4 bytes and more: which of the units that are
+//! not zero (u16), a place within it and whether to repair (u8), how many bytes follow (u8).
+//! Threads: none, the store has none of its own.
 #![no_main]
 
 mod common;

@@ -62,7 +62,8 @@ pub unsafe extern "C" fn damelo_get_store_info(
     })
 }
 
-/// Text for C, which frees it with `damelo_text_free`. It cannot hold a zero byte: those are left out.
+/// Text for C, which frees it with `damelo_text_free`. It cannot hold a zero byte: those are left
+/// out.
 fn give_text(text: String) -> Result<*mut c_char, Failure> {
     let bytes: Vec<u8> = text.into_bytes().into_iter().filter(|byte| *byte != 0).collect();
     let text = CString::new(bytes).map_err(|error| Failure::invalid(error.to_string()))?;

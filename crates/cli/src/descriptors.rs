@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Allows as many as the system lets this process have: each connection of a client takes one, one of
-/// an origin another, and shells give out 1,024. Returns how many there are now.
+/// Allows as many as the system lets this process have: each connection of a client takes one, one
+/// of an origin another, and shells give out 1,024. Returns how many there are now.
 ///
 /// # Errors
 /// When the system tells or allows nothing.

@@ -285,7 +285,8 @@ impl Failure {
     }
 }
 
-/// What to do about an address that cannot be listened on; `key` names it, as does the flag of that name.
+/// What to do about an address that cannot be listened on; `key` names it, as does the flag of that
+/// name.
 fn of_listening(key: &str, source: &io::Error) -> Option<String> {
     let why = match (source.kind(), source.raw_os_error()) {
         (io::ErrorKind::PermissionDenied, _) => {

@@ -59,8 +59,8 @@ pub(crate) fn key_bytes(argument: &OsStr) -> &[u8] {
     argument.as_bytes()
 }
 
-/// A key for people: as it is where that is unambiguous in one line, else with `\xNN` for bytes that do not
-/// print and `\\` for a backslash.
+/// A key for people: as it is where that is unambiguous in one line, else with `\xNN` for bytes
+/// that do not print and `\\` for a backslash.
 pub(crate) fn key_text(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for chunk in key.utf8_chunks() {

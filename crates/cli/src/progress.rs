@@ -38,7 +38,8 @@ impl Unit {
     }
 
     fn style(self, has_end: bool) -> ProgressStyle {
-        // The templates are constants checked by a test; the default style serves if one were wrong.
+        // The templates are constants checked by a test; the default style serves if one were
+        // wrong.
         let style = ProgressStyle::with_template(self.template(has_end))
             .unwrap_or_else(|_| ProgressStyle::default_bar());
         // Writing into a string never fails.
@@ -155,8 +156,8 @@ impl Drop for Progress {
 /// Time between two looks at work that does not tell how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Does the work; while somebody is at a terminal, a thread asks now and then how much of how much is done
-/// (0: unknown), and shows it. For work whose threads should not stop to tell.
+/// Does the work; while somebody is at a terminal, a thread asks now and then how much of how much
+/// is done (0: unknown), and shows it. For work whose threads should not stop to tell.
 pub(crate) fn watched<T>(
     label: impl Into<Cow<'static, str>>,
     how_far: impl Fn() -> (u64, u64) + Sync,
@@ -305,7 +306,8 @@ mod tests {
         paper.lines()
     }
 
-    /// From the first line on: 10,000 a second, of 500,000, take 50 s; the whole numbers are read back.
+    /// From the first line on: 10,000 a second, of 500,000, take 50 s; the whole numbers are read
+    /// back.
     #[test]
     fn rate_and_time_left_are_right_from_the_first_line_on() {
         let lines = drawn(500_000);

@@ -131,10 +131,11 @@ impl Future for Stop {
     }
 }
 
-/// Beyond `ulimit -f` a write is an error, as on a full disk: by default it ends the process without a
-/// word.
+/// Beyond `ulimit -f` a write is an error, as on a full disk: by default it ends the process
+/// without a word.
 pub(crate) fn ignore_file_size() {
-    // SAFETY: no handler is installed, and SIGXFSZ is a signal that can be ignored: the call cannot fail.
+    // SAFETY: no handler is installed, and SIGXFSZ is a signal that can be ignored: the call cannot
+    // fail.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
@@ -171,8 +172,8 @@ pub(crate) fn wait(signals: &libc::sigset_t) -> i32 {
     signal
 }
 
-/// Ends the process when the time is up that comes by the channel, whatever it waits for: a disk that
-/// hangs, most likely.
+/// Ends the process when the time is up that comes by the channel, whatever it waits for: a disk
+/// that hangs, most likely.
 fn end_late(begun: &Receiver<Duration>) {
     let Ok(timeout) = begun.recv() else { return };
     thread::sleep(timeout);

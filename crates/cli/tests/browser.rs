@@ -1,9 +1,9 @@
-//! A real browser as the client of the proxies: it loads pages through them, and the pages tell what
-//! came.
+//! A real browser as the client of the proxies: it loads pages through them, and the pages tell
+//! what came.
 //!
 //! Chromium without a window, as `chromium-headless-shell` or `chromium` in the path, or what
-//! `DAMELO_BROWSER` names. Where there is none the tests say so on standard error and pass. Each run
-//! has a profile of its own, hence an empty cache, and a limit in time.
+//! `DAMELO_BROWSER` names. Where there is none the tests say so on standard error and pass. Each
+//! run has a profile of its own, hence an empty cache, and a limit in time.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -125,8 +125,8 @@ impl Drop for Run {
     fn drop(&mut self) {
         // Its helpers end with it, but not at once, and would write into what is removed next.
         let group = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: no memory is passed; the group is that of a child that was not waited for, or whose
-        // members are gone.
+        // SAFETY: no memory is passed; the group is that of a child that was not waited for, or
+        // whose members are gone.
         unsafe { libc::kill(-group, libc::SIGKILL) };
         let _ = self.child.wait();
     }
@@ -176,8 +176,8 @@ impl Drop for Proxy {
     }
 }
 
-/// A certificate that nobody has signed: an option of the proxy, and one of the browser that makes it
-/// trust this key. (With all errors ignored, the browser would store nothing.)
+/// A certificate that nobody has signed: an option of the proxy, and one of the browser that makes
+/// it trust this key. (With all errors ignored, the browser would store nothing.)
 fn certificate(home: &TempDir) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let (chain, key) = (home.path().join("chain.pem"), home.path().join("key.pem"));

@@ -1,5 +1,5 @@
-//! `damelo forward` as its users run it: flags, files and signals of the real program. Each test has
-//! a directory of its own.
+//! `damelo forward` as its users run it: flags, files and signals of the real program. Each test
+//! has a directory of its own.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

@@ -1,5 +1,6 @@
 //! The proxy command where the system refuses what it usually grants: a standard error that takes
-//! nothing, a log that nobody reads, few open files, small files. Each test has a directory of its own.
+//! nothing, a log that nobody reads, few open files, small files. Each test has a directory of its
+//! own.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]

@@ -287,8 +287,8 @@ fn a_report_is_run_again_and_compared() {
     std::fs::remove_file(bed.path("access.log")).unwrap();
     let (code, said) = bed.fails(&["rerun", "r.json"]);
     assert!(code == 4 && said.contains("as the report's command names it"), "{said}");
-    // A report of somebody else names no file that is read but the trace of its command, and that only if it
-    // is a file; what it holds does not reach the terminal as it is.
+    // A report of somebody else names no file that is read but the trace of its command, and that
+    // only if it is a file; what it holds does not reach the terminal as it is.
     let foreign = json.replace("access.log", "/dev/zero");
     bed.file("foreign.json", &foreign);
     let (code, said) = bed.fails(&["rerun", "foreign.json"]);
@@ -326,7 +326,8 @@ fn a_drive_that_has_changed_is_told_before_anything_runs() {
     assert!(!bed.ok(&[&args[..], &["nvme-1tb", "--json"]].concat()).contains("\"drive\":{"));
 }
 
-/// A trace that was written has its manifest beside it, can be made again from that, and stays synthetic if it was.
+/// A trace that was written has its manifest beside it, can be made again from that, and stays
+/// synthetic if it was.
 #[test]
 fn a_trace_that_was_written_says_how_and_is_made_again() {
     let bed = Bed::new();
@@ -540,7 +541,8 @@ fn bench_prints_a_rate_for_each_form_and_policy() {
     assert_eq!(manifest["trace"]["seed"], 1);
 }
 
-/// Of 1,500 requests a fifth has a `?`: by the rule of §4 they are no part of it, as if they had been filtered out before.
+/// Of 1,500 requests a fifth has a `?`: by the rule of §4 they are no part of it, as if they had
+/// been filtered out before.
 #[test]
 fn a_paper_plays_what_its_own_rule_lets_through() {
     let bed = Bed::new();

@@ -1,6 +1,6 @@
 //! A server with nothing behind it: every request is answered with the same head and body, on the
-//! library, the runtime and the options that the proxy uses for clients. What the proxy costs beyond
-//! this is its own work; `benchmarks/http/rivals.py hyper` compares the two.
+//! library, the runtime and the options that the proxy uses for clients. What the proxy costs
+//! beyond this is its own work; `benchmarks/http/rivals.py hyper` compares the two.
 //!
 //! Usage: `bare_hyper ADDR:PORT HEAD_FILE BODY_BYTES`; the file holds header lines as on the wire.
 //!

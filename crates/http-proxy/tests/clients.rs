@@ -141,8 +141,9 @@ fn a_slow_reader_that_reads_is_served() {
     }
 }
 
-/// So slow that its socket is not writable again before the time for a write is over: the first frames
-/// of HTTP/2 open its windows as far as they go, so that nothing but the socket holds the answer back.
+/// So slow that its socket is not writable again before the time for a write is over: the first
+/// frames of HTTP/2 open its windows as far as they go, so that nothing but the socket holds the
+/// answer back.
 #[test]
 fn a_reader_slower_than_its_socket_is_served() {
     const HTTP2_GET: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
@@ -150,8 +151,8 @@ fn a_reader_slower_than_its_socket_is_served() {
         \0\0\x04\x08\0\0\0\0\0\x7f\x00\xff\xff\
         \0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
-    // It takes twice as long to free a third of the socket's buffer, and a third as long to be seen to take
-    // something.
+    // It takes twice as long to free a third of the socket's buffer, and a third as long to be seen
+    // to take something.
     let limit = Duration::from_secs(3);
     let proxy = Proxy::start_with(&origin, |c| c.timeouts.client_write = limit);
     assert_eq!(proxy.get("/").body.len(), 24 << 20);

@@ -463,7 +463,8 @@ fn settled_hint(proxy: &Proxy, path: &str, wanted: &str) -> String {
     hint().as_str().expect("a hint").to_owned()
 }
 
-/// What only ever comes in is hated until something of it is asked for; not if a rule says otherwise.
+/// What only ever comes in is hated until something of it is asked for; not if a rule says
+/// otherwise.
 #[test]
 fn bulk_is_hated_by_use_unless_a_rule_says_otherwise() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));

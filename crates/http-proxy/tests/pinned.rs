@@ -11,8 +11,8 @@ use damelo_http_proxy::{ForwardConfig, ProxyConfig, run_forward};
 use support::{Home, Message, Origin, PATIENCE, Proxy, read_message, reply};
 
 /// An origin that knows users by their connection: `Authorization: NTLM hello` is answered by a
-/// challenge, `NTLM NAME` after that is a login, `Negotiate NAME` is one at once, and what follows is
-/// that user's. `X-Close` has a connection end that was used before.
+/// challenge, `NTLM NAME` after that is a login, `Negotiate NAME` is one at once, and what follows
+/// is that user's. `X-Close` has a connection end that was used before.
 struct ByConnection {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,

@@ -1,4 +1,5 @@
-//! HTTP/1 connections that are silent for a while: they let go of their buffers, and nobody notices.
+//! HTTP/1 connections that are silent for a while: they let go of their buffers, and nobody
+//! notices.
 
 mod support;
 

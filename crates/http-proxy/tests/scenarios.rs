@@ -1,6 +1,6 @@
-//! Scripts of `tests/scenarios`: an origin, the proxy, clients, and what they must get, on a clock that
-//! moves only when a script says so. The number of a script is its topic; `scenario/script.rs` has the
-//! language.
+//! Scripts of `tests/scenarios`: an origin, the proxy, clients, and what they must get, on a clock
+//! that moves only when a script says so. The number of a script is its topic; `scenario/script.rs`
+//! has the language.
 
 #[path = "scenario/script.rs"]
 mod script;

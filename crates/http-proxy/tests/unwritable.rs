@@ -1,5 +1,5 @@
-//! A store that cannot be written from the start: the proxy passes on, says why nothing is stored, and
-//! stores once it can.
+//! A store that cannot be written from the start: the proxy passes on, says why nothing is stored,
+//! and stores once it can.
 
 mod support;
 

@@ -19,8 +19,9 @@ use support::wire::{ask_http2, block_on, http2_to};
 use support::{Home, Message, Nobody, Origin, Proxy, eventually, read_message, reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// An origin that agrees to any upgrade, or to another that `X-Other` names, and then sends back what
-/// it gets, capitals for small letters, until its client ends. Its 101 has a length that says nothing.
+/// An origin that agrees to any upgrade, or to another that `X-Other` names, and then sends back
+/// what it gets, capitals for small letters, until its client ends. Its 101 has a length that says
+/// nothing.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
@@ -51,7 +52,8 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// What an origin proves with that it read a handshake (RFC 6455 §4.2.2); something else if asked to.
+/// What an origin proves with that it read a handshake (RFC 6455 §4.2.2); something else if asked
+/// to.
 fn accept(request: &Message) -> String {
     let key = request.header("sec-websocket-key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, key.as_bytes());

@@ -200,8 +200,8 @@ mod tests {
         assert_eq!(current_age(u64::MAX, 0, NOW), u64::MAX);
     }
 
-    /// RFC 9111 §4.2.3: a response that was made while it was asked for is as old as it took to come,
-    /// wherever in a second that was; what is older counts from the beginning of its `Date`.
+    /// RFC 9111 §4.2.3: a response that was made while it was asked for is as old as it took to
+    /// come, wherever in a second that was; what is older counts from the beginning of its `Date`.
     #[test]
     fn ages_within_a_second() {
         const NOW_MS: u64 = NOW * 1000;

@@ -84,8 +84,9 @@ fn compare(a: &Member<'_>, b: &Member<'_>) -> std::cmp::Ordering {
     })
 }
 
-/// The name of highest weight. A language range accepts what it is a prefix of (RFC 4647 §3.3.1), and,
-/// where nothing says more of it, what it comes to if it is cut short (§3.4): `en-US` accepts `en`.
+/// The name of highest weight. A language range accepts what it is a prefix of (RFC 4647 §3.3.1),
+/// and, where nothing says more of it, what it comes to if it is cut short (§3.4): `en-US` accepts
+/// `en`.
 fn best_of<'n>(names: &'n [String], members: &[Member<'_>]) -> Option<&'n str> {
     let weight_of = |name: &str| {
         let name = name.as_bytes();

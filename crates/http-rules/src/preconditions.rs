@@ -201,7 +201,8 @@ mod tests {
         assert_eq!(evaluate(&Method::HEAD, &request, status, &stored, ARRIVED), Failed);
     }
 
-    /// RFC 9111 §4.3.2: without `Last-Modified` the `Date`, or the time of arrival, takes its place.
+    /// RFC 9111 §4.3.2: without `Last-Modified` the `Date`, or the time of arrival, takes its
+    /// place.
     #[test]
     fn dates_stand_in_for_last_modified() {
         let since = [("if-modified-since", MODIFIED)];

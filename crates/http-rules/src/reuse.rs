@@ -306,8 +306,8 @@ mod tests {
         }
     }
 
-    /// RFC 9111 §4.2, §5.2.1, RFC 5861: every limit but a client's `max-age`, which counts as `Age` does, is
-    /// met to the millisecond, wherever in a second the response came.
+    /// RFC 9111 §4.2, §5.2.1, RFC 5861: every limit but a client's `max-age`, which counts as `Age`
+    /// does, is met to the millisecond, wherever in a second the response came.
     #[test]
     fn decisions_within_a_second() {
         let caching = CachingConfig::default();

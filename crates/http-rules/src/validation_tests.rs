@@ -205,7 +205,8 @@ fn a_304_does_not_describe_a_body() {
     assert_eq!(map.keys().collect::<Vec<_>>(), ["etag"]);
 }
 
-/// A 304 sets the cookie of who asked; what is stored gets it only where the origin lets it be shared.
+/// A 304 sets the cookie of who asked; what is stored gets it only where the origin lets it be
+/// shared.
 #[test]
 fn a_304_sets_no_cookie_for_others() {
     use crate::config::SetCookie;

@@ -1,5 +1,5 @@
-//! What can go wrong with a trace, a policy or a size that somebody named. Words say which input, and
-//! what would be right. Plain data, any thread.
+//! What can go wrong with a trace, a policy or a size that somebody named. Words say which input,
+//! and what would be right. Plain data, any thread.
 
 use std::io;
 

@@ -43,8 +43,8 @@ impl Histogram {
         self.counts.iter().take(bucket(value) + 1).sum()
     }
 
-    /// The greatest value of the bucket in which the quantile lies, or of all if that is less; `None` if
-    /// nothing was counted.
+    /// The greatest value of the bucket in which the quantile lies, or of all if that is less;
+    /// `None` if nothing was counted.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));

@@ -3,9 +3,9 @@
 //! Open addressing in buckets of one cache line: twelve one-byte tags and twelve ids, so a lookup
 //! costs one line of the table and one of the names. Names lie once, by id. The number of buckets
 //! grows by half, not twofold, and the old ones are freed first (names suffice to place ids again):
-//! at most 9.4 bytes a name, with the 8 of the name itself 17.4. A tight table is filled higher and grows by a
-//! fifth: at most 15.0 bytes, for twice the time that growing takes. Not for more than 2^32 - 1 names.
-//! One thread at a time.
+//! at most 9.4 bytes a name, with the 8 of the name itself 17.4. A tight table is filled higher and
+//! grows by a fifth: at most 15.0 bytes, for twice the time that growing takes. Not for more than
+//! 2^32 - 1 names. One thread at a time.
 
 use crate::near;
 
@@ -50,7 +50,8 @@ pub(crate) fn mix(name: u64) -> Mixed {
 pub(crate) struct IdTable {
     buckets: Vec<Bucket>,
     names: Vec<u64>,
-    /// A bucket is left for the next one when full; the table grows when so much of all slots is taken.
+    /// A bucket is left for the next one when full; the table grows when so much of all slots is
+    /// taken.
     full_percent: usize,
     /// It grows by one part in so many.
     growth: usize,

@@ -1,12 +1,13 @@
 //! A laboratory for cache replacement and layout: requests from traces or generators, run against
-//! replacement policies alone, or against whole published designs on modelled disks in virtual time.
+//! replacement policies alone, or against whole published designs on modelled disks in virtual
+//! time.
 //!
 //! A [`Request`] names its object, host and client by dense ids; the [`Catalogue`] of the trace
-//! turns ids back into names. [`sim`] runs policies without layout. A design is a state machine that
-//! says which files, pages or blocks it touches ([`design`]); a machine turns that into disk requests
-//! through a file system ([`fs`]), virtual memory ([`vm`]) or neither, and plays them on disks in
-//! virtual time ([`disk`], [`machine`]), or plays the actions on real ones. [`paper`] prints published
-//! tables and figures beside what comes out.
+//! turns ids back into names. [`sim`] runs policies without layout. A design is a state machine
+//! that says which files, pages or blocks it touches ([`design`]); a machine turns that into disk
+//! requests through a file system ([`fs`]), virtual memory ([`vm`]) or neither, and plays them on
+//! disks in virtual time ([`disk`], [`machine`]), or plays the actions on real ones. [`paper`]
+//! prints published tables and figures beside what comes out.
 
 pub mod design;
 pub mod disk;

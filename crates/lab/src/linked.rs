@@ -1,8 +1,8 @@
-//! Lists through the entries of an array, linked by index: no allocation for each entry, and four bytes a
-//! link. Both the maps in order of use and the queues of policies are made of them.
+//! Lists through the entries of an array, linked by index: no allocation for each entry, and four
+//! bytes a link. Both the maps in order of use and the queues of policies are made of them.
 //!
-//! Invariants: an entry is in at most one list; a list runs from the oldest to the newest entry and back
-//! over the same ones. All operations take constant time. Threads: one user.
+//! Invariants: an entry is in at most one list; a list runs from the oldest to the newest entry and
+//! back over the same ones. All operations take constant time. Threads: one user.
 
 /// No entry.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -1,4 +1,5 @@
-//! Which names there are, for an error that says that there is no such one: the nearest first, if one is near. Pure.
+//! Which names there are, for an error that says that there is no such one: the nearest first, if
+//! one is near. Pure.
 
 /// "there are a, b and so on", and before that the name that was probably meant.
 pub(crate) fn there_are<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {

@@ -1,9 +1,10 @@
-//! A file that appears whole or not at all: it is written beside its name and moved there at the end, so that a
-//! run that fails leaves what was there before, and one that reads what it replaces reads the old bytes.
+//! A file that appears whole or not at all: it is written beside its name and moved there at the
+//! end, so that a run that fails leaves what was there before, and one that reads what it replaces
+//! reads the old bytes.
 //!
-//! What is no regular file (a pipe, `/dev/null`) is written directly. Where the file system can, the file has no name
-//! before its end, so that nothing is left of a process that is killed; elsewhere a hidden `.partial` is. Threads:
-//! one user.
+//! What is no regular file (a pipe, `/dev/null`) is written directly. Where the file system can,
+//! the file has no name before its end, so that nothing is left of a process that is killed;
+//! elsewhere a hidden `.partial` is. Threads: one user.
 
 use std::ffi::CString;
 use std::fs::{File, Permissions};
@@ -44,7 +45,8 @@ impl NewFile {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
             _ => Path::new("."),
         };
-        // Said by the system itself: what comes next would name the partial file, which nobody gave.
+        // Said by the system itself: what comes next would name the partial file, which nobody
+        // gave.
         dir.metadata()?;
         let mode = there.map_or(MODE, |there| there.permissions().mode());
         if let Ok(file) = nameless(dir, mode) {

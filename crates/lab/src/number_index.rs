@@ -1,11 +1,11 @@
 //! From numbers to positions in an array, for numbers that come in runs: sectors of a file, objects
 //! in order of their first request, files by number.
 //!
-//! Numbers are kept in leaves of 64, so that looking for the neighbours of a number stays within the
-//! same few cache lines, where a hash table would visit as many as there are numbers. Leaves of small
-//! numbers are found through an array, of others through a hash map. Invariants: `len` counts the
-//! entries that are not `NONE`; a leaf, once made, stays, at 256 bytes for 64 numbers. Threads: one
-//! user.
+//! Numbers are kept in leaves of 64, so that looking for the neighbours of a number stays within
+//! the same few cache lines, where a hash table would visit as many as there are numbers. Leaves of
+//! small numbers are found through an array, of others through a hash map. Invariants: `len` counts
+//! the entries that are not `NONE`; a leaf, once made, stays, at 256 bytes for 64 numbers. Threads:
+//! one user.
 
 use crate::linked::NONE;
 use crate::lru::NumberMap;

@@ -1,8 +1,8 @@
 //! One request of a trace, and the names behind its ids.
 //!
 //! Ids are dense: the n-th distinct object of a trace has key n, from 0, in order of first
-//! appearance, and likewise hosts and clients. Whatever keeps state by id can therefore be a vector.
-//! Plain data, any thread.
+//! appearance, and likewise hosts and clients. Whatever keeps state by id can therefore be a
+//! vector. Plain data, any thread.
 
 /// What a request does to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -25,7 +25,8 @@ pub struct Request {
     pub client: u32,
     /// Which object: dense, see [`Catalogue::url`].
     pub key: u64,
-    /// Size of the object or reply, as logged; 0 if the answer has no body of its own, see [`Request::has_body`].
+    /// Size of the object or reply, as logged; 0 if the answer has no body of its own, see
+    /// [`Request::has_body`].
     pub size_bytes: u64,
     /// Host the object comes from: dense, see [`Catalogue::host`].
     pub host: u32,
@@ -34,8 +35,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// False if the answer is no object: 304 (Not Modified) and what HEAD gets, whatever size is logged (Squid counts
-    /// headers), and what has no bytes. It says nothing of the object's size.
+    /// False if the answer is no object: 304 (Not Modified) and what HEAD gets, whatever size is
+    /// logged (Squid counts headers), and what has no bytes. It says nothing of the object's size.
     #[must_use]
     pub fn has_body(&self) -> bool {
         self.size_bytes > 0

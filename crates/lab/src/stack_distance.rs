@@ -1,7 +1,8 @@
 //! LRU stack distance: how many different things were asked for since this one was last. A Fenwick
-//! tree over moments marks those at which something was last asked for; the distance is the number of
-//! marks after it (Bennett and Kruskal 1975). Moments are renumbered when they run out, so memory
-//! follows the number of things, not of requests: at most 16 bytes a thing. O(log n) a request. Pure.
+//! tree over moments marks those at which something was last asked for; the distance is the number
+//! of marks after it (Bennett and Kruskal 1975). Moments are renumbered when they run out, so
+//! memory follows the number of things, not of requests: at most 16 bytes a thing. O(log n) a
+//! request. Pure.
 
 const MOMENTS_MIN: usize = 1 << 10;
 const NEVER: u32 = u32::MAX;

@@ -1,7 +1,8 @@
-//! What the system under the designs is, as people write it: which file system with which habits, how it maps files,
-//! and how much memory it has for them. Pure.
+//! What the system under the designs is, as people write it: which file system with which habits,
+//! how it maps files, and how much memory it has for them. Pure.
 //!
-//! The defaults are those of [`MachineConfig::new`](crate::machine::MachineConfig::new); papers' systems are in their own files.
+//! The defaults are those of [`MachineConfig::new`](crate::machine::MachineConfig::new); papers'
+//! systems are in their own files.
 
 use crate::design::spec::{YES_NO, choice, number, size};
 use crate::fs::FfsParams;

@@ -1,6 +1,6 @@
-//! `rivals cache`: what a cache is for. Clients read by Zipf's law over more objects than the disk holds
-//! and create what they miss; after a warm-up of as many requests it is measured who has more hits, and
-//! how fast. Files take no part: nothing evicts them.
+//! `rivals cache`: what a cache is for. Clients read by Zipf's law over more objects than the disk
+//! holds and create what they miss; after a warm-up of as many requests it is measured who has more
+//! hits, and how fast. Files take no part: nothing evicts them.
 
 use std::error::Error;
 
@@ -41,7 +41,8 @@ struct Results<'a> {
 /// Runs `rivals cache`.
 ///
 /// # Errors
-/// If the benchmark cannot be run or its results not be written, or if what was asked for makes no sense.
+/// If the benchmark cannot be run or its results not be written, or if what was asked for makes no
+/// sense.
 pub fn run(options: &CacheOptions) -> Result<(), Box<dyn Error>> {
     let mut settings = options.settings.clone();
     if settings.contestants.contains(&Name::Files) {

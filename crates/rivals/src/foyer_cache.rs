@@ -116,8 +116,8 @@ pub struct Parts<'a> {
     pub pool: usize,
 }
 
-/// Makes a cache with a runtime of its own; `clients` is another's. `key_bytes`: what a key counts in memory,
-/// `admits`: which stay there.
+/// Makes a cache with a runtime of its own; `clients` is another's. `key_bytes`: what a key counts
+/// in memory, `admits`: which stay there.
 ///
 /// # Errors
 /// Whatever foyer reports.
@@ -175,7 +175,8 @@ impl Pace {
         Pace { unflushed: Mutex::new(0), bound: (pool / 2) as u64 }
     }
 
-    /// To be waited for before so many bytes are created. Everybody waits together: the lock is held meanwhile.
+    /// To be waited for before so many bytes are created. Everybody waits together: the lock is
+    /// held meanwhile.
     pub async fn wait<K: StorageKey>(&self, cache: &HybridCache<K, Vec<u8>>, bytes: usize) {
         let mut unflushed = self.unflushed.lock().await;
         *unflushed += bytes as u64;

@@ -48,7 +48,8 @@ enum Command {
     #[command(mut_arg("threads", |a| a.default_value("4")))]
     #[command(mut_arg("contestants", |a| a.default_value("damelo,files")))]
     Throttled(micro::ThrottledOptions),
-    /// A cache in use: reads by Zipf's law over more objects than the disk holds, what is missing is created.
+    /// A cache in use: reads by Zipf's law over more objects than the disk holds, what is missing
+    /// is created.
     #[command(mut_arg("objects", |a| a.default_value("262144")))]
     #[command(mut_arg("disk", |a| a.default_value("1GiB")))]
     #[command(mut_arg("threads", |a| a.default_value("4")))]

@@ -1,6 +1,7 @@
 //! The thesis's objects and orders (§5.1): which objects there are, in which group each lies, in
 //! which order they are created, read and deleted. The same for every contestant; the same again
-//! from the same seed. And the order of a cache in use: popularity by Zipf's law, whatever the groups.
+//! from the same seed. And the order of a cache in use: popularity by Zipf's law, whatever the
+//! groups.
 
 use serde::{Deserialize, Serialize};
 

@@ -58,8 +58,8 @@ fn any_length(rng: &mut fastrand::Rng) -> u64 {
     [20, 300, 4_000, 9_000, 60_000, 300_000][rng.choice([0, 1, 1, 2, 2, 2, 3, 4, 5]).unwrap_or(0)]
 }
 
-/// False if others filled the ring before the last part of the object was written, as happens to a thread that
-/// the system lets wait.
+/// False if others filled the ring before the last part of the object was written, as happens to a
+/// thread that the system lets wait.
 fn created(result: Result<(), CreateError>) -> Result<bool, String> {
     match result {
         Ok(()) => Ok(true),

@@ -214,7 +214,8 @@ fn a_damaged_journal_revives_nothing() {
                 return Err(format!("a bit of the cell at {cell}: {there:?}, {damaged} damaged"));
             }
         }
-        // Of what cannot be read nobody knows what it deleted. That the last one was there, nobody knows.
+        // Of what cannot be read nobody knows what it deleted. That the last one was there, nobody
+        // knows.
         for &cell in &cells[..cells.len() - 1] {
             let mut disks = disks.clone();
             disks[0].scribble(cell as u64..(cell + JOURNAL_CELL_BYTES) as u64, rng);
@@ -403,7 +404,8 @@ fn come_round(store: &Store, segments: u64) -> Result<(), String> {
 }
 
 /// What is kept of a segment is read together. `bad` of the sectors there, counted from that in the
-/// middle of the object that lies in the middle, cannot be read. Returns how many objects that cost.
+/// middle of the object that lies in the middle, cannot be read. Returns how many objects that
+/// cost.
 fn kept_beside_bad_sectors(bad: u64) -> Result<usize, String> {
     const KEPT: u64 = 70;
     let world = blank_world(8 << 20);

@@ -74,7 +74,8 @@ pub struct CheckReport {
     pub checkpoint: String,
     /// Records in the journal.
     pub journal_records: u64,
-    /// Damaged records, page headers, footers, summaries, journal records, checkpoints and superblock copies.
+    /// Damaged records, page headers, footers, summaries, journal records, checkpoints and
+    /// superblock copies.
     pub damaged_total: u64,
     /// Descriptions of the damage outside of segments, at most sixteen.
     pub damaged: Vec<String>,

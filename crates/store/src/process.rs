@@ -1,10 +1,11 @@
 //! What the process around a store does to it: it forks, and it gets signals.
 //!
-//! A child of `fork` has the store's memory, its volumes and its lock, and none of its threads. For the child the
-//! store is closed: nothing of it may come into the parent's journal, and nobody would ever answer it.
-//! Signals are the program's: the store's threads take none, so that the handlers run where the program expects
-//! them. Owns a counter of forks. Threads: any; the counter is changed where there is only one, in a child.
-//! Miri knows neither forks nor masks of signals: nothing is done under it.
+//! A child of `fork` has the store's memory, its volumes and its lock, and none of its threads. For
+//! the child the store is closed: nothing of it may come into the parent's journal, and nobody
+//! would ever answer it. Signals are the program's: the store's threads take none, so that the
+//! handlers run where the program expects them. Owns a counter of forks. Threads: any; the counter
+//! is changed where there is only one, in a child. Miri knows neither forks nor masks of signals:
+//! nothing is done under it.
 
 use std::sync::Once;
 // Not of `sync`: no schedule of threads has anything to do with it.
@@ -30,8 +31,9 @@ impl Process {
             if cfg!(miri) {
                 return;
             }
-            // SAFETY: the handler is a function of this program and touches nothing but an atomic. Without
-            // memory for it no fork is noticed, and the documents forbid the use in a child all the same.
+            // SAFETY: the handler is a function of this program and touches nothing but an atomic.
+            // Without memory for it no fork is noticed, and the documents forbid the use in a child
+            // all the same.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         Process(FORKS.load(Ordering::Relaxed))
@@ -68,8 +70,8 @@ impl SignalsBlocked {
         }
         let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         let mut blocked = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: both sets are ours; each is filled before it is read, since none of these calls can fail with
-        // valid pointers and signal numbers.
+        // SAFETY: both sets are ours; each is filled before it is read, since none of these calls
+        // can fail with valid pointers and signal numbers.
         unsafe {
             libc::sigfillset(blocked.as_mut_ptr());
             for signal in TAKEN {

@@ -77,7 +77,8 @@ macro_rules! counters {
             pub queue_frames: [u64; 4],
             /// Counters of each volume's device.
             pub devices: Vec<crate::device::DeviceStats>,
-            /// Time of disk reads, submission to verified object: `(upper bound, count)` of buckets.
+            /// Time of disk reads, submission to verified object: `(upper bound, count)` of
+            /// buckets.
             pub read_latency: Vec<(Duration, u64)>,
             /// Sum of these times.
             pub read_latency_sum: Duration,

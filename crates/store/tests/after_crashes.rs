@@ -1,5 +1,6 @@
-//! Stores that crash again before they have done much, that crash while much goes on, and that cannot read
-//! all there is when they come back: what was acknowledged holds, and they are not slow to come back.
+//! Stores that crash again before they have done much, that crash while much goes on, and that
+//! cannot read all there is when they come back: what was acknowledged holds, and they are not slow
+//! to come back.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -42,7 +43,8 @@ fn keys(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|n| format!("key/{n}"))
 }
 
-/// Killed, and killed again after a life that wrote objects only, with nothing in journal or checkpoint.
+/// Killed, and killed again after a life that wrote objects only, with nothing in journal or
+/// checkpoint.
 fn killed_twice() -> Disk {
     let first = Disk::new(24 << 20);
     let store = open_recovered(&first);
@@ -151,8 +153,8 @@ fn what_a_recovery_could_not_read_does_not_come_back_in_place_of_what_is_newer()
     assert_ne!(get(&store, "key/2").as_deref(), Some(&b"old"[..]));
 }
 
-/// While segments are reused all the time, a checkpoint does not take one that is just being reused for one
-/// that is not whole yet: recovery would look at the whole ring.
+/// While segments are reused all the time, a checkpoint does not take one that is just being reused
+/// for one that is not whole yet: recovery would look at the whole ring.
 #[test]
 fn a_checkpoint_beside_reuse_spares_the_next_recovery_the_ring() {
     let disk = Disk::new(24 << 20);

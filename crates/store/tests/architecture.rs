@@ -1,8 +1,8 @@
 //! Modules use only those above them in the table of `ARCHITECTURE.md`, "Modules of the store".
 //!
-//! A row is a module of the root, or one of a folder (`write/create`), with all that lies below it. What a module
-//! uses is what its source names by `crate::` and `super::`, comments and tests aside. Methods of `Engine` are not
-//! seen: they belong to one type, wherever they are written.
+//! A row is a module of the root, or one of a folder (`write/create`), with all that lies below it.
+//! What a module uses is what its source names by `crate::` and `super::`, comments and tests
+//! aside. Methods of `Engine` are not seen: they belong to one type, wherever they are written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,8 @@ fn code(source: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The paths that begin at `rest`, behind `before`: `a::{b, c::d}` is `a::b` and `a::c::d`. Returns what is left.
+/// The paths that begin at `rest`, behind `before`: `a::{b, c::d}` is `a::b` and `a::c::d`. Returns
+/// what is left.
 fn paths<'a>(mut rest: &'a str, before: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
     let mut path = before.to_vec();
     loop {
@@ -98,7 +99,8 @@ fn used(source: &str, module: &[String]) -> Vec<Vec<String>> {
     found
 }
 
-/// Where the module of a path stands in the table. What a folder exports is of the last of its modules.
+/// Where the module of a path stands in the table. What a folder exports is of the last of its
+/// modules.
 fn place(table: &[String], path: &[String]) -> Option<usize> {
     let two = path.get(..2).map(|two| two.join("/"));
     let exactly = |name: &str| table.iter().position(|one| one == name);

@@ -1,5 +1,5 @@
-//! A store on a block device: a loop device, where the system lets this user make one. Elsewhere the test
-//! says why it is skipped, and passes.
+//! A store on a block device: a loop device, where the system lets this user make one. Elsewhere
+//! the test says why it is skipped, and passes.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]

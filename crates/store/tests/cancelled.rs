@@ -1,5 +1,5 @@
-//! Operations that are dropped while a thread works for them: they have taken effect before the drop, or never
-//! do. What the caller does afterwards comes after them.
+//! Operations that are dropped while a thread works for them: they have taken effect before the
+//! drop, or never do. What the caller does afterwards comes after them.
 //!
 //! Threads: a store's own, and the test's.
 
@@ -25,8 +25,8 @@ fn open(dir: &TempDir, change: impl FnOnce(&mut Config)) -> Store {
     Store::open(config).unwrap()
 }
 
-/// Begins the operation on a thread of the store's, and drops it after so many turns of an empty loop, unless it
-/// is done by then.
+/// Begins the operation on a thread of the store's, and drops it after so many turns of an empty
+/// loop, unless it is done by then.
 fn begin_and_drop(mut operation: impl Future + Unpin, turns: u32) {
     let mut cx = Context::from_waker(Waker::noop());
     if Pin::new(&mut operation).poll(&mut cx).is_pending() {
@@ -124,8 +124,8 @@ fn new_metadata_that_is_dropped_does_not_come_after_what_is_set_next() {
     }
 }
 
-/// Creates objects and keeps a guard on each until a create must wait although nothing is left to be
-/// written: the guards hold all memory.
+/// Creates objects and keeps a guard on each until a create must wait although nothing is left to
+/// be written: the guards hold all memory.
 fn hold_all_memory(store: &Store) -> Vec<Object> {
     let mut guards = Vec::new();
     for key in 0_u32.. {

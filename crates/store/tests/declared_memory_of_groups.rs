@@ -1,5 +1,6 @@
-//! What a store with many small groups takes more than when it was empty is what was declared for it, and
-//! the index, by the system's account. The only test here, since it weighs the process that it runs in.
+//! What a store with many small groups takes more than when it was empty is what was declared for
+//! it, and the index, by the system's account. The only test here, since it weighs the process that
+//! it runs in.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
@@ -7,8 +8,8 @@
 use damelo::{ByteSize, Config, GroupId, Store};
 
 const MEMORY_BYTES: u64 = 64 << 20;
-/// What threads and the allocator take once there is work, however large the store is: 3 to 5 MiB, the more
-/// the more often threads get in each other's way. Groups that nobody counted took 15.
+/// What threads and the allocator take once there is work, however large the store is: 3 to 5 MiB,
+/// the more the more often threads get in each other's way. Groups that nobody counted took 15.
 const BESIDES_BYTES: u64 = 6 << 20;
 const VALUE: [u8; 200] = [7; 200];
 const OBJECTS: u64 = 200_000;

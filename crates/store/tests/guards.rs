@@ -1,6 +1,6 @@
-//! Guards against everything that could take their memory away: eviction, packing, the ring that comes
-//! round, the end of the store. Written for Miri, which sees what a machine forgives (CONTRIBUTING.md
-//! has the command); on a machine it is the same with more of everything.
+//! Guards against everything that could take their memory away: eviction, packing, the ring that
+//! comes round, the end of the store. Written for Miri, which sees what a machine forgives
+//! (CONTRIBUTING.md has the command); on a machine it is the same with more of everything.
 //!
 //! Threads: each test's own, and those of the store.
 
@@ -51,8 +51,8 @@ fn length(rng: &mut fastrand::Rng) -> usize {
     }
 }
 
-/// A refusal for want of memory is an answer, and so is that the other thread has pushed the parts of a large
-/// object out of so small a ring; anything else is not.
+/// A refusal for want of memory is an answer, and so is that the other thread has pushed the parts
+/// of a large object out of so small a ring; anything else is not.
 fn created(result: Result<(), CreateError>) {
     use CreateError::{MemoryFull, Overwritten};
     assert!(matches!(result, Ok(()) | Err(MemoryFull | Overwritten { .. })), "{result:?}");

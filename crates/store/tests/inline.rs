@@ -1,5 +1,6 @@
-//! A store without threads of its own (`Config::background`): the same calls make the same transfers,
-//! nothing is lost or wrong, and callers on several threads do not wait for each other for ever.
+//! A store without threads of its own (`Config::background`): the same calls make the same
+//! transfers, nothing is lost or wrong, and callers on several threads do not wait for each other
+//! for ever.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -110,8 +111,8 @@ fn what_was_synced_is_there_for_a_store_with_threads() {
     }
 }
 
-/// When half of the journal is full it wants a checkpoint. One that the caller asks for just then must not
-/// begin another while it brings to disk what waits.
+/// When half of the journal is full it wants a checkpoint. One that the caller asks for just then
+/// must not begin another while it brings to disk what waits.
 #[test]
 fn a_checkpoint_does_not_wait_for_itself() {
     let (sender, ended) = std::sync::mpsc::channel();
@@ -156,8 +157,8 @@ fn callers_on_several_threads_get_on() {
     store.close().unwrap();
 }
 
-/// What an earlier store left does not come back, though the new one has the same numbers from the same
-/// seed; and nobody reads its segments to find that out.
+/// What an earlier store left does not come back, though the new one has the same numbers from the
+/// same seed; and nobody reads its segments to find that out.
 #[test]
 fn a_store_made_anew_is_empty_and_looks_at_no_segment() {
     let state = State::new(DEVICE_BYTES, true);
@@ -208,7 +209,8 @@ fn settings_are_judged_without_a_device_as_with_one() {
     assert!(!wrong.into_iter().any(judge));
 }
 
-/// Replaces the objects of a few keys again and again; bytes of records written, and written in all.
+/// Replaces the objects of a few keys again and again; bytes of records written, and written in
+/// all.
 fn replace_often(keys: u64, length: usize, replacements: u64) -> (u64, u64) {
     let store = open(&State::new(DEVICE_BYTES, false), false);
     let mut rng = fastrand::Rng::with_seed(3);

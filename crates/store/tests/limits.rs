@@ -527,8 +527,8 @@ fn what_is_to_expire_after_2106_expires_in_2106() {
     }
 }
 
-/// A store that is never idle forgets purge marks once the ring has come round past what they were for, and
-/// what was purged stays so even if only memory still has it.
+/// A store that is never idle forgets purge marks once the ring has come round past what they were
+/// for, and what was purged stays so even if only memory still has it.
 #[test]
 fn marks_of_purges_do_not_pile_up_in_a_busy_store() {
     let dir = tempfile::tempdir().unwrap();

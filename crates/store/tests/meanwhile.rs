@@ -1,8 +1,8 @@
-//! New metadata beside what others do with the same key: whatever they had acknowledged stands, in memory and
-//! after a crash.
+//! New metadata beside what others do with the same key: whatever they had acknowledged stands, in
+//! memory and after a crash.
 //!
-//! Owns a device that does something else in the midst of a read of the store's: between the look at an
-//! object and the storing of its new record. Threads: a store's own, and those that race.
+//! Owns a device that does something else in the midst of a read of the store's: between the look
+//! at an object and the storing of its new record. Threads: a store's own, and those that race.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -270,7 +270,8 @@ fn what_is_acknowledged_while_metadata_is_replaced_stands() {
     }
 }
 
-/// A purge that is acknowledged while the object comes from disk holds for the next reader, from memory too.
+/// A purge that is acknowledged while the object comes from disk holds for the next reader, from
+/// memory too.
 #[test]
 fn what_is_purged_while_it_is_read_is_gone() {
     for bytes in [800, 60_000, 300_000] {
@@ -367,8 +368,9 @@ fn own(store: &Store, owner: u64, keys: u64) {
     }
 }
 
-/// Another key's record that the index cannot tell from the key's, and that is newer, is not taken for a
-/// version of it. Both come into the index only if they waited together: who comes later forgets who is there.
+/// Another key's record that the index cannot tell from the key's, and that is newer, is not taken
+/// for a version of it. Both come into the index only if they waited together: who comes later
+/// forgets who is there.
 #[test]
 fn an_equal_tag_is_no_newer_version() {
     let (state, between) = (State::new(DEVICE_BYTES, false), Arc::default());

@@ -1,5 +1,5 @@
-//! A read that memory answers allocates nothing. Counts what the process's allocator is asked for, so that
-//! it is the only test here; other threads are not counted.
+//! A read that memory answers allocates nothing. Counts what the process's allocator is asked for,
+//! so that it is the only test here; other threads are not counted.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

@@ -120,8 +120,8 @@ fn what_is_refused_is_counted_and_what_was_there_is_gone_but_keeps_its_metadata_
     assert_eq!((stats.drops_not_admitted, stats.drops_abandoned), (2, 0));
 }
 
-/// The clock stands still: there are ten seconds' worth, of which an object that a writer cuts into parts takes
-/// its bytes once.
+/// The clock stands still: there are ten seconds' worth, of which an object that a writer cuts into
+/// parts takes its bytes once.
 #[test]
 fn a_write_budget_takes_the_bytes_of_an_object_once() {
     let mut config = small();

@@ -1,5 +1,5 @@
-//! Large objects with replaced metadata, in segments that are reused: they stay while they are asked for, and go
-//! like others if they are not.
+//! Large objects with replaced metadata, in segments that are reused: they stay while they are
+//! asked for, and go like others if they are not.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

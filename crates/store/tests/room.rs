@@ -1,5 +1,5 @@
-//! Room on the disk: what was removed or replaced makes room before anything that is there goes, old versions
-//! do not come back by that, and pages are full.
+//! Room on the disk: what was removed or replaced makes room before anything that is there goes,
+//! old versions do not come back by that, and pages are full.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

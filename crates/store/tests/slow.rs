@@ -1,5 +1,5 @@
-//! Reads that take long, and many that want the journal at once: nobody gets what is older than what was
-//! acknowledged, and nobody waits for whom he holds up.
+//! Reads that take long, and many that want the journal at once: nobody gets what is older than
+//! what was acknowledged, and nobody waits for whom he holds up.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -29,8 +29,8 @@ fn version(value: u32) -> Vec<u8> {
     bytes
 }
 
-/// The read takes as long as the ring takes to come round, and then another version of the same key lies in
-/// the same place.
+/// The read takes as long as the ring takes to come round, and then another version of the same key
+/// lies in the same place.
 #[test]
 fn what_a_slow_read_brings_is_not_what_others_get() {
     const KEY: &str = "a key that is looked for on the disk";
@@ -65,8 +65,9 @@ fn what_a_slow_read_brings_is_not_what_others_get() {
     assert!(found.is_none_or(|value| value == version(newest)), "an older version than {newest}");
 }
 
-/// Purges fill the journal while creates are between their look at its room and their record: neither waits
-/// for a checkpoint that waits for it. A race, which is seldom lost: the journal's own tests hold it to the rule.
+/// Purges fill the journal while creates are between their look at its room and their record:
+/// neither waits for a checkpoint that waits for it. A race, which is seldom lost: the journal's
+/// own tests hold it to the rule.
 #[test]
 fn creates_and_purges_side_by_side_leave_each_other_room() {
     let disk = Disk::new(64 << 20);

@@ -1,5 +1,6 @@
-//! Behaviour of a store on a real file, both I/O engines: what comes in comes out, restarts, groups,
-//! deletes, large objects. Contents are derived from the key, so that a wrong byte is noticed.
+//! Behaviour of a store on a real file, both I/O engines: what comes in comes out, restarts,
+//! groups, deletes, large objects. Contents are derived from the key, so that a wrong byte is
+//! noticed.
 
 #[path = "store/opening.rs"]
 mod opening;
@@ -499,8 +500,8 @@ fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
     });
 }
 
-/// A page holds objects of up to half its size, which are not cut into chunks: with large pages these are
-/// larger than what is otherwise read whole.
+/// A page holds objects of up to half its size, which are not cut into chunks: with large pages
+/// these are larger than what is otherwise read whole.
 #[test]
 fn large_objects_in_large_pages_are_found_by_every_operation() {
     for (page, lengths) in

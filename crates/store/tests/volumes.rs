@@ -1,5 +1,5 @@
-//! Stores on two volumes of which one goes out of service: the other goes on, takes what is new, and
-//! nothing that was deleted is served again.
+//! Stores on two volumes of which one goes out of service: the other goes on, takes what is new,
+//! and nothing that was deleted is served again.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -74,7 +74,8 @@ fn without_its_first_volume_it_forgets_rather_than_serve_what_was_deleted() {
     }
     replace_many(&store);
     assert_eq!(get(&store, "replaced/99").unwrap(), 44_999_u32.to_le_bytes());
-    // Killed, and the volume is well again: the removes are in halves of the journal that were overwritten.
+    // Killed, and the volume is well again: the removes are in halves of the journal that were
+    // overwritten.
     std::mem::forget(store);
     let disks = disks.map(|disk| disk.copied());
     let store = open(&disks, |_| ());

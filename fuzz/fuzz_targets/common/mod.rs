@@ -1,4 +1,5 @@
-//! What the fuzz targets of the on-disk format share: the nonce, repairing checksums, turning over a bit.
+//! What the fuzz targets of the on-disk format share: the nonce, repairing checksums, turning over
+//! a bit.
 //!
 //! A fuzzer does not guess a checksum, so each target decodes its input twice: as it is, and with
 //! the checksums repaired, which reaches the checks behind them. Threads: none.

@@ -122,8 +122,8 @@ fn generator(requests: u64, objects: u64) -> String {
     format!("gen:zipf?requests={requests}&objects={objects}&alpha={ZIPF_ALPHA}")
 }
 
-/// Size of the simulated cache. Room for some tens of thousands of objects of `gen:zipf`, so that all of
-/// hits, misses and evictions are frequent.
+/// Size of the simulated cache. Room for some tens of thousands of objects of `gen:zipf`, so that
+/// all of hits, misses and evictions are frequent.
 const CACHE_BYTES: &str = "1GiB";
 
 /// Distinct objects of a trace.

@@ -267,8 +267,8 @@ const TENFOLDS: i32 = 6;
 /// Steps of the histogram for each tenfold of time.
 const BARS: i32 = 4;
 
-/// Which share of the requests took how long, of several runs with their names: the outlines of bars, so
-/// that several can be seen in one chart.
+/// Which share of the requests took how long, of several runs with their names: the outlines of
+/// bars, so that several can be seen in one chart.
 pub(super) fn response_histogram(runs: &[(String, Histogram)]) -> LineChart {
     let us = |n: i32| 10f64.powf(1.0 + f64::from(n) / f64::from(BARS));
     let outline = |responses: &Histogram| {

@@ -78,8 +78,8 @@ pub(crate) struct Designs {
     /// Do not count the first so many requests
     #[arg(long, value_name = "N", default_value = "0")]
     warmup_req: usize,
-    /// Run them on a real disk instead of a modelled one: in a directory or, those that need no files, on a
-    /// file or device whose contents are lost
+    /// Run them on a real disk instead of a modelled one: in a directory or, those that need no
+    /// files, on a file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE",
           conflicts_with_all = ["drive", "files", "mapped", "system_memory", "scheduler", "clients", "at_trace_pace", "warmup_req"])]
     pub(super) real: Option<PathBuf>,

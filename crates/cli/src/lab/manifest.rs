@@ -11,8 +11,8 @@ use damelo_lab::trace::manifest_path;
 
 use crate::failure::Failure;
 
-/// What says how to run it again. The digest costs reading the file once more: only where the manifest
-/// is written down.
+/// What says how to run it again. The digest costs reading the file once more: only where the
+/// manifest is written down.
 pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, Failure> {
     let name = trace.name.clone();
     let reading = |source| Failure::io(format!("read `{name}`"), source);
@@ -27,7 +27,8 @@ pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, 
     })
 }
 
-/// Which file a drive is of, if it is of one; its digest is read only where the manifest is written down.
+/// Which file a drive is of, if it is of one; its digest is read only where the manifest is written
+/// down.
 pub(super) fn drive_identity(name: &str, is_kept: bool) -> Result<Option<DriveIdentity>, Failure> {
     if !is_kept {
         return Ok(None);
@@ -76,8 +77,8 @@ pub(super) struct NewPage<'a> {
 }
 
 impl NewPage<'_> {
-    /// Begins the report that `--html` asks for, of a command that reads `reads`. Until it is written nothing of it
-    /// is there.
+    /// Begins the report that `--html` asks for, of a command that reads `reads`. Until it is
+    /// written nothing of it is there.
     pub(super) fn begin<'p>(
         path: Option<&'p Path>,
         reads: &[Read<'_>],

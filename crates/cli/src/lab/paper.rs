@@ -44,8 +44,8 @@ pub(crate) struct PaperArgs {
     /// Play all requests of the trace, also those that the paper's own rule leaves out
     #[arg(long)]
     unfiltered: bool,
-    /// Run the designs here too: a directory or, for those that need no files, a file or device whose contents
-    /// are lost
+    /// Run the designs here too: a directory or, for those that need no files, a file or device
+    /// whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE")]
     pub(super) real: Option<PathBuf>,
     /// Seed of everything random; 1 if not given
@@ -241,7 +241,8 @@ fn seed(args: &PaperArgs) -> u64 {
     args.seed.unwrap_or(1)
 }
 
-/// Where the requests come from; `own` if some papers have workloads of their own whatever the trace.
+/// Where the requests come from; `own` if some papers have workloads of their own whatever the
+/// trace.
 fn requests_of(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> String {
     let seed = seed(args);
     match loaded {
@@ -254,7 +255,8 @@ fn requests_of(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> String {
     }
 }
 
-/// What the manifest says of the requests, the seed of whatever the papers draw themselves among it.
+/// What the manifest says of the requests, the seed of whatever the papers draw themselves among
+/// it.
 fn identity(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> TraceIdentity {
     let seed = seed(args);
     match loaded {
@@ -269,8 +271,9 @@ fn identity(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> TraceIdenti
     }
 }
 
-/// For programs: nothing rounded. Published numbers are a range, of which both ends are the same for most, and the upper
-/// one is not there for "over 60"; neither is for what is ours alone, or in a picture only. `published_as` tells them apart.
+/// For programs: nothing rounded. Published numbers are a range, of which both ends are the same
+/// for most, and the upper one is not there for "over 60"; neither is for what is ours alone, or in
+/// a picture only. `published_as` tells them apart.
 fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
     let mut table = Table::new(&[
         "paper",

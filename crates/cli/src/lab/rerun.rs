@@ -196,7 +196,8 @@ fn check_trace(name: &str, then: &TraceIdentity) -> Result<String, Failure> {
     Err(Failure::Changed { what: "trace", name, before, after: now.digest })
 }
 
-/// That the file of the drive which the command names is what it was. Reports of before have no digest of it.
+/// That the file of the drive which the command names is what it was. Reports of before have no
+/// digest of it.
 fn check_drive(name: &str, then: &DriveIdentity) -> Result<(), Failure> {
     let doing = || format!("read the drive `{name}`, as the report's command names it");
     let now = DriveIdentity::of(name).map_err(|source| Failure::io(doing(), source))?;
@@ -229,8 +230,8 @@ fn again(words: &[String], form: Form) -> Result<Written, Failure> {
     }
 }
 
-/// Runs the command once more, the trace that it writes in a temporary directory, and takes the manifest that then
-/// lies beside that.
+/// Runs the command once more, the trace that it writes in a temporary directory, and takes the
+/// manifest that then lies beside that.
 fn written_again(words: &[String]) -> Result<Written, Failure> {
     let dir = temporary()?;
     printed_again(words, 3, &["--instead-in".as_ref(), dir.path().as_ref()])?;
@@ -242,8 +243,8 @@ fn written_again(words: &[String]) -> Result<Written, Failure> {
     read(&manifest.ok_or_else(none)?)
 }
 
-/// What the command prints with options put in behind its subcommand, which has so many words: the rest may end with
-/// what is no option any more.
+/// What the command prints with options put in behind its subcommand, which has so many words: the
+/// rest may end with what is no option any more.
 fn printed_again(words: &[String], behind: usize, options: &[&OsStr]) -> Result<Vec<u8>, Failure> {
     let program = std::env::current_exe().map_err(|source| Failure::io("find myself", source))?;
     let (subcommand, arguments) = words.split_at(words.len().min(behind));

@@ -26,8 +26,8 @@ const STDOUT: &str = "-";
 pub(super) struct Output {
     /// File to write, compressed if it ends in .gz or .zst; - for standard output
     output: String,
-    /// Form to write: damelo, oracleGeneral, csv (time,obj_id,obj_size) or txt; from the file's name
-    /// if not given
+    /// Form to write: damelo, oracleGeneral, csv (time,obj_id,obj_size) or txt; from the file's
+    /// name if not given
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
     /// Write into this directory what else would replace the file: `lab rerun` compares the two
@@ -85,8 +85,8 @@ impl Output {
         })
     }
 
-    /// That no trace is lost by being written over with a part of itself: whatever is left of it cannot be made
-    /// again then.
+    /// That no trace is lost by being written over with a part of itself: whatever is left of it
+    /// cannot be made again then.
     fn check_is_not(&self, trace: &str) -> Result<(), Failure> {
         if self.is_stdout() || !is_same_file(&self.path(), Path::new(trace)) {
             return Ok(());

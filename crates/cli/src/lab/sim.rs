@@ -113,17 +113,18 @@ pub(crate) fn generators(_: &Generators) -> Result<(), Failure> {
     out.finish()
 }
 
-/// Tables from this length on are mapped by themselves; batches of requests stay below it: with several caches, and
-/// with one.
+/// Tables from this length on are mapped by themselves; batches of requests stay below it: with
+/// several caches, and with one.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TABLE_BYTES_MIN: [libc::c_int; 2] = [288 << 10, 72 << 10];
 
-/// Has the allocator give back at once what large tables leave when they grow. By itself glibc stops
-/// that as soon as one of them was freed, and keeps up to as much as is in use.
+/// Has the allocator give back at once what large tables leave when they grow. By itself glibc
+/// stops that as soon as one of them was freed, and keeps up to as much as is in use.
 fn keep_tables_apart(is_one_cache: bool) {
     let _ = is_one_cache;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: both are settings of the allocator, which takes them at any time; a refusal changes nothing.
+    // SAFETY: both are settings of the allocator, which takes them at any time; a refusal changes
+    // nothing.
     unsafe {
         let bytes = TABLE_BYTES_MIN[usize::from(is_one_cache)];
         libc::mallopt(libc::M_MMAP_THRESHOLD, bytes);
@@ -331,11 +332,12 @@ const EXACT_COLUMNS: [&str; 11] = [
     "miss_ratio",
     "byte_miss_ratio",
 ];
-/// Seconds since the first request at which an interval ends; empty where a row is of the whole run.
+/// Seconds since the first request at which an interval ends; empty where a row is of the whole
+/// run.
 const INTERVAL_COLUMN: &str = "interval_end_s";
 
-/// For programs: nothing rounded; every row says what it was measured on. Rows of intervals, if they were asked for,
-/// come after that of their cache.
+/// For programs: nothing rounded; every row says what it was measured on. Rows of intervals, if
+/// they were asked for, come after that of their cache.
 fn exact_table(args: &Sim, report: &SimReport, trace: &TraceIdentity) -> Table {
     let has_intervals = args.report_interval.is_some();
     let mut columns = EXACT_COLUMNS.to_vec();

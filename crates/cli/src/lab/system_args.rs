@@ -28,8 +28,8 @@ pub(crate) struct SystemArgs {
     /// How the system maps files: page=8KiB:period=30 (seconds between writes of dirty pages)
     #[arg(long, value_name = "PARAMETERS", default_value = "page=8KiB:period=30", value_parser = mapped)]
     mapped: Mapped,
-    /// Memory of the system for each of what it keeps: blocks of files, mapped pages, blocks of a device; 128MiB,
-    /// 24MiB and 128MiB if not given
+    /// Memory of the system for each of what it keeps: blocks of files, mapped pages, blocks of a
+    /// device; 128MiB, 24MiB and 128MiB if not given
     #[arg(long, value_name = "SIZE")]
     system_memory: Option<ByteSize>,
 }
@@ -88,8 +88,8 @@ impl SystemArgs {
         }
     }
 
-    /// Refuses what would change nothing: the designs have neither files nor mapped ones, or the system keeps nothing
-    /// for them.
+    /// Refuses what would change nothing: the designs have neither files nor mapped ones, or the
+    /// system keeps nothing for them.
     pub(super) fn check(&self, specs: &[DesignSpec]) -> Result<(), Failure> {
         let defaults = MachineConfig::new(Drive::open(&self.drive)?);
         let on_blocks = specs.iter().all(|spec| spec.entry.on_blocks);

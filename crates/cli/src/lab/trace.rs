@@ -57,7 +57,8 @@ pub(super) enum Product {
 }
 
 impl Trace {
-    /// The trace that is read, and what comes of it that can be compared with another run; why nothing does.
+    /// The trace that is read, and what comes of it that can be compared with another run; why
+    /// nothing does.
     pub(super) fn product(self) -> Result<(String, Product), &'static str> {
         let (trace, output) = match self.which {
             Which::Stat(stat) if stat.json => return Ok((stat.trace, Product::Report)),

@@ -38,7 +38,8 @@ pub(crate) struct Format {
     /// Segment size, a power of two from 256KiB to 64MiB [default: 16MiB, less on small stores]
     #[arg(long, value_name = "SIZE")]
     segment: Option<ByteSize>,
-    /// Objects the index has room for, 8 bytes of memory each, 64 at least [default: one for each 4KiB of disk; below 4GiB one for each KiB, up to a million]
+    /// Objects the index has room for, 8 bytes of memory each, 64 at least
+    /// [default: one for each 4KiB of disk; below 4GiB one for each KiB, up to a million]
     #[arg(long, value_name = "COUNT")]
     objects: Option<u64>,
     /// Overwrite whatever the path holds now

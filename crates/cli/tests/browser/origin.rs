@@ -1,5 +1,5 @@
-//! The origin behind the probe page: what it serves is computed, so that every byte can be checked at
-//! the other end. It counts what it is asked for, and hands on what the page reports.
+//! The origin behind the probe page: what it serves is computed, so that every byte can be checked
+//! at the other end. It counts what it is asked for, and hands on what the page reports.
 //!
 //! Threads: one that accepts, one for each connection.
 

@@ -24,7 +24,8 @@ fn designs_play_a_trace_on_a_modelled_disk() {
     );
 }
 
-/// A browser that asks whether its copy is still good (304) is no change of the object: what is stored stays, and is hit.
+/// A browser that asks whether its copy is still good (304) is no change of the object: what is
+/// stored stays, and is hit.
 #[test]
 fn validations_and_head_leave_what_is_stored_alone() {
     let bed = Bed::new();
@@ -186,7 +187,8 @@ fn designs_are_swept_over_pages_and_reported() {
     assert!(code == 2 && said.contains("power of two"), "{said}");
 }
 
-/// The system under the designs: what is not written at once is written less often; less memory is read more often.
+/// The system under the designs: what is not written at once is written less often; less memory is
+/// read more often.
 #[test]
 fn designs_run_on_the_system_that_is_asked_for() {
     let bed = Bed::new();

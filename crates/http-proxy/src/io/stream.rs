@@ -1,8 +1,8 @@
 //! Macros that implement the byte stream traits for enums of streams, without type parameters or
 //! dynamic dispatch.
 //!
-//! A user imports `io`, `IoSlice`, `Pin`, `Context`, `Poll`, [`PolledRead`] and the traits of tokio.
-//! No threads.
+//! A user imports `io`, `IoSlice`, `Pin`, `Context`, `Poll`, [`PolledRead`] and the traits of
+//! tokio. No threads.
 
 use std::io;
 use std::task::Poll;

@@ -132,8 +132,8 @@ impl ClientStream {
             Socket::Unix(stream) => stream.as_raw_fd(),
         };
         let mut bytes: libc::c_int = 0;
-        // SAFETY: the descriptor is open as long as `self` is borrowed, and the pointer is to a number
-        // of ours that the call fills.
+        // SAFETY: the descriptor is open as long as `self` is borrowed, and the pointer is to a
+        // number of ours that the call fills.
         let asked = unsafe { libc::ioctl(descriptor, libc::TIOCOUTQ, &raw mut bytes) };
         (asked == 0).then_some(bytes).and_then(|bytes| u64::try_from(bytes).ok())
     }

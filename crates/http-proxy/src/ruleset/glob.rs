@@ -1,4 +1,5 @@
-//! Patterns of rules: `*` within a segment, `**` for anything, `?`, `[a-z]`, `{a,b}`, `!` before all.
+//! Patterns of rules: `*` within a segment, `**` for anything, `?`, `[a-z]`, `{a,b}`, `!` before
+//! all.
 //!
 //! Invariants: a pattern that cannot match anything sensible is refused when it is parsed; text is
 //! bytes, since clients send text that is not UTF-8; matching time is bounded by text length times

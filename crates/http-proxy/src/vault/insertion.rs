@@ -190,8 +190,8 @@ impl Insertion {
         }
     }
 
-    /// Commits, and returns the key. A body stored apart is committed first, so that no entry refers
-    /// to a missing body.
+    /// Commits, and returns the key. A body stored apart is committed first, so that no entry
+    /// refers to a missing body.
     pub(crate) async fn commit(
         mut self: Box<Self>,
         store: &Store,

@@ -123,7 +123,8 @@ fn heads_of_another_variant_ask_again() {
     let ask = |number: usize| head(&proxy, &format!("Accept-Language: {}", languages[number % 2]));
     let asked = (0..40).map(ask).collect();
     open_when(&first, &proxy, &origin, 40);
-    // Of the other language one leads. Headers are not kept: who came later than its answer would lead anew.
+    // Of the other language one leads. Headers are not kept: who came later than its answer would
+    // lead anew.
     eventually("the others wait again", || {
         origin.count() == 2 && proxy.metric("damelo_proxy_collapsed_waiting") == 19
     });

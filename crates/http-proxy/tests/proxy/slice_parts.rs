@@ -10,7 +10,8 @@ const SLICE: usize = 512 << 10;
 const SLICES: usize = 48;
 const LENGTH: usize = SLICES * SLICE - 100_000;
 
-/// A proxy that has all slices of a resource on disk, and none in memory, which holds a third of them.
+/// A proxy that has all slices of a resource on disk, and none in memory, which holds a third of
+/// them.
 fn on_disk(seed: u64) -> (Origin, Proxy, Vec<u8>) {
     let body = noise(seed, LENGTH);
     let sent = body.clone();

@@ -19,9 +19,9 @@
 //! begin NAME GET /path          a request whose answer is looked at by `end NAME`
 //! ```
 //!
-//! After `->`: a status; `body`; `age N` or `no age`; `asked N`, how often the origin was asked in all;
-//! `field NAME VALUE`, `no field NAME`; and parameters of `Cache-Status`, each as it stands there or with
-//! `not` before it. No threads.
+//! After `->`: a status; `body`; `age N` or `no age`; `asked N`, how often the origin was asked in
+//! all; `field NAME VALUE`, `no field NAME`; and parameters of `Cache-Status`, each as it stands
+//! there or with `not` before it. No threads.
 
 /// Where a script is wrong, and why.
 pub(crate) type Mistake = (usize, String);

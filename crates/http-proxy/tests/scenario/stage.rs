@@ -1,7 +1,8 @@
-//! Plays a script: an origin that does what the script says at the moment, a proxy of its own, a clock
-//! that the script moves, clients over real sockets.
+//! Plays a script: an origin that does what the script says at the moment, a proxy of its own, a
+//! clock that the script moves, clients over real sockets.
 //!
-//! Threads: the proxy's, one for each connection to the origin, one for each request that was begun.
+//! Threads: the proxy's, one for each connection to the origin, one for each request that was
+//! begun.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

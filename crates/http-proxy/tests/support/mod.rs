@@ -129,7 +129,8 @@ pub(crate) struct Reply {
     pub(crate) delay: Duration,
     /// Pause after each 64 KiB of the body.
     pub(crate) pace: Duration,
-    /// Wait for the gate with the body from the first multiple of 64 KiB at or after this many bytes.
+    /// Wait for the gate with the body from the first multiple of 64 KiB at or after this many
+    /// bytes.
     pub(crate) hold: Option<(usize, Gate)>,
     /// Sent before the head, which comes when the gate is open.
     pub(crate) interim: Option<(&'static str, Gate)>,
@@ -248,7 +249,8 @@ fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Opti
     Some(())
 }
 
-/// Time of day that stands still until a test moves it: no second passes by itself on a slow machine.
+/// Time of day that stands still until a test moves it: no second passes by itself on a slow
+/// machine.
 #[derive(Debug)]
 pub(crate) struct TestClock {
     system: SystemClock,

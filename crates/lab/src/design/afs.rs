@@ -1,14 +1,15 @@
 //! The cache of an Andrew client: each chunk of a remote file is a local file (Hades 2009 §3.2).
 //!
-//! Requests are reads of whole remote files, or of single chunks; each is cut into chunks of 256 KB. Cache files are made
-//! in advance, in one directory, and chunks take them in turn; which chunk a file holds is kept in
-//! memory and in a file of items that is written as chunks come. Invariant: a cache file holds at
-//! most one chunk. Threads: one user.
+//! Requests are reads of whole remote files, or of single chunks; each is cut into chunks of 256
+//! KB. Cache files are made in advance, in one directory, and chunks take them in turn; which chunk
+//! a file holds is kept in memory and in a file of items that is written as chunks come. Invariant:
+//! a cache file holds at most one chunk. Threads: one user.
 //!
-//! Deviations: cache files get their blocks when a chunk arrives (made and removed whole), since the
-//! modelled file system has no files without blocks; replacement is LRU; fetching is a pause as in
-//! `hades`; another models the table of chunks on a miss (§4.2 calls the cost substantial and gives no number): 100 us for each chunk; a remote file that is
-//! larger than the cache is refused, since its chunks would only push each other out.
+//! Deviations: cache files get their blocks when a chunk arrives (made and removed whole), since
+//! the modelled file system has no files without blocks; replacement is LRU; fetching is a pause as
+//! in `hades`; another models the table of chunks on a miss (§4.2 calls the cost substantial and
+//! gives no number): 100 us for each chunk; a remote file that is larger than the cache is refused,
+//! since its chunks would only push each other out.
 
 use super::hades::{CHUNK, FETCH_US, HadesOptions, LINK_MBIT};
 use super::spec::Parameter;
@@ -39,8 +40,8 @@ const ITEMS: u64 = 8_192;
 /// Time to enter a chunk into the tables.
 pub(crate) const MAP_US: u32 = 100;
 
-/// A remote file: its size if it was stored, and the numbers of its chunks. Chunks are numbered one file
-/// after the other, so that those of small files lie together in the map.
+/// A remote file: its size if it was stored, and the numbers of its chunks. Chunks are numbered one
+/// file after the other, so that those of small files lie together in the map.
 #[derive(Debug, Clone, Copy, Default)]
 struct Remote {
     bytes: Option<u64>,

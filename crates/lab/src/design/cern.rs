@@ -2,9 +2,9 @@
 //! §2.3.1).
 //!
 //! Each request looks for a lock file in the URL's directory (which is not there), then reads the
-//! directory's file of metadata, then the object's file. A miss makes the missing directories, makes
-//! and removes a lock file, writes the object and the metadata. Invariant: a directory has a file of
-//! metadata as soon as it has an object. Threads: one user.
+//! directory's file of metadata, then the object's file. A miss makes the missing directories,
+//! makes and removes a lock file, writes the object and the metadata. Invariant: a directory has a
+//! file of metadata as soon as it has an object. Threads: one user.
 //!
 //! Deviations: a lock is never met, since requests come one after the other, as in the paper's
 //! generator (§4); a new directory is made before its lock is looked for, not after, and for an
@@ -61,7 +61,8 @@ impl Cern {
         Some(&self.known[self.by_key.get(key)? as usize])
     }
 
-    /// What is known of a request's key; of a new one its directory and, if that is new, the making of it.
+    /// What is known of a request's key; of a new one its directory and, if that is new, the making
+    /// of it.
     fn known_or_new(
         &mut self,
         request: &Request,

@@ -6,9 +6,9 @@
 //! Threads: one user.
 //!
 //! Deviations: an object is identified by its key, not by the MD5 of its URL (as in §5.3 without
-//! MD5); a full device evicts the least recently used objects until one fits, where the paper leaves
-//! replacement open (§6); compaction moves an object when more than half of the 64 blocks to each
-//! side of it are free (the paper says "a certain percentage").
+//! MD5); a full device evicts the least recently used objects until one fits, where the paper
+//! leaves replacement open (§6); compaction moves an object when more than half of the 64 blocks to
+//! each side of it are free (the paper says "a certain percentage").
 
 use super::free_map::FreeMap;
 use super::spec::{Parameter, Values, YES_NO, choice, size};

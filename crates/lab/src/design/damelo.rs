@@ -1,16 +1,16 @@
 //! Dámelo: explicit groups on pages that move as atomic units between a pool and a raw disk, love
 //! and hate, buffered deletes (Ledlie 2000, §3 and §4).
 //!
-//! Owns groups, pages and frames. Invariants: an object lies on one page of its group; the objects of
-//! a page fit it, pending deletes included; never more resident pages than frames; a page's place
-//! on the disk is fixed by group and number. Threads: one user.
+//! Owns groups, pages and frames. Invariants: an object lies on one page of its group; the objects
+//! of a page fit it, pending deletes included; never more resident pages than frames; a page's
+//! place on the disk is fixed by group and number. Threads: one user.
 //!
-//! Deviations: a full group gives up its oldest page (the thesis has no replacement); a create takes
-//! a page of its group in memory with room, else a new page, else, of the group's eight oldest, the
-//! first on which deletes left half a page free, or the oldest without its objects (§4 says no more
-//! than that a page may have to be read); checkpoints write 24 bytes for each object of a group (the
-//! size is ours: MD5, page and slot), in the group's last page; centre-out placement and the two-way
-//! elevator exist as options here (§6: unimplemented there).
+//! Deviations: a full group gives up its oldest page (the thesis has no replacement); a create
+//! takes a page of its group in memory with room, else a new page, else, of the group's eight
+//! oldest, the first on which deletes left half a page free, or the oldest without its objects (§4
+//! says no more than that a page may have to be read); checkpoints write 24 bytes for each object
+//! of a group (the size is ours: MD5, page and slot), in the group's last page; centre-out
+//! placement and the two-way elevator exist as options here (§6: unimplemented there).
 
 use damelo::ByteSize;
 
@@ -270,8 +270,8 @@ impl Damelo {
         page.used_bytes -= std::mem::take(&mut page.pending_bytes);
     }
 
-    /// Makes room for a page in the pool: hated ones go first, most recently used ones before others
-    /// (MRU, §3), then loved ones, least recently used first.
+    /// Makes room for a page in the pool: hated ones go first, most recently used ones before
+    /// others (MRU, §3), then loved ones, least recently used first.
     fn take_frame(&mut self, out: &mut Vec<Action>) {
         while self.loved.len() + self.hated.len() >= self.frames() {
             let victim = match self.hated.newest() {

@@ -1,9 +1,9 @@
 //! Which blocks of a device or file are free, and where the first run of enough of them is.
 //!
-//! Owns a bitmap and a tree over its words: each node knows the free run at its start, at its end and
-//! the longest within, so that a search passes over what is too broken up and costs the tree's height
-//! instead of the bitmap's length. Invariants: a node says what the bits below it are; blocks beyond
-//! the end are in use. Threads: one user.
+//! Owns a bitmap and a tree over its words: each node knows the free run at its start, at its end
+//! and the longest within, so that a search passes over what is too broken up and costs the tree's
+//! height instead of the bitmap's length. Invariants: a node says what the bits below it are;
+//! blocks beyond the end are in use. Threads: one user.
 
 use std::ops::Range;
 

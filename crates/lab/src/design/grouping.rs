@@ -55,8 +55,8 @@ pub(crate) fn directory_of(url: &str) -> &str {
     rest.rsplit_once('/').map_or(rest, |(dir, _)| dir)
 }
 
-/// FNV-1a, for names that may come in parts: so the hashes of all directories above a file cost one look
-/// at its path.
+/// FNV-1a, for names that may come in parts: so the hashes of all directories above a file cost one
+/// look at its path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NameHash(u64);
 

@@ -5,13 +5,14 @@
 //! Invariants: cacheblocks in use are those of runs; a run is contiguous in one proxy file and of
 //! one remote file, in the list of hosts nearby or in that of hosts far away. Threads: one user.
 //!
-//! Deviations: requests are reads of whole objects, a remote file or, as `gen:files` and the paper's
-//! own tables have it, one chunk of it; a run is what one request fetched, so that chunks asked for one
-//! by one are runs of their own, side by side where nobody else stored between them; a host further than
-//! a threshold is remote, and which hosts are is said by the latency rule below (the paper measures it
-//! and leaves the policy's evaluation open, §3.3.5); fetching is a pause for each chunk, of a latency and
-//! of its bytes at the link's rate; another pause models the tables on a miss, a fifth of that of `afs`
-//! for each chunk, since the paper says only that the overhead is avoided.
+//! Deviations: requests are reads of whole objects, a remote file or, as `gen:files` and the
+//! paper's own tables have it, one chunk of it; a run is what one request fetched, so that chunks
+//! asked for one by one are runs of their own, side by side where nobody else stored between them;
+//! a host further than a threshold is remote, and which hosts are is said by the latency rule below
+//! (the paper measures it and leaves the policy's evaluation open, §3.3.5); fetching is a pause for
+//! each chunk, of a latency and of its bytes at the link's rate; another pause models the tables on
+//! a miss, a fifth of that of `afs` for each chunk, since the paper says only that the overhead is
+//! avoided.
 
 use damelo::ByteSize;
 
@@ -70,7 +71,8 @@ impl HadesOptions {
         u32::try_from(u64::from(self.fetch_us) + sent_us).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of each proxy file; the last is what remains of the cache, if that is a cacheblock at least.
+    /// Bytes of each proxy file; the last is what remains of the cache, if that is a cacheblock at
+    /// least.
     fn file_bytes(self) -> impl Iterator<Item = u64> {
         let whole = self.cache_bytes / self.proxy_file_bytes;
         let rest = self.cache_bytes % self.proxy_file_bytes;
@@ -317,7 +319,8 @@ impl Cache for Hades {
 mod tests {
     use super::*;
 
-    /// No part of a cache that holds a cacheblock is left out, and no file is longer than the others.
+    /// No part of a cache that holds a cacheblock is left out, and no file is longer than the
+    /// others.
     #[test]
     fn proxy_files_take_all_of_the_cache() {
         let files = |cache_bytes: u64, proxy_file_bytes: u64| {

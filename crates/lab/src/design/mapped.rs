@@ -8,8 +8,8 @@
 //! Deviations: objects larger than 8 KB are refused, as the paper's finite traces leave them out
 //! (§4); FBC has a pointer for each class: with one for all, a class that is rare drags it past the
 //! others' objects, and the paper's saving over LRU does not come out; until the file is full
-//! segments are packed as in SquidMLA; if every object of a class has C_max references after a whole
-//! turn, the one the pointer stands on is replaced (the paper does not say).
+//! segments are packed as in SquidMLA; if every object of a class has C_max references after a
+//! whole turn, the one the pointer stands on is replaced (the paper does not say).
 
 use super::segments::{CLASSES, SMALL_BYTES_MAX, Segments, class_of, segment_bytes};
 use super::spec::{Parameter, Values, number};

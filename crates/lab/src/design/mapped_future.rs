@@ -6,10 +6,11 @@
 //! (first to last reference) does not overlap. Invariant: two objects share a segment only if
 //! their lifetimes are disjoint. Threads: one user.
 //!
-//! Deviations: an object whose size changes, of which the paper says nothing, has a segment for the largest of its
-//! sizes up to 8 KB, and those above it are refused as in the other mapped designs; the third step looks for the most popular object that can be replaced among the 64
-//! most popular segments of the class, not among all, since most popular objects live as long as
-//! the trace and looking through all of them takes hours.
+//! Deviations: an object whose size changes, of which the paper says nothing, has a segment for the
+//! largest of its sizes up to 8 KB, and those above it are refused as in the other mapped designs;
+//! the third step looks for the most popular object that can be replaced among the 64 most popular
+//! segments of the class, not among all, since most popular objects live as long as the trace and
+//! looking through all of them takes hours.
 
 use super::segments::{CLASSES, SMALL_BYTES_MAX, Segments, class_of, segment_bytes};
 use super::{Cache, Context, Design, Served};

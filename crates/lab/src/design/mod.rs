@@ -57,7 +57,8 @@ pub enum Outcome {
     Refused,
     /// Deleted, or there was nothing to delete.
     Done,
-    /// Its answer has no body of its own and nothing is stored that it could be about: nothing was done.
+    /// Its answer has no body of its own and nothing is stored that it could be about: nothing was
+    /// done.
     LeftOut,
 }
 
@@ -102,8 +103,8 @@ pub enum Changes {
 pub struct DesignOptions {
     /// Space for objects on disk; `u64::MAX` for no limit.
     pub cache_bytes: u64,
-    /// They run on a real disk, so that neither the modelled drive nor what memory holds of a modelled one is
-    /// a limit.
+    /// They run on a real disk, so that neither the modelled drive nor what memory holds of a
+    /// modelled one is a limit.
     pub real: bool,
     /// Memory of designs that manage their own.
     pub memory_bytes: u64,
@@ -113,11 +114,11 @@ pub struct DesignOptions {
     pub grouping: GroupRule,
     /// What a changed size means.
     pub changes: Changes,
-    /// Time to fetch a chunk of a remote file besides that of its bytes (see [`HadesOptions::link_mbit`]), in
-    /// microseconds.
+    /// Time to fetch a chunk of a remote file besides that of its bytes (see
+    /// [`HadesOptions::link_mbit`]), in microseconds.
     pub fetch_us: u32,
-    /// Squid and its variants: directories in each of the first level's 16, a power of two. Not a parameter: the
-    /// papers' is 256, and fewer stand for it where memory is scaled down.
+    /// Squid and its variants: directories in each of the first level's 16, a power of two. Not a
+    /// parameter: the papers' is 256, and fewer stand for it where memory is scaled down.
     pub squid_second_level: u32,
     /// `mmap-fbc`: references below which an object is replaced.
     pub fbc_count_max: u32,
@@ -158,7 +159,8 @@ impl Default for DesignOptions {
 }
 
 impl DesignOptions {
-    /// For real disks: objects come from nowhere, and what fetching them would take is not the disk's.
+    /// For real disks: objects come from nowhere, and what fetching them would take is not the
+    /// disk's.
     #[must_use]
     pub fn without_fetching(self) -> DesignOptions {
         DesignOptions { fetch_us: 0, hades: HadesOptions { link_mbit: 0, ..self.hades }, ..self }
@@ -200,7 +202,8 @@ pub struct Entry {
     pub has_pages: bool,
     /// All that it touches is a device's blocks: it needs no files, directories or mapped file.
     pub on_blocks: bool,
-    /// It keeps all that it stores, by its paper or its definition: space for objects is no limit to it.
+    /// It keeps all that it stores, by its paper or its definition: space for objects is no limit
+    /// to it.
     pub is_unlimited: bool,
     /// Its own parameters.
     pub parameters: &'static [Parameter],

@@ -1,8 +1,8 @@
 //! Segments of a mapped file: objects padded to 512, 1,024, 2,048, 4,096 or 8,192 bytes, one after
 //! the other or packed so that none crosses a page (Maltzahn 1999 §2.4.2, §2.4.4, figure 3).
 //!
-//! Invariants: segments in use do not overlap; packed ones do not cross a multiple of 8,192. Threads:
-//! one user.
+//! Invariants: segments in use do not overlap; packed ones do not cross a multiple of 8,192.
+//! Threads: one user.
 //!
 //! Deviation: a segment that is released is used again for the next of its class; the paper has
 //! no deletions here.

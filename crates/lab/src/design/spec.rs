@@ -236,7 +236,8 @@ mod tests {
         assert_eq!(options.store.reinsertion, damelo::Reinsertion::Used { hits_min: 1 });
     }
 
-    /// A modelled disk is in memory and as large as the drive; of a real one nobody here knows the size.
+    /// A modelled disk is in memory and as large as the drive; of a real one nobody here knows the
+    /// size.
     #[test]
     fn limits_of_the_model_are_none_of_real_disks() {
         let spec = DesignSpec::parse("store").expect("known");

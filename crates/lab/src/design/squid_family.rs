@@ -1,15 +1,15 @@
 //! What Squid and its variants share: a file for each object in a tree of 16 by 256 directories,
-//! and, in some, small objects in a mapped file instead (Maltzahn 1999 §2.3.2 to §2.4.4). A caller that
-//! scales memory down scales the second level with it (`DesignOptions::squid_second_level`), since the
-//! blocks of 4,096 directories alone take 16 MiB.
+//! and, in some, small objects in a mapped file instead (Maltzahn 1999 §2.3.2 to §2.4.4). A caller
+//! that scales memory down scales the second level with it (`DesignOptions::squid_second_level`),
+//! since the blocks of 4,096 directories alone take 16 MiB.
 //!
 //! Owns the table of objects, in memory as Squid's. Invariant: an object is in a file or in the
 //! mapped file, never both. Threads: one user.
 //!
 //! Deviations: the tree is made before the run, as Squid's `-z` does; one file system holds all
-//! directories where the paper spreads them over three disks, so that counts are comparable but disks
-//! do not work side by side; a limit of space evicts least recently used objects, as Squid's list
-//! does, where the paper has no limit.
+//! directories where the paper spreads them over three disks, so that counts are comparable but
+//! disks do not work side by side; a limit of space evicts least recently used objects, as Squid's
+//! list does, where the paper has no limit.
 
 use super::segments::{SMALL_BYTES_MAX, Segments};
 use super::{Cache, Context, Design, Served};
@@ -177,7 +177,8 @@ mod tests {
     use crate::design::DesignOptions;
     use crate::disk::Drive;
 
-    /// 16 directories of the first level, four in each: 80 with those, and every file goes to one of them.
+    /// 16 directories of the first level, four in each: 80 with those, and every file goes to one
+    /// of them.
     #[test]
     fn a_second_level_that_is_scaled_down_holds_all_files() {
         let options = DesignOptions { squid_second_level: 4, ..DesignOptions::default() };

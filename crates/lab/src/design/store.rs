@@ -1,21 +1,22 @@
 //! The shipped engine itself, its own code, over a device in memory whose transfers are replayed on
 //! the modelled disk.
 //!
-//! Owns an open store and the device below it. The engine reads and writes the device at once, in no
-//! virtual time; what it did is appended to the request that made it do so, reads waited for, writes
-//! not. Its clock is told what a read of the drive costs on average, since it weighs reading a page
-//! against reading an object by that. Invariants: what the machine's disk is asked for is what the engine asked its device for, in
-//! the same order; the same requests do the same.
-//! Threads: none but the caller's, since the store has none of its own here (`Config::background`); on a real
-//! disk ([`make_real`]) it is the store as it ships, with its threads, its journal and the system's clock.
+//! Owns an open store and the device below it. The engine reads and writes the device at once, in
+//! no virtual time; what it did is appended to the request that made it do so, reads waited for,
+//! writes not. Its clock is told what a read of the drive costs on average, since it weighs reading
+//! a page against reading an object by that. Invariants: what the machine's disk is asked for is
+//! what the engine asked its device for, in the same order; the same requests do the same. Threads:
+//! none but the caller's, since the store has none of its own here (`Config::background`); on a
+//! real disk ([`make_real`]) it is the store as it ships, with its threads, its journal and the
+//! system's clock.
 //!
-//! The journal lies in mapped memory in a store in service, and a record costs no transfer: here its
-//! writes go through the modelled system's buffers, which are written now and then.
+//! The journal lies in mapped memory in a store in service, and a record costs no transfer: here
+//! its writes go through the modelled system's buffers, which are written now and then.
 //!
-//! Deviations from a store in service: what its flusher does while callers go on is done here before
-//! they go on, in no time; timers do not run, so that pages are written when enough waits for them
-//! and a checkpoint is taken when the journal is full; the device holds 8 MiB to 4 GiB, in memory (a real one as
-//! much as there is).
+//! Deviations from a store in service: what its flusher does while callers go on is done here
+//! before they go on, in no time; timers do not run, so that pages are written when enough waits
+//! for them and a checkpoint is taken when the journal is full; the device holds 8 MiB to 4 GiB, in
+//! memory (a real one as much as there is).
 
 mod device;
 mod sectors;
@@ -39,8 +40,8 @@ use crate::disk::{Direction, Drive};
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
 
-/// What objects are made of, again and again: so short that it stays in the processor's cache, where a
-/// buffer as long as the longest object would be fetched from memory for each.
+/// What objects are made of, again and again: so short that it stays in the processor's cache,
+/// where a buffer as long as the longest object would be fetched from memory for each.
 static CONTENTS: [u8; 16 << 10] = [CONTENT_BYTE; 16 << 10];
 const CONTENT_BYTE: u8 = 0x5a;
 
@@ -290,8 +291,8 @@ fn open_modelled(
     Ok((store, Below { recorder, clock }))
 }
 
-/// The store as it ships, with its threads and the system's clock, on a file or device whose contents
-/// are lost. It does its own I/O, so that no actions come of it.
+/// The store as it ships, with its threads and the system's clock, on a file or device whose
+/// contents are lost. It does its own I/O, so that no actions come of it.
 ///
 /// # Errors
 /// The store cannot be opened there.

@@ -7,19 +7,19 @@
 //! Threads: one user. Its parts: `buffers.rs` (memory, grouping), `clusters.rs` (disk).
 //!
 //! Deviations: a file larger than a cluster is written with its clusters as one unit and read back
-//! whole (§2.4.6 reads cluster by cluster); the most recently used file of a full medium buffer does
-//! not move to the hot one unless it is hit (§2.5.1 says that it does, which would put one-timers
-//! there); the half of the cold buffer that grouping looks at is kept as a list of its own and
-//! looked at by indexes, which find what the scans of figures 4 and 5 find first, but for one thing:
-//! they give up after 256 files that do not fit or lie on the disk as they are; HTML is what ends in
-//! `.html`, `.htm` or a slash; each unit is a write of its own (§2.4.2 lets several go in one);
-//! the table of files has no end at 4 million
-//! (§2.3.2), which no trace here comes near; what counts as a use of a cluster, for the 115 hours and
-//! for LFU, is that it was written or read, not a hit in memory on a copy of a file that it holds; its
-//! count begins at 1 with each write (§2.4.7 does not say what becomes of those of its files); the file
-//! system's tables are written on shutdown with 24 bytes for each file and 6 for each cluster. A restart
-//! (`restart=N`) is a shutdown and, after it, reading all that it saved; requests wait for both (§3.3 gives
-//! no time between them).
+//! whole (§2.4.6 reads cluster by cluster); the most recently used file of a full medium buffer
+//! does not move to the hot one unless it is hit (§2.5.1 says that it does, which would put
+//! one-timers there); the half of the cold buffer that grouping looks at is kept as a list of its
+//! own and looked at by indexes, which find what the scans of figures 4 and 5 find first, but for
+//! one thing: they give up after 256 files that do not fit or lie on the disk as they are; HTML is
+//! what ends in `.html`, `.htm` or a slash; each unit is a write of its own (§2.4.2 lets several go
+//! in one); the table of files has no end at 4 million (§2.3.2), which no trace here comes near;
+//! what counts as a use of a cluster, for the 115 hours and for LFU, is that it was written or
+//! read, not a hit in memory on a copy of a file that it holds; its count begins at 1 with each
+//! write (§2.4.7 does not say what becomes of those of its files); the file system's tables are
+//! written on shutdown with 24 bytes for each file and 6 for each cluster. A restart (`restart=N`)
+//! is a shutdown and, after it, reading all that it saved; requests wait for both (§3.3 gives no
+//! time between them).
 
 mod buffers;
 mod clusters;
@@ -56,7 +56,8 @@ pub struct UcfsOptions {
     pub medium_percent: u32,
     /// How files are grouped when they leave memory.
     pub grouping: GroupRule,
-    /// Gaps in a cluster are filled with files used as often or small (the second part of algorithm 2).
+    /// Gaps in a cluster are filled with files used as often or small (the second part of algorithm
+    /// 2).
     pub fills: bool,
     /// Hours after which a cluster nobody used is dropped.
     pub unused_hours: u32,
@@ -360,8 +361,8 @@ impl Ucfs {
         }
     }
 
-    /// Saves and restores, if so many requests were served. What was in memory is there again: nothing of it
-    /// has to be fetched.
+    /// Saves and restores, if so many requests were served. What was in memory is there again:
+    /// nothing of it has to be fetched.
     fn restart_if_due(&mut self, out: &mut Vec<Action>) {
         if self.options.restart_every > 0 && self.since_start == self.options.restart_every {
             self.saved(Direction::Write, true, out);

@@ -1,10 +1,11 @@
-//! What a request wants of a cache, by what is stored of its object. Every design asks here, so that all of them hit, miss,
-//! refuse and leave out the same requests for the same reasons.
+//! What a request wants of a cache, by what is stored of its object. Every design asks here, so
+//! that all of them hit, miss, refuse and leave out the same requests for the same reasons.
 //!
-//! A request whose answer has no body of its own (see [`Request::has_body`]) says nothing of its object's size. If the
-//! object is stored it is a hit like any other; if not there is nothing that could be stored, and the request is left
-//! out, as `lab sim` leaves it out. An object that there is no room for, whatever else goes, is refused here: no design
-//! computes with sizes that are larger than its space (a trace may well have -1 as a size of 64 bits). Pure.
+//! A request whose answer has no body of its own (see [`Request::has_body`]) says nothing of its
+//! object's size. If the object is stored it is a hit like any other; if not there is nothing that
+//! could be stored, and the request is left out, as `lab sim` leaves it out. An object that there
+//! is no room for, whatever else goes, is refused here: no design computes with sizes that are
+//! larger than its space (a trace may well have -1 as a size of 64 bits). Pure.
 
 use super::Changes;
 use crate::request::{Op, Request};
@@ -33,8 +34,8 @@ pub(crate) enum Wanted {
 }
 
 impl Rules {
-    /// What a request wants of a cache that has so many bytes of its object; `None` if it has nothing of it. What is
-    /// stored counts for reads only.
+    /// What a request wants of a cache that has so many bytes of its object; `None` if it has
+    /// nothing of it. What is stored counts for reads only.
     pub(crate) fn wanted(self, request: &Request, stored_bytes: Option<u64>) -> Wanted {
         let ignores = self.changes == Changes::Ignore;
         let is_current = |bytes: u64| ignores || bytes == request.size_bytes || !request.has_body();

@@ -2,8 +2,8 @@
 //!
 //! A request is cut into stripes that go to units in turn, as the drive's own layout would spread
 //! them; units work side by side, each on one thing at a time. Writes are acknowledged from the
-//! buffer and programmed behind it, amplified by the collector. Invariant: a unit is never busy with
-//! two things. Threads: one user.
+//! buffer and programmed behind it, amplified by the collector. Invariant: a unit is never busy
+//! with two things. Threads: one user.
 
 use super::params::FlashParams;
 use super::{Direction, Timing};

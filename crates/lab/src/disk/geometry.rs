@@ -36,7 +36,8 @@ const STRETCHES_MAX: u64 = 1 << 10;
 #[derive(Debug, Clone)]
 pub struct Geometry {
     zones: Vec<ZoneStart>,
-    /// Zone in which each stretch of `1 << stretch_bits` sectors begins, so that none is searched for.
+    /// Zone in which each stretch of `1 << stretch_bits` sectors begins, so that none is searched
+    /// for.
     zone_of_stretch: Vec<u32>,
     stretch_bits: u32,
     heads: u32,

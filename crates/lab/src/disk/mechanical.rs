@@ -146,7 +146,8 @@ impl Mechanical {
         let Some(ahead) = self.ahead else { return 0 };
         let per_track = self.geometry.sectors_per_track(ahead.from.min(self.sectors() - 1));
         let elapsed_ns = now_ns.saturating_sub(ahead.at_ns);
-        // After months without a request the product is beyond 64 bits, and what was read ahead long at its end.
+        // After months without a request the product is beyond 64 bits, and what was read ahead
+        // long at its end.
         let passed = elapsed_ns.saturating_mul(per_track) / self.params.revolution_ns;
         (ahead.from + passed).min(ahead.until)
     }

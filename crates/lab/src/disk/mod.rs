@@ -104,7 +104,8 @@ pub struct Disk {
     /// Served but not yet reported: when, order of service, tag.
     finished: BinaryHeap<Reverse<(u64, u64, u32)>>,
     free_ns: u64,
-    /// See [`Disk::next_event_ns`]; asked for far more often than it changes. [`NEVER`] if nothing happens.
+    /// See [`Disk::next_event_ns`]; asked for far more often than it changes. [`NEVER`] if nothing
+    /// happens.
     next_ns: u64,
     served: u64,
     counts: DiskCounts,

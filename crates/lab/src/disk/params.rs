@@ -2,8 +2,8 @@
 //!
 //! The drives that the lab brings lie in `crates/lab/drives`, one JSON file each with the source of
 //! its figures; another file of the same form does as well ([`Drive::open`]). Invariant: what
-//! [`Drive::parse`] returns has passed [`MechanicalParams::check`] or [`FlashParams::check`], so that
-//! the models neither divide by 0 nor overflow. Threads: plain data.
+//! [`Drive::parse`] returns has passed [`MechanicalParams::check`] or [`FlashParams::check`], so
+//! that the models neither divide by 0 nor overflow. Threads: plain data.
 
 use std::path::Path;
 

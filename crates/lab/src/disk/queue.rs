@@ -1,16 +1,17 @@
 //! Requests that wait for a disk, and the order in which they are served.
 //!
 //! Owns what waits. Those at or above the place of the last request lie in one heap, those below in
-//! another: an elevator takes from the one it moves towards. Invariants: every request in `below` begins
-//! below `at`, every one in `above` at or above it; of requests for the same place the one that came first
-//! is served first on the way up, last on the way down. Threads: one user.
+//! another: an elevator takes from the one it moves towards. Invariants: every request in `below`
+//! begins below `at`, every one in `above` at or above it; of requests for the same place the one
+//! that came first is served first on the way up, last on the way down. Threads: one user.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::{DiskIo, Scheduler};
 
-/// Its place in the order of a heap: sector and time of arrival, both turned around on the way down.
+/// Its place in the order of a heap: sector and time of arrival, both turned around on the way
+/// down.
 type Key = (u64, u64);
 
 /// A request that waits, compared by its key alone, which is its own.
@@ -150,7 +151,8 @@ mod tests {
     use super::*;
     use crate::disk::Direction;
 
-    /// A sorted list is the model: up from `at`, then from the lowest, or down to the lowest and up again.
+    /// A sorted list is the model: up from `at`, then from the lowest, or down to the lowest and up
+    /// again.
     #[derive(Default)]
     struct Model {
         waiting: Vec<(u64, u32)>,

@@ -64,7 +64,8 @@ fn every_drive_makes_sense_and_has_its_size() {
     assert_eq!(drive_names().count(), 6);
 }
 
-/// A file for a drive of one's own: zones in full, and everything that would break the models refused.
+/// A file for a drive of one's own: zones in full, and everything that would break the models
+/// refused.
 #[test]
 fn a_drive_is_read_from_a_file_or_refused_with_the_reason() {
     let text = r#"{"kind": "mechanical", "name": "mine", "about": "a drive", "source": "measured",
@@ -99,8 +100,8 @@ fn a_drive_is_read_from_a_file_or_refused_with_the_reason() {
 
 /// UCFS §2.4.3: 4 KB takes 6.1 ms and 64 KB 7.1 ms on average. The paper does not say over which
 /// part of the drive; the whole drive cannot be meant, since mean seek and half a turn alone are
-/// 8.0 ms. Over the first 37% (10 GB, of the order of the caches simulated) the smaller figure comes
-/// out; the larger is then the check. Both are printed with one decimal.
+/// 8.0 ms. Over the first 37% (10 GB, of the order of the caches simulated) the smaller figure
+/// comes out; the larger is then the check. Both are printed with one decimal.
 #[test]
 fn tripled_atlas_reads_4_kb_in_6_1_and_64_kb_in_7_1_ms() {
     let small = random_ms("atlas-10k-tripled", Direction::Read, 4 << 10, 0.37);

@@ -15,7 +15,8 @@ struct Buffer {
     kind: Kind,
 }
 
-/// Buffers by their first unit: fragment or block, so that neighbours lie close in the map's leaves.
+/// Buffers by their first unit: fragment or block, so that neighbours lie close in the map's
+/// leaves.
 #[derive(Debug)]
 pub(crate) struct BufferCache {
     buffers: Lru<Buffer>,

@@ -1,10 +1,11 @@
-//! Which cylinder group a new directory goes to: of those with enough free inodes, the one with the fewest
-//! directories.
+//! Which cylinder group a new directory goes to: of those with enough free inodes, the one with the
+//! fewest directories.
 //!
-//! The groups that may do lie in a heap by their number of directories, the others are set aside, so that
-//! a full group is not looked at again for each directory. Both are put right only when somebody asks.
-//! Invariants: a group is in the heap once or set aside; one that is set aside has fewer free inodes than
-//! `floor`; an entry of the heap has at most as many directories as its group. Threads: one user.
+//! The groups that may do lie in a heap by their number of directories, the others are set aside,
+//! so that a full group is not looked at again for each directory. Both are put right only when
+//! somebody asks. Invariants: a group is in the heap once or set aside; one that is set aside has
+//! fewer free inodes than `floor`; an entry of the heap has at most as many directories as its
+//! group. Threads: one user.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -41,7 +42,8 @@ impl DirectoryGroups {
         }
     }
 
-    /// Of the groups with at least `wanted` free inodes the first of those with the fewest directories.
+    /// Of the groups with at least `wanted` free inodes the first of those with the fewest
+    /// directories.
     pub(crate) fn least(&mut self, free: &[u32], wanted: u32) -> Option<u32> {
         if wanted < self.floor {
             self.floor = wanted;

@@ -17,7 +17,8 @@ pub(super) struct File {
     pub(super) indirect: Vec<u64>,
 }
 
-/// The buffers of a part of a file: first fragment, fragments, and whether all of the buffer is covered.
+/// The buffers of a part of a file: first fragment, fragments, and whether all of the buffer is
+/// covered.
 pub(super) fn pieces(
     params: FfsParams,
     file: &File,

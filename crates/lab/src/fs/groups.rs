@@ -40,7 +40,8 @@ pub(crate) struct Groups {
     for_directories: DirectoryGroups,
     /// Fragments in the longest free run of a block with such a mask.
     longest_free: Box<[u8; 256]>,
-    /// For each group; apart from the groups, since each section of a large file looks at all of them.
+    /// For each group; apart from the groups, since each section of a large file looks at all of
+    /// them.
     blocks_free: Vec<u32>,
     blocks_free_sum: u64,
     inodes_free: Vec<u32>,
@@ -197,8 +198,8 @@ impl Groups {
         block * u64::from(self.fragments_per_block)
     }
 
-    /// `wanted` fragments within one block: best fit among broken blocks of a group, else a block is
-    /// broken.
+    /// `wanted` fragments within one block: best fit among broken blocks of a group, else a block
+    /// is broken.
     pub(crate) fn take_fragments(&mut self, near: u32, wanted: u32) -> Option<u64> {
         assert!(wanted > 0 && wanted < self.fragments_per_block, "part of a block");
         let near = near % self.groups.len() as u32;
@@ -268,8 +269,8 @@ impl Groups {
         }
     }
 
-    /// A group with at least the mean number of free blocks, after `from`: where the next section of
-    /// a large file goes.
+    /// A group with at least the mean number of free blocks, after `from`: where the next section
+    /// of a large file goes.
     pub(crate) fn group_for_section(&self, from: u32) -> u32 {
         let mean = self.blocks_free_sum / self.groups.len() as u64;
         let count = self.groups.len() as u32;

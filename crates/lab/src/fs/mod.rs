@@ -404,7 +404,8 @@ impl Ffs {
         self.buffers.update(plan, sector, sectors, Kind::Allocation, false);
     }
 
-    /// An access time goes to the inode's buffer if that is in memory, else it waits with the inode.
+    /// An access time goes to the inode's buffer if that is in memory, else it waits with the
+    /// inode.
     fn note_access(&mut self, plan: &mut Plan, file: FileId) {
         let (sector, sectors) = self.inode_extent(self.files[file as usize].inode);
         if self.buffers.holds(sector) {

@@ -1,5 +1,5 @@
-//! Numbers of names in the name cache: files and directories take turns, so that both are dense and lie
-//! in the array of the map that keeps them. Pure.
+//! Numbers of names in the name cache: files and directories take turns, so that both are dense and
+//! lie in the array of the map that keeps them. Pure.
 
 use crate::machine::{DirId, FileId};
 

@@ -21,11 +21,11 @@ fn shape(plan: &mut Plan) -> Vec<(crate::disk::Direction, Kind, u32, bool)> {
     steps
 }
 
-/// A group of 1 MB: block 0 the superblock's copy, 1 the map, 2 and 3 inodes, 4 to 127 data.
-/// The first create in the root: the map and the inodes' block are read (the directory has no block
+/// A group of 1 MB: block 0 the superblock's copy, 1 the map, 2 and 3 inodes, 4 to 127 data. The
+/// first create in the root: the map and the inodes' block are read (the directory has no block
 /// yet), the inode is written and waited for, then the new directory block. 10,000 bytes are 10
-/// fragments: one block (written at once, not waited for) and 2 fragments (late). Half a minute later
-/// the map, the inode (size), and the tail are written; the directory is clean.
+/// fragments: one block (written at once, not waited for) and 2 fragments (late). Half a minute
+/// later the map, the inode (size), and the tail are written; the directory is clean.
 #[test]
 fn first_create_with_synchronous_metadata() {
     let mut ffs = small(true);

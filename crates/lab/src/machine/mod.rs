@@ -109,7 +109,8 @@ impl MachineConfig {
         }
     }
 
-    /// Gives the system so much memory for each of what it keeps: blocks of files, mapped pages, blocks of a device.
+    /// Gives the system so much memory for each of what it keeps: blocks of files, mapped pages,
+    /// blocks of a device.
     #[must_use]
     pub fn with_system_memory(mut self, bytes: u64) -> MachineConfig {
         self.files.buffer_cache_bytes = bytes;

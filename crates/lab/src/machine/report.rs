@@ -90,14 +90,15 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { inside as f64 * 100.0 / self.count as f64 }
     }
 
-    /// Share of responses within a time, in percent; up to 3.2% of the time longer ones are among them.
+    /// Share of responses within a time, in percent; up to 3.2% of the time longer ones are among
+    /// them.
     pub fn percent_within_us(&self, us: u64) -> f64 {
         let count = self.count.max(1) as f64;
         self.fine_us.at_most(us) as f64 * 100.0 / count
     }
 
-    /// The time that a share of the responses took at most, in milliseconds, up to 3.2% too high; 0 of
-    /// nothing.
+    /// The time that a share of the responses took at most, in milliseconds, up to 3.2% too high; 0
+    /// of nothing.
     pub fn quantile_ms(&self, share: f64) -> f64 {
         self.fine_us.quantile(share).unwrap_or(0) as f64 / 1e3
     }
@@ -129,7 +130,8 @@ pub struct Report {
     pub memory_hits: u64,
     /// Objects the design would not keep.
     pub refused: u64,
-    /// Requests without a body of their own for what was not stored: left out, and not among `requests`.
+    /// Requests without a body of their own for what was not stored: left out, and not among
+    /// `requests`.
     pub bodiless_requests: u64,
     /// Bytes asked for.
     pub read_bytes: u64,
@@ -193,8 +195,8 @@ impl Report {
         value(&self.facts, name)
     }
 
-    /// What one of the design's counters grew by while the run counted, without the warm-up. Of a counter that
-    /// only grows: a level, as of files held, has no such number.
+    /// What one of the design's counters grew by while the run counted, without the warm-up. Of a
+    /// counter that only grows: a level, as of files held, has no such number.
     pub fn fact_counted(&self, name: &str) -> u64 {
         self.fact(name).saturating_sub(value(&self.facts_before, name))
     }

@@ -2,8 +2,9 @@
 //! reads and synchronous writes, and leave the rest to the queues.
 //!
 //! Owns virtual time. Invariants: a request begins when a client is free (and, at the trace's pace,
-//! when it arrived); its response counts from then, at the trace's pace from its arrival; a design sees requests in the order they begin; events are handled in time
-//! order, disks before clients; what is measured begins when the warm-up's last client was served and the disks are idle, so
+//! when it arrived); its response counts from then, at the trace's pace from its arrival; a design
+//! sees requests in the order they begin; events are handled in time order, disks before clients;
+//! what is measured begins when the warm-up's last client was served and the disks are idle, so
 //! that counts and times are of the same requests. Threads: one user.
 
 use super::report::MAP_PARTS;
@@ -19,7 +20,8 @@ pub enum Pace {
     /// Each as soon as a client is free.
     #[default]
     AsFastAsPossible,
-    /// Not before its time in the trace; a response counts from then, waiting for a free client included.
+    /// Not before its time in the trace; a response counts from then, waiting for a free client
+    /// included.
     Trace,
 }
 
@@ -32,8 +34,8 @@ pub struct RunOptions {
     pub pace: Pace,
     /// Time a request takes besides the disks, in microseconds.
     pub compute_us: u32,
-    /// Requests before counting begins, which it does when they are served and the disks are idle. At the trace's pace
-    /// those that follow come later by as much as that takes.
+    /// Requests before counting begins, which it does when they are served and the disks are idle.
+    /// At the trace's pace those that follow come later by as much as that takes.
     pub warmup: usize,
     /// Caches are emptied when counting begins.
     pub cold_start: bool,
@@ -57,8 +59,8 @@ impl Default for RunOptions {
 /// Background writes that may wait for a disk before clients wait too.
 const BACKLOG_MAX: usize = 4_096;
 const BACKGROUND: u32 = u32::MAX;
-/// Latest time at which a request may come, in microseconds: 146 years, a quarter of what nanoseconds in 64 bits
-/// count, so that nothing that is done then goes beyond it.
+/// Latest time at which a request may come, in microseconds: 146 years, a quarter of what
+/// nanoseconds in 64 bits count, so that nothing that is done then goes beyond it.
 const TIME_US_MAX: u64 = u64::MAX / 4 / 1_000;
 
 #[derive(Debug)]
@@ -296,7 +298,8 @@ impl Run<'_> {
         self.arrivals_from_ns + request.time_us * 1_000
     }
 
-    /// Neither what the warm-up left to the queues nor emptying the caches is part of what is measured.
+    /// Neither what the warm-up left to the queues nor emptying the caches is part of what is
+    /// measured.
     fn start_counting(&mut self) {
         let mut now_ns = self.last_ns;
         if self.options.cold_start {

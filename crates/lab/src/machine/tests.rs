@@ -6,8 +6,8 @@ use crate::disk::DriveCache;
 use crate::disk::{MechanicalParams, SeekPoints, Zone};
 use crate::request::{Catalogue, Op, Request};
 
-/// A drive on which everything takes round numbers: one revolution in 10 ms, 100 sectors a track, one
-/// surface, seeks of 5 ms whatever the distance, nothing else.
+/// A drive on which everything takes round numbers: one revolution in 10 ms, 100 sectors a track,
+/// one surface, seeks of 5 ms whatever the distance, nothing else.
 fn plain_drive() -> Drive {
     Drive::Mechanical(MechanicalParams {
         name: "plain".to_owned(),
@@ -117,9 +117,9 @@ fn requests_keep_the_pace_of_the_trace() {
     assert_eq!((report.responses.bins()[1], report.responses.mean_ms()), (2, 1.0), "1 ms each");
 }
 
-/// The second request comes after half a millisecond, waits for the only client as long, and has its sector
-/// at 6 ms: 5.5 ms after it came, as if there were two clients and it had waited for the disk. Not at the
-/// trace's pace it comes when the client asks: 5 ms.
+/// The second request comes after half a millisecond, waits for the only client as long, and has
+/// its sector at 6 ms: 5.5 ms after it came, as if there were two clients and it had waited for the
+/// disk. Not at the trace's pace it comes when the client asks: 5 ms.
 #[test]
 fn waiting_for_a_client_counts_at_the_pace_of_the_trace() {
     let mean_ms = |options| {
@@ -167,9 +167,10 @@ fn warm_up_is_not_counted() {
     assert_eq!(report.disks[2].reads, 1);
 }
 
-/// The warm-up's write ends at 1 ms, and only then counting begins: the read waits for the rest of the turn, from sector
-/// 10 to 5 (9.5 ms), and for its ten sectors, and not for the write. At the trace's pace it comes half a millisecond
-/// later than the trace says, and so does what follows. Of two clients the second has the read, once the disk is idle.
+/// The warm-up's write ends at 1 ms, and only then counting begins: the read waits for the rest of
+/// the turn, from sector 10 to 5 (9.5 ms), and for its ten sectors, and not for the write. At the
+/// trace's pace it comes half a millisecond later than the trace says, and so does what follows. Of
+/// two clients the second has the read, once the disk is idle.
 #[test]
 fn what_the_warm_up_left_to_write_is_not_counted() {
     let actions = vec![
@@ -186,7 +187,8 @@ fn what_the_warm_up_left_to_write_is_not_counted() {
         assert_eq!(report.elapsed_ns, 10_500_000, "{options:?}");
         assert_eq!(report.responses.mean_ms(), 10.5, "{options:?}");
     }
-    // The third comes 0.5 ms after the second, which has its sectors at 10.5 ms, and has the same a turn later.
+    // The third comes 0.5 ms after the second, which has its sectors at 10.5 ms, and has the same a
+    // turn later.
     let report = play(actions, 500, paced);
     assert_eq!(report.responses.mean_ms(), (10.5 + 20.0) / 2.0);
 }

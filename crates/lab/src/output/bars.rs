@@ -1,6 +1,6 @@
-//! Horizontal bars of several parts as SVG: one bar for each thing compared, one colour for each part,
-//! lengths to one scale, and every part with its value as a tooltip. Pure; the same input gives the
-//! same bytes.
+//! Horizontal bars of several parts as SVG: one bar for each thing compared, one colour for each
+//! part, lengths to one scale, and every part with its value as a tooltip. Pure; the same input
+//! gives the same bytes.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Line charts as SVG: axes with round numbers, logarithmic ones if wanted, a legend, and the points
-//! of short lines with their values as tooltips. Pure; the same input gives the same bytes.
+//! Line charts as SVG: axes with round numbers, logarithmic ones if wanted, a legend, and the
+//! points of short lines with their values as tooltips. Pure; the same input gives the same bytes.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! One self-contained HTML page: no script, no font, no picture from elsewhere, so that it can be kept
-//! beside the data and opened in ten years. Pure.
+//! One self-contained HTML page: no script, no font, no picture from elsewhere, so that it can be
+//! kept beside the data and opened in ten years. Pure.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! What one needs to run a run again and get the same: command, versions, trace with its digest. The
-//! machine is told too, though no result but times depends on it.
+//! What one needs to run a run again and get the same: command, versions, trace with its digest.
+//! The machine is told too, though no result but times depends on it.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::disk::Drive;
 use crate::trace::file_digest;
 
-/// What a CSV file with a manifest begins with. What reads CSV knows `#` as the mark of a comment, or can be told.
+/// What a CSV file with a manifest begins with. What reads CSV knows `#` as the mark of a comment,
+/// or can be told.
 pub(super) const CSV_MANIFEST: &str = "# manifest ";
 
 /// Which trace it was.
@@ -19,8 +20,8 @@ pub struct TraceIdentity {
     pub name: String,
     /// Its format.
     pub format: String,
-    /// True if nobody made its requests: of a generator, whose name then says everything, the seed among it, and of
-    /// a file that was written from one.
+    /// True if nobody made its requests: of a generator, whose name then says everything, the seed
+    /// among it, and of a file that was written from one.
     pub synthetic: bool,
     /// Size of the file, as it lies on disk.
     pub file_bytes: u64,
@@ -169,8 +170,8 @@ impl Manifest {
 }
 
 impl Manifest {
-    /// The manifest as the first line of a CSV file: a comment for those who read it, JSON for those who run it
-    /// again.
+    /// The manifest as the first line of a CSV file: a comment for those who read it, JSON for
+    /// those who run it again.
     #[must_use]
     pub fn csv_comment(&self) -> String {
         format!("{CSV_MANIFEST}{}\n", self.json())

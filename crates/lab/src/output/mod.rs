@@ -1,6 +1,6 @@
-//! What runs print: tables for terminals and files, charts as SVG, one self-contained HTML report, and
-//! the manifest from which a run can be repeated. The same run gives the same bytes: nothing here
-//! looks at a clock.
+//! What runs print: tables for terminals and files, charts as SVG, one self-contained HTML report,
+//! and the manifest from which a run can be repeated. The same run gives the same bytes: nothing
+//! here looks at a clock.
 
 mod bars;
 mod chart;

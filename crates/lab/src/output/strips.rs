@@ -1,5 +1,5 @@
-//! Strips as SVG: for each thing compared a row of cells, the darker the more of its sum lies there.
-//! Pure; the same input gives the same bytes.
+//! Strips as SVG: for each thing compared a row of cells, the darker the more of its sum lies
+//! there. Pure; the same input gives the same bytes.
 
 use std::fmt::Write as _;
 
@@ -84,7 +84,8 @@ mod tests {
             ("none".to_owned(), vec![0.0; 4]),
         ];
         let svg = StripChart { title: "t".to_owned(), unit: Unit::Bytes, rows }.svg();
-        // Each of four cells has a quarter of 500; the second is full, the third has the root of a quarter.
+        // Each of four cells has a quarter of 500; the second is full, the third has the root of a
+        // quarter.
         assert_eq!(svg.matches("width=\"125.00\"").count(), 2, "{svg}");
         assert!(svg.contains("x=\"345.0\"") && svg.contains("opacity=\"1.00\""));
         assert!(svg.contains("x=\"470.0\"") && svg.contains("opacity=\"0.50\""));

@@ -1,5 +1,6 @@
-//! What the values of charts are of: where axes have ticks, and how a value is written. Bytes are in powers of two with
-//! the units of the tables beside the charts; time is in the unit that its axis is long for. Pure.
+//! What the values of charts are of: where axes have ticks, and how a value is written. Bytes are
+//! in powers of two with the units of the tables beside the charts; time is in the unit that its
+//! axis is long for. Pure.
 
 use damelo::ByteSize;
 

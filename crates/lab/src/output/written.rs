@@ -1,8 +1,9 @@
-//! A report that lies on disk, an HTML page or what `--json` or `--csv` printed: its manifest apart from its
-//! results, so that the results of two runs can be compared when command line or machine differ. Pure.
+//! A report that lies on disk, an HTML page or what `--json` or `--csv` printed: its manifest apart
+//! from its results, so that the results of two runs can be compared when command line or machine
+//! differ. Pure.
 //!
-//! Invariant: what a page or a CSV file shows is compared byte by byte. Of JSON the values are, numbers with a point to their
-//! last digit; layout and order of members say nothing.
+//! Invariant: what a page or a CSV file shows is compared byte by byte. Of JSON the values are,
+//! numbers with a point to their last digit; layout and order of members say nothing.
 
 use serde_json::Value;
 

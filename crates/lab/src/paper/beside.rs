@@ -1,5 +1,5 @@
-//! Our store on a paper's workload, beside the paper's designs: what is best, and by how much the store
-//! is behind where it is not.
+//! Our store on a paper's workload, beside the paper's designs: what is best, and by how much the
+//! store is behind where it is not.
 //!
 //! Threads: none.
 

@@ -1,5 +1,5 @@
-//! CFS against ext2 (McCormick and Ledlie 2000, tables 2 to 6): three microbenchmarks of 50,000 files
-//! of 1 KB, and a day of a proxy.
+//! CFS against ext2 (McCormick and Ledlie 2000, tables 2 to 6): three microbenchmarks of 50,000
+//! files of 1 KB, and a day of a proxy.
 //!
 //! The paper's tables are pictures; the text gives improvements. Improvement here is one minus the
 //! ratio of the times until the disks have done everything. In which directories ext2 had its files

@@ -1,5 +1,5 @@
-//! Dámelo against ext2 (Ledlie 2000, figures 4 to 25): five orderings of creates, reads and deletes of
-//! 131,072 objects of up to 16 KB. Figure 7 is in `polygraph.rs`.
+//! Dámelo against ext2 (Ledlie 2000, figures 4 to 25): five orderings of creates, reads and deletes
+//! of 131,072 objects of up to 16 KB. Figure 7 is in `polygraph.rs`.
 //!
 //! Most figures are pictures; the text gives ratios and a few values. Rows and curves of an
 //! operation are the time of the run divided by operations. Threads: one user.
@@ -130,7 +130,8 @@ fn damelo(
         RunOptions { clients: CLIENTS_DAMELO, series_every: SERIES_EVERY, ..RunOptions::default() };
     let what = in_what("damelo's orderings");
     let create = play(&mut design, &mut machine, &stages.create, &names, options).map_err(&what)?;
-    // §5.1: the groups of the popular objects are loved; others are not, once there are popular ones.
+    // §5.1: the groups of the popular objects are loved; others are not, once there are popular
+    // ones.
     if ordering.popular_groups > 0 {
         (ordering.popular_groups..GROUPS).for_each(|group| design.hate(group));
     }
@@ -289,8 +290,8 @@ fn points(report: &Report) -> Vec<(f64, f64)> {
     report.series_operation_ms.iter().enumerate().map(|(at, ms)| (x(at), *ms)).collect()
 }
 
-/// Time of the run for each operation. The thesis's 0.5 ms of a sequential read with 256 KB pages is
-/// this, not what one of 16 threads waits: the drive passes no more than 16 KB in that time.
+/// Time of the run for each operation. The thesis's 0.5 ms of a sequential read with 256 KB pages
+/// is this, not what one of 16 threads waits: the drive passes no more than 16 KB in that time.
 fn per_operation_ms(report: &Report) -> f64 {
     report.elapsed_ns as f64 / 1e6 / report.requests.max(1) as f64
 }

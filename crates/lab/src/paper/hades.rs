@@ -1,9 +1,9 @@
 //! Hades against the cache of an OpenAFS client (Konsta and Anastasiadis 2009, figures 4 to 6).
 //!
-//! Files of four sizes are read at the proxy, chunk by chunk: in parallel with a cold and a warm disk
-//! cache, and one after the other warm. Parallel readers take turns at random, as threads do, so that
-//! their chunks come to the cache mixed; a reader may have two chunks on the way while another waits. A
-//! source tree is built by one client. Threads: one user.
+//! Files of four sizes are read at the proxy, chunk by chunk: in parallel with a cold and a warm
+//! disk cache, and one after the other warm. Parallel readers take turns at random, as threads do,
+//! so that their chunks come to the cache mixed; a reader may have two chunks on the way while
+//! another waits. A source tree is built by one client. Threads: one user.
 
 use super::beside;
 use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
@@ -269,8 +269,8 @@ fn network(options: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {
         Ok::<_, PaperError>((mb(report.read_bytes - report.hit_bytes), mb(report.read_bytes)))
     };
     let mut table = Exhibit::new("figure 6 (a)", "Bytes of files sent for a build", WHY_NETWORK);
-    // Without a proxy each client has an OpenAFS cache of its own, and fills it: four are four times one
-    // by that alone, which is nothing that could be measured.
+    // Without a proxy each client has an OpenAFS cache of its own, and fills it: four are four
+    // times one by that alone, which is nothing that could be measured.
     let (one, _) = sent("afs", 1)?;
     table.row("OO 1, origin", "MB", Published::Picture, one);
     for (system, name) in [("OON", "afs"), ("OHN", "hades")] {
@@ -321,8 +321,8 @@ const WHY_BUILD: &str = "Synthetic tree of 19,000 small files. The paper does no
 mod tests {
     use super::*;
 
-    /// Three readers of two files of 600 KB: three chunks each, of 256, 256 and 88 KB. Each reads its own
-    /// in order; they are mixed, and mixed otherwise the next time.
+    /// Three readers of two files of 600 KB: three chunks each, of 256, 256 and 88 KB. Each reads
+    /// its own in order; they are mixed, and mixed otherwise the next time.
     #[test]
     fn readers_take_turns_chunk_by_chunk() {
         let all = requests(3, 2, 600 << 10, 1);

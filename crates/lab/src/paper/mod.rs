@@ -1,8 +1,8 @@
 //! The papers' tables and figures measured again: the published number beside ours.
 //!
-//! Each paper is a file here and a page in `docs/lab`. What was published as a picture only is known
-//! as far as the text says it; such a row has no published number, and its table says so. Invariant:
-//! the same options give the same tables. Threads: one user.
+//! Each paper is a file here and a page in `docs/lab`. What was published as a picture only is
+//! known as far as the text says it; such a row has no published number, and its table says so.
+//! Invariant: the same options give the same tables. Threads: one user.
 
 mod beside;
 mod cfs;

@@ -1,8 +1,8 @@
 //! Reducing the disk I/O of proxies (Maltzahn, Richardson and Grunwald 1999): figures 1, 2, 4 and
 //! 5. Figures 6 and 7, and what only the text has, are in `squid_mapped.rs`.
 //!
-//! The first half of the trace warms up, the second is measured (§4). Memory is scaled with what the
-//! trace holds: the paper's machine had 512 MB for 8 GB of objects. Threads: one user.
+//! The first half of the trace warms up, the second is measured (§4). Memory is scaled with what
+//! the trace holds: the paper's machine had 512 MB for 8 GB of objects. Threads: one user.
 
 use super::beside;
 use super::squid_mapped::{figure_6, figure_7, of_the_text};

@@ -1,5 +1,5 @@
-//! The papers at a tenth or less of their size: tables are complete, replay, and agree with the papers
-//! where they are expected to.
+//! The papers at a tenth or less of their size: tables are complete, replay, and agree with the
+//! papers where they are expected to.
 
 use super::*;
 use crate::request::{Op, Request};
@@ -183,7 +183,8 @@ fn hades_reads_faster_from_a_warm_cache() {
     let latency = |label: &str| measured(&tables, "figure 5", label);
     for (size, users) in [("100 KB", 2.0), ("1 MB", 2.0), ("100 MB", 5.0), ("1 GB", 5.0)] {
         for system in ["OpenAFS", "Hades"] {
-            // What is left when the lab's own assumptions are taken off is neither less than nothing nor all.
+            // What is left when the lab's own assumptions are taken off is neither less than
+            // nothing nor all.
             let disk = latency(&format!("{size} Par/Cd, {system}: of it the disk"));
             assert!((0.0..100.0).contains(&disk), "{size}, {system}: {disk}%");
             let parts =

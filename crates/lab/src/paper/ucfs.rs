@@ -2,9 +2,10 @@
 //! figures 6 to 12).
 //!
 //! Memory is scaled with what the trace holds: the paper's 256 MB for files stood against tens of
-//! gigabytes. Squid's directories are scaled with memory, or their blocks alone would fill it. Sums of disk
-//! time are of requests played one after the other, response times of requests at the trace's pace, where
-//! a write that nobody waits for delays nobody while the disk has time. Threads: one user.
+//! gigabytes. Squid's directories are scaled with memory, or their blocks alone would fill it. Sums
+//! of disk time are of requests played one after the other, response times of requests at the
+//! trace's pace, where a write that nobody waits for delays nobody while the disk has time.
+//! Threads: one user.
 
 use super::beside;
 use super::workload::{check_length, requests as workload};
@@ -25,7 +26,8 @@ const WARMUP: usize = 150_000;
 const FOOTPRINT_TO_MEMORY: u64 = 64;
 const CLUSTER_BYTES: u32 = 64 << 10;
 
-/// Memory for files in the paper (§4.1), and the directories of Squid's second level that go with it.
+/// Memory for files in the paper (§4.1), and the directories of Squid's second level that go with
+/// it.
 const PAPER_MEMORY_BYTES: u64 = 256 << 20;
 const PAPER_SECOND_LEVEL: u64 = 256;
 const SECOND_LEVEL_MIN: u64 = 4;
@@ -49,8 +51,8 @@ impl Setting<'_> {
     fn config(&self, files: FfsParams, mapped: bool, memory_bytes: u64) -> MachineConfig {
         let share = if mapped { memory_bytes / 2 } else { memory_bytes };
         let drive = Drive::named("atlas-10k-tripled").expect("a drive of the registry");
-        // About as many names as there are directories, fitted to the 60 to 70% of lookups that §4.2.1
-        // observes to be found, on bu95; a row of figure 6 has what is found.
+        // About as many names as there are directories, fitted to the 60 to 70% of lookups that
+        // §4.2.1 observes to be found, on bu95; a row of figure 6 has what is found.
         let names = (memory_bytes / (64 << 10)).max(64) as u32;
         MachineConfig {
             files: FfsParams { buffer_cache_bytes: share, name_cache_entries: names, ..files },

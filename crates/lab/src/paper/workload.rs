@@ -1,5 +1,5 @@
-//! The requests that a paper is measured with: the trace given, or the generator `gen:web` in proportions
-//! like those of the papers' proxies, declared as synthetic wherever it is used.
+//! The requests that a paper is measured with: the trace given, or the generator `gen:web` in
+//! proportions like those of the papers' proxies, declared as synthetic wherever it is used.
 //!
 //! Invariant: the same options give the same requests. Threads: one user.
 

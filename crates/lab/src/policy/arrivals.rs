@@ -1,16 +1,18 @@
-//! Queues in which nobody moves: objects come in at the head and leave at the tail, but for those that are
-//! deleted. A log of keys as in `rings.rs`, whose nodes need not know where in it they are: 8 bytes for an object's
-//! node, and 4 here while it waits.
+//! Queues in which nobody moves: objects come in at the head and leave at the tail, but for those
+//! that are deleted. A log of keys as in `rings.rs`, whose nodes need not know where in it they
+//! are: 8 bytes for an object's node, and 4 here while it waits.
 //!
-//! Invariants: of an object's keys in the log the last counts, if the object waits here, and none otherwise; how many
-//! do not count, `stale` says. Those are as many as objects that wait, and [`SPARE`], at most. One thread at a time.
+//! Invariants: of an object's keys in the log the last counts, if the object waits here, and none
+//! otherwise; how many do not count, `stale` says. Those are as many as objects that wait, and
+//! [`SPARE`], at most. One thread at a time.
 
 use std::collections::HashMap;
 
 use super::lists::Nodes;
 use super::log::{CHUNK, Log};
 
-/// Keys that do not count and are kept all the same, so that short queues are not swept all the time.
+/// Keys that do not count and are kept all the same, so that short queues are not swept all the
+/// time.
 const SPARE: u64 = CHUNK as u64;
 
 /// A queue.
@@ -95,7 +97,8 @@ impl Arrivals {
         true
     }
 
-    /// Leaves out what does not count: every key is taken off and, if it counts, written at the end.
+    /// Leaves out what does not count: every key is taken off and, if it counts, written at the
+    /// end.
     #[cold]
     fn sweep(&mut self) {
         for _ in 0..self.log.len() {
@@ -111,8 +114,8 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    /// A vector in the same order is the model. Objects come again while their old keys are still listed, here
-    /// and in the other queue.
+    /// A vector in the same order is the model. Objects come again while their old keys are still
+    /// listed, here and in the other queue.
     #[test]
     fn behaves_like_a_vector() {
         const KEYS: u32 = 40;
@@ -150,7 +153,8 @@ mod tests {
         }
     }
 
-    /// However many are deleted, the log stays as short as promised, and what waits keeps its order.
+    /// However many are deleted, the log stays as short as promised, and what waits keeps its
+    /// order.
     #[test]
     fn deletes_take_no_memory_for_ever() {
         let (mut nodes, mut queue) = (Nodes::of_rising_sizes(10), Arrivals::new(1));

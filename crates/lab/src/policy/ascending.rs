@@ -1,16 +1,18 @@
-//! A queue by priority for objects whose priority only rises, into which nobody comes with less than what left
-//! last (a radix heap: Ahuja, Mehlhorn, Orlin, Tarjan 1990): of equals the one leaves first that was asked for
-//! longest ago. Priorities lie in the objects' nodes; beside them a key for each.
+//! A queue by priority for objects whose priority only rises, into which nobody comes with less
+//! than what left last (a radix heap: Ahuja, Mehlhorn, Orlin, Tarjan 1990): of equals the one
+//! leaves first that was asked for longest ago. Priorities lie in the objects' nodes; beside them a
+//! key for each.
 //!
-//! Objects are listed in buckets by the highest bit in which their priority differs from the one that left last.
-//! Whose priority rises stays where it is listed, and goes on when that bucket's turn comes: so a hit
-//! touches nothing but the node. Whoever leaves is in the lowest bucket that is not empty; the others of that bucket
-//! then differ in lower bits only, and go to lower ones, all of which are empty. So each moves at
-//! most once for each bit.
+//! Objects are listed in buckets by the highest bit in which their priority differs from the one
+//! that left last. Whose priority rises stays where it is listed, and goes on when that bucket's
+//! turn comes: so a hit touches nothing but the node. Whoever leaves is in the lowest bucket that
+//! is not empty; the others of that bucket then differ in lower bits only, and go to lower ones,
+//! all of which are empty. So each moves at most once for each bit.
 //!
-//! Invariants: an object that is there is listed once, as its node's queue says, in the bucket of its priority or a
-//! lower one; bucket 0 has those that equal what left last, in the order of their last requests. What
-//! is listed and counts no more is known: its node says so, or `stale` does. One thread at a time.
+//! Invariants: an object that is there is listed once, as its node's queue says, in the bucket of
+//! its priority or a lower one; bucket 0 has those that equal what left last, in the order of their
+//! last requests. What is listed and counts no more is known: its node says so, or `stale` does.
+//! One thread at a time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,8 +24,8 @@ const BUCKETS: usize = u64::BITS as usize + 1;
 const CHUNK: usize = 1 << 8;
 /// Keys ahead of the one that is looked at whose nodes are fetched.
 const AHEAD: usize = 16;
-/// Keys that are sorted in an array of their own; of more, which may be all that there are, it would take as much
-/// memory as the list.
+/// Keys that are sorted in an array of their own; of more, which may be all that there are, it
+/// would take as much memory as the list.
 const ARRAY_MAX: usize = if cfg!(test) { 8 } else { 1 << 12 };
 /// More are sorted by so many bits at once.
 const DIGIT_BITS: u32 = 4;
@@ -102,8 +104,8 @@ pub(crate) struct Ascending {
     /// Priority of the one that left last, 0 before.
     last: u64,
     len: u64,
-    /// Where an object is listed so many times before the one that counts. Few: who left and came back with less,
-    /// or was asked for without rising.
+    /// Where an object is listed so many times before the one that counts. Few: who left and came
+    /// back with less, or was asked for without rising.
     stale: HashMap<(u32, u8), u32>,
 }
 
@@ -261,7 +263,8 @@ impl Ascending {
         keys
     }
 
-    /// One pass of a sort by digits, from the lowest on: those with the same digit keep their order.
+    /// One pass of a sort by digits, from the lowest on: those with the same digit keep their
+    /// order.
     fn sorted_by_digit(&mut self, nodes: &Nodes<Standing>, mut keys: Bucket, shift: u32) -> Bucket {
         let mut by_digit: [Bucket; 1 << DIGIT_BITS] = Default::default();
         while let Some((key, ahead)) = keys.pop(&mut self.free) {
@@ -303,8 +306,8 @@ mod tests {
 
     use super::*;
 
-    /// Objects of equal priority that were asked for in another order than that in which they came, for an array and for
-    /// sorting by digits; the latter takes next to no memory but the list.
+    /// Objects of equal priority that were asked for in another order than that in which they came,
+    /// for an array and for sorting by digits; the latter takes next to no memory but the list.
     #[test]
     fn many_equals_leave_in_the_order_of_their_last_requests() {
         for keys in [ARRAY_MAX as u32, 5_000] {
@@ -326,8 +329,9 @@ mod tests {
         }
     }
 
-    /// A sorted set of priority and last request is the model. Steps of all sizes, so that all buckets are used, and
-    /// of none, so that many are equal; objects that leave and come back with less than they had.
+    /// A sorted set of priority and last request is the model. Steps of all sizes, so that all
+    /// buckets are used, and of none, so that many are equal; objects that leave and come back with
+    /// less than they had.
     #[test]
     fn leaves_by_priority_and_then_in_the_order_of_requests() {
         for shift in [0, 3, 40, 60] {

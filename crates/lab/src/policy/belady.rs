@@ -1,7 +1,7 @@
 //! Belady's MIN (1966): lets go what will be asked for last. Every request comes in, as with the
-//! other policies here, so with objects of one size no policy can do better; with different sizes it
-//! is a strong rival, not a bound. Next uses are in the steps, computed by the lab. Of objects that are
-//! never asked for again the one with the greatest key, the newest name, goes first.
+//! other policies here, so with objects of one size no policy can do better; with different sizes
+//! it is a strong rival, not a bound. Next uses are in the steps, computed by the lab. Of objects
+//! that are never asked for again the one with the greatest key, the newest name, goes first.
 
 use super::heap::{Heap, Places, Rank};
 use super::sizes::LargeSizes;

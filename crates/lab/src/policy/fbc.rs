@@ -1,11 +1,11 @@
 //! Frequency-based cyclic replacement (Maltzahn 1999 §3.6): a pointer goes round the objects in the
-//! order of their places. One that was asked for at least C_max times is skipped, any other gives its
-//! place to the new one. When the mean count passes A_max every count c becomes ceil(c / 2).
+//! order of their places. One that was asked for at least C_max times is skipped, any other gives
+//! its place to the new one. When the mean count passes A_max every count c becomes ceil(c / 2).
 //!
-//! Deviations: the paper has five size classes with a pointer each, and a new object takes the place
-//! of exactly one of its class; without layout there is one cycle, and as many go as must. The paper
-//! does not say what happens when all objects are to be skipped; here, after one whole round, the one
-//! at the pointer goes.
+//! Deviations: the paper has five size classes with a pointer each, and a new object takes the
+//! place of exactly one of its class; without layout there is one cycle, and as many go as must.
+//! The paper does not say what happens when all objects are to be skipped; here, after one whole
+//! round, the one at the pointer goes.
 
 use super::lists::{COUNT_MAX, NONE, Queue};
 use super::one_queue::{Objects, Rule};

@@ -1,8 +1,8 @@
 //! Greedy-Dual-Size-Frequency (Cherkasova 1998): lets go the object with the smallest
 //! `L + requests / size`, where L is that of the object let go last; of equals the one asked for
 //! longest ago. The new object competes with those that are there, and may be the first to go.
-//! Priorities are scaled by 10^6, as in libCacheSim, which keeps their rounding alike. Counts of requests
-//! end at 16 million.
+//! Priorities are scaled by 10^6, as in libCacheSim, which keeps their rounding alike. Counts of
+//! requests end at 16 million.
 
 use super::ascending::{Ascending, Standing};
 use super::lists::Nodes;
@@ -13,7 +13,8 @@ const SCALE: f64 = 1.0e6;
 pub(crate) struct Gdsf {
     /// Their counts are requests.
     nodes: Nodes<Standing>,
-    /// By priority, whose bits order like itself, being positive. None is below L, and hits raise it.
+    /// By priority, whose bits order like itself, being positive. None is below L, and hits raise
+    /// it.
     ranks: Ascending,
     used_bytes: u64,
     capacity_bytes: u64,

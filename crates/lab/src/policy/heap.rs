@@ -1,6 +1,6 @@
-//! A heap of ranks whose objects know where they stand, so that one can leave or change its rank wherever it
-//! is. The policy keeps their places. Invariants: no rank goes before its parent; the place of
-//! an object that is there is that of its rank. One thread at a time.
+//! A heap of ranks whose objects know where they stand, so that one can leave or change its rank
+//! wherever it is. The policy keeps their places. Invariants: no rank goes before its parent; the
+//! place of an object that is there is that of its rank. One thread at a time.
 
 /// What has the places of a heap's objects, by key.
 pub(crate) trait Places {

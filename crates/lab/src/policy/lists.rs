@@ -1,8 +1,8 @@
-//! Objects of a policy-only cache and the queues they wait in: one array of nodes by dense key, so a cache of
-//! millions of objects needs no allocation for each and its state lies in one cache line. Here queues are
-//! linked by keys, 16 bytes an object; `rings.rs` has those that nobody enters but at the head, `arrivals.rs` those in which
-//! nobody moves. An object
-//! waits in at most one queue at a time. One thread at a time.
+//! Objects of a policy-only cache and the queues they wait in: one array of nodes by dense key, so
+//! a cache of millions of objects needs no allocation for each and its state lies in one cache
+//! line. Here queues are linked by keys, 16 bytes an object; `rings.rs` has those that nobody
+//! enters but at the head, `arrivals.rs` those in which nobody moves. An object waits in at most
+//! one queue at a time. One thread at a time.
 
 use super::one_queue::ObjectQueue;
 use super::sizes::LargeSizes;
@@ -10,8 +10,8 @@ pub(crate) use crate::linked::NONE;
 use crate::linked::{Link, Linked, List};
 use crate::near;
 
-/// `P`: what says where in its queue an object is. A link has newer: towards the head, where objects arrive,
-/// and older: towards the tail, where they leave.
+/// `P`: what says where in its queue an object is. A link has newer: towards the head, where
+/// objects arrive, and older: towards the tail, where they leave.
 #[derive(Debug, Clone, Copy)]
 struct Node<P> {
     place: P,
@@ -64,7 +64,8 @@ impl<P> Default for Nodes<P> {
 
 #[cfg(test)]
 impl<P: Place> Nodes<P> {
-    /// Keys of which each is a byte larger than the one before, beginning with one: to test queues with.
+    /// Keys of which each is a byte larger than the one before, beginning with one: to test queues
+    /// with.
     pub(crate) fn of_rising_sizes(keys: u32) -> Nodes<P> {
         let mut nodes = Nodes::default();
         for key in 0..keys {
@@ -160,8 +161,8 @@ impl Nodes {
         }
     }
 
-    /// Begins to fetch the one that leaves some places behind the tail. Those before it were fetched by the
-    /// last calls, so that nobody waits for them here.
+    /// Begins to fetch the one that leaves some places behind the tail. Those before it were
+    /// fetched by the last calls, so that nobody waits for them here.
     #[inline]
     fn fetch_from(&self, tail: u32) {
         let mut at = tail;

@@ -1,6 +1,6 @@
-//! A row of keys that grows at one end and is taken off at the other, in chunks: what lies next is seen before
-//! it is taken, so that memory can be asked for it, and a chunk that was passed is used again. One thread at a
-//! time.
+//! A row of keys that grows at one end and is taken off at the other, in chunks: what lies next is
+//! seen before it is taken, so that memory can be asked for it, and a chunk that was passed is used
+//! again. One thread at a time.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,8 @@ impl Log {
         self.len += 1;
     }
 
-    /// A key some places behind the first; where there are not so many, any key that was there once, or 0.
+    /// A key some places behind the first; where there are not so many, any key that was there
+    /// once, or 0.
     #[inline]
     pub(super) fn ahead(&self) -> Option<u32> {
         let ahead = self.passed + AHEAD;

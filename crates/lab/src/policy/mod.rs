@@ -1,9 +1,9 @@
 //! Policy-only caches: which requests hit when nothing counts but room and what is let go.
 //!
-//! Where a policy is also in libCacheSim, it decides alike to the last request, so that results can be
-//! laid side by side: sizes are those of the object's arrival, an object larger than the cache passes
-//! by, and room is made before the new object goes in (but for GDSF). One policy a file; the registry is the table in
-//! `registry.rs`.
+//! Where a policy is also in libCacheSim, it decides alike to the last request, so that results can
+//! be laid side by side: sizes are those of the object's arrival, an object larger than the cache
+//! passes by, and room is made before the new object goes in (but for GDSF). One policy a file; the
+//! registry is the table in `registry.rs`.
 
 mod arrivals;
 mod ascending;
@@ -33,7 +33,8 @@ pub use registry::{POLICIES, PolicyInfo, PolicySpec};
 pub const NEVER: u32 = u32::MAX;
 /// Written as size of a step that deletes.
 const DELETES: u64 = u64::MAX;
-/// State of an object is fetched while those so many before it are looked up: as long as memory takes.
+/// State of an object is fetched while those so many before it are looked up: as long as memory
+/// takes.
 const AHEAD: usize = 12;
 
 /// One request as policies see it.
@@ -143,8 +144,8 @@ pub trait Policy: Send {
     /// The same for state that is found through what `fetch` has brought.
     fn fetch_more(&self, _key: u32) {}
 
-    /// Runs a batch. Compiled for each policy, so that only batches cost an indirect call. Memory is asked
-    /// ahead of requests: it answers many reads in the time of one.
+    /// Runs a batch. Compiled for each policy, so that only batches cost an indirect call. Memory
+    /// is asked ahead of requests: it answers many reads in the time of one.
     fn run(&mut self, steps: &[Step], tally: &mut Tally) {
         for (at, step) in steps.iter().enumerate() {
             if let Some(later) = steps.get(at + 2 * AHEAD) {

@@ -1,8 +1,9 @@
-//! Caches whose objects wait in one queue: FIFO and LRU here, CLOCK, SIEVE and FBC in files of their own.
+//! Caches whose objects wait in one queue: FIFO and LRU here, CLOCK, SIEVE and FBC in files of
+//! their own.
 //!
-//! What is the same for all of them lies in [`OneQueue`]: an object larger than the cache passes by,
-//! room is made before a new one goes in. A [`Rule`] has the rest. Invariants: an object that is in
-//! the cache is in the queue, and the queue holds at most the capacity.
+//! What is the same for all of them lies in [`OneQueue`]: an object larger than the cache passes
+//! by, room is made before a new one goes in. A [`Rule`] has the rest. Invariants: an object that
+//! is in the cache is in the queue, and the queue holds at most the capacity.
 
 use super::lists::{Nodes, Place};
 use super::rings::Ring;

@@ -17,7 +17,8 @@ use crate::error::SimError;
 use crate::nearest::there_are;
 use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
 
-/// No cache is larger: what is in it and what comes in, before something goes, fit 64 bits together.
+/// No cache is larger: what is in it and what comes in, before something goes, fit 64 bits
+/// together.
 pub(super) const CAPACITY_BYTES_MAX: u64 = u64::MAX / 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,8 @@ pub struct PolicyInfo {
     kind: Kind,
 }
 
-/// Segments of the ring, and share of a segment that may be kept when it is reused: a store's default.
+/// Segments of the ring, and share of a segment that may be kept when it is reused: a store's
+/// default.
 const RING: &[Parameter] = &[whole("segments", 64.0, 2.0, 1e6), whole("reinsert", 20.0, 0.0, 90.0)];
 
 const FBC_RING: &[Parameter] =

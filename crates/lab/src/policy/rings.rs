@@ -1,17 +1,18 @@
-//! Queues that objects enter at the head only, as a log of keys: an object that leaves from anywhere, or goes
-//! back to the head, leaves an entry behind that is passed over when the tail comes to it. Where linked
-//! queues read the next key from the node of the one before, a log shows many of the next keys at once,
-//! and their nodes are fetched from memory long before they leave.
+//! Queues that objects enter at the head only, as a log of keys: an object that leaves from
+//! anywhere, or goes back to the head, leaves an entry behind that is passed over when the tail
+//! comes to it. Where linked queues read the next key from the node of the one before, a log shows
+//! many of the next keys at once, and their nodes are fetched from memory long before they leave.
 //!
-//! Invariants: an object of a queue has exactly one entry that counts, the one at the place that its node
-//! has; of those that do not count there are at most as many as of those that do, and [`SPARE`]. So an
-//! object costs at most 12 bytes for its node and 8 here. One thread at a time.
+//! Invariants: an object of a queue has exactly one entry that counts, the one at the place that
+//! its node has; of those that do not count there are at most as many as of those that do, and
+//! [`SPARE`]. So an object costs at most 12 bytes for its node and 8 here. One thread at a time.
 
 use super::lists::Nodes;
 use super::log::{CHUNK, Log};
 use super::one_queue::ObjectQueue;
 
-/// Entries that do not count and are kept all the same, so that short queues are not swept all the time.
+/// Entries that do not count and are kept all the same, so that short queues are not swept all the
+/// time.
 const SPARE: u64 = CHUNK as u64;
 
 /// A queue; its nodes have places in the log.
@@ -114,7 +115,8 @@ impl Ring {
         (key, counts)
     }
 
-    /// Leaves out what does not count: every entry is taken at the tail and, if it counts, written at the head.
+    /// Leaves out what does not count: every entry is taken at the tail and, if it counts, written
+    /// at the head.
     #[cold]
     fn sweep(&mut self, nodes: &mut Nodes<u32>) {
         for _ in 0..self.entries.len() {
@@ -129,7 +131,8 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// A vector in the same order is the model. Long enough for many sweeps, and for places to go round.
+    /// A vector in the same order is the model. Long enough for many sweeps, and for places to go
+    /// round.
     #[test]
     fn behaves_like_a_vector() {
         const KEYS: u32 = 40;

@@ -1,9 +1,9 @@
-//! S3-FIFO (Yang et al., SOSP 2023): a small queue for what is new, a main queue for what was asked for
-//! again while it was there, and a ghost queue of keys that left the small one too early.
+//! S3-FIFO (Yang et al., SOSP 2023): a small queue for what is new, a main queue for what was asked
+//! for again while it was there, and a ghost queue of keys that left the small one too early.
 //!
 //! As in libCacheSim's present version, by which the paper's authors go on: until something was
-//! evicted for the first time, objects that find the small queue full go into the main one; an object
-//! as large as the whole small queue is not taken, unless its key is in the ghost queue.
+//! evicted for the first time, objects that find the small queue full go into the main one; an
+//! object as large as the whole small queue is not taken, unless its key is in the ghost queue.
 
 use super::lists::Nodes;
 use super::one_queue::ObjectQueue;

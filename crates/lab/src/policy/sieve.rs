@@ -1,5 +1,5 @@
-//! SIEVE (Zhang et al., NSDI 2024): objects arrive at the head and stay where they are; a hand moves
-//! from tail to head, takes marks away, and lets go the first object without one.
+//! SIEVE (Zhang et al., NSDI 2024): objects arrive at the head and stay where they are; a hand
+//! moves from tail to head, takes marks away, and lets go the first object without one.
 
 use super::lists::{NONE, Queue};
 use super::one_queue::{Objects, Rule};

@@ -1,5 +1,5 @@
-//! Sizes of objects in 32 bits: the few that do not fit lie aside. Invariant: what was packed for a key
-//! last is what is unpacked for it. One thread at a time.
+//! Sizes of objects in 32 bits: the few that do not fit lie aside. Invariant: what was packed for a
+//! key last is what is unpacked for it. One thread at a time.
 
 use std::collections::HashMap;
 

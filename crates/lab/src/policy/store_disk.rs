@@ -1,10 +1,11 @@
-//! The store's disk policies (`damelo::policy`), driven by the code that ships, on a ring of segments
-//! without layout: objects go to the open segment; when there is no room the oldest segment is
-//! reused, and of its objects those that the policy finds worth it go on, within the budget.
+//! The store's disk policies (`damelo::policy`), driven by the code that ships, on a ring of
+//! segments without layout: objects go to the open segment; when there is no room the oldest
+//! segment is reused, and of its objects those that the policy finds worth it go on, within the
+//! budget.
 //!
-//! Differences to the engine: a count rises with every request (there, with reads from disk and once
-//! for a stay in memory); what is kept goes straight to the open segment, not through the nursery;
-//! groups are neutral; an object larger than a segment is not taken.
+//! Differences to the engine: a count rises with every request (there, with reads from disk and
+//! once for a stay in memory); what is kept goes straight to the open segment, not through the
+//! nursery; groups are neutral; an object larger than a segment is not taken.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use damelo::{Config, GroupId, Hint};
 use super::lists::Nodes;
 use super::{Policy, Step};
 
-/// No disk has such segments, but a trace may ask for them; a percentage of more would not fit 64 bits.
+/// No disk has such segments, but a trace may ask for them; a percentage of more would not fit 64
+/// bits.
 const BUDGETED_BYTES_MAX: u64 = u64::MAX / 100;
 /// The index holds two bits.
 const FREQ_MAX: u32 = 3;
@@ -33,8 +35,8 @@ struct Segment {
 }
 
 pub(crate) struct StoreDisk {
-    /// Their places are the segments that objects lie in, by number since the start; stale entries of
-    /// segments are told by it.
+    /// Their places are the segments that objects lie in, by number since the start; stale entries
+    /// of segments are told by it.
     nodes: Nodes<u32>,
     /// Oldest first; the last is open.
     ring: VecDeque<Segment>,
@@ -197,8 +199,8 @@ mod tests {
         missed.copied().collect()
     }
 
-    /// Worked out on paper. Four segments of two objects. 0 is asked for again, then 1 to 8 fill the
-    /// ring and reuse its first segment (0 and 1). FBC keeps 0, FIFO forgets both.
+    /// Worked out on paper. Four segments of two objects. 0 is asked for again, then 1 to 8 fill
+    /// the ring and reuse its first segment (0 and 1). FBC keeps 0, FIFO forgets both.
     #[test]
     fn what_was_used_survives_a_turn_of_the_ring_if_the_policy_says_so() {
         for (kind, kept) in [

@@ -1,15 +1,17 @@
 //! The store's residency policies (`damelo::policy`), driven by the code that ships, with single
-//! objects for runs: the policy names a queue, its oldest object leaves, and the policy says whether it
-//! is copied on.
+//! objects for runs: the policy names a queue, its oldest object leaves, and the policy says
+//! whether it is copied on.
 //!
 //! Differences to the engine: there memory is freed by frames, of a frame at most a share is copied
-//! on, and of so many frames for one object nothing; here each object is judged alone, and of so many
-//! objects none stays. Groups are neutral, and nothing but the policy remembers that an object was seen
-//! before. What it remembers takes a share of memory in the engine. Here it counts alike in half of that, and where that is more than
-//! eleven bytes for each key of the trace, with fewer counters: a trace may have few keys, and its cache be as large as somebody likes.
+//! on, and of so many frames for one object nothing; here each object is judged alone, and of so
+//! many objects none stays. Groups are neutral, and nothing but the policy remembers that an object
+//! was seen before. What it remembers takes a share of memory in the engine. Here it counts alike
+//! in half of that, and where that is more than eleven bytes for each key of the trace, with fewer
+//! counters: a trace may have few keys, and its cache be as large as somebody likes.
 //!
-//! Where sizes are ignored, an object is a page here: in memory of as many bytes as there are objects, what the policies
-//! go by, from the length of their tables to when they look what worked, would be that of a cache of nearly nothing.
+//! Where sizes are ignored, an object is a page here: in memory of as many bytes as there are
+//! objects, what the policies go by, from the length of their tables to when they look what worked,
+//! would be that of a cache of nearly nothing.
 
 use damelo::ResidencyPolicyKind;
 use damelo::policy::{
@@ -35,9 +37,9 @@ pub(crate) struct StoreMemory {
     keys: usize,
 }
 
-/// For one that comes, each object may be kept so often; then whatever is looked at goes. No policy keeps
-/// one more often but the one that finds out what is worth it: at first all is, and with objects of few
-/// bytes it would look at millions before it knew better.
+/// For one that comes, each object may be kept so often; then whatever is looked at goes. No policy
+/// keeps one more often but the one that finds out what is worth it: at first all is, and with
+/// objects of few bytes it would look at millions before it knew better.
 const TURNS_MAX: u64 = 2;
 
 /// What the engine keeps of each object in memory: hits, and the policy's stamp.
@@ -90,8 +92,8 @@ impl StoreMemory {
         usage
     }
 
-    /// Takes one object from the queue that the policy names; as long as there is some `sparing` left, it
-    /// may go on in another.
+    /// Takes one object from the queue that the policy names; as long as there is some `sparing`
+    /// left, it may go on in another.
     fn evict(&mut self, sparing: &mut u64) {
         let named = self.policy.victim(&self.usage(), Hint::Neutral);
         let filled = || QUEUES.into_iter().find(|queue| self.queues[*queue as usize].len() > 0);
@@ -183,14 +185,14 @@ mod tests {
     use super::*;
     use crate::policy::NEVER;
 
-    /// Worked out on paper. Three objects fit; 0 is hit; 3 needs room. Each policy keeps 0 and lets 1
-    /// go, the oldest without a hit.
+    /// Worked out on paper. Three objects fit; 0 is hit; 3 needs room. Each policy keeps 0 and lets
+    /// 1 go, the oldest without a hit.
     #[test]
     fn what_was_hit_stays() {
         for kind in ResidencyPolicyKind::ALL {
             let mut cache = StoreMemory::new(3, kind);
-            // By density: it has found out that a single use of a byte is too little, and two are enough,
-            // 2% for each 64 KiB that stayed, from 1e-9 to 1.4.
+            // By density: it has found out that a single use of a byte is too little, and two are
+            // enough, 2% for each 64 KiB that stayed, from 1e-9 to 1.4.
             let protected = damelo::policy::Queue::Protected;
             (0..1_065).for_each(|_| cache.policy.looked_at(protected, 1 << 16, 1 << 16));
             let mut hit = |key| cache.get(&Step::get(key, 1, NEVER));
@@ -241,8 +243,8 @@ mod tests {
         assert_eq!(found, [false, false, false, false, true, true, false]);
     }
 
-    /// Requests for objects asked for before that memory of so many bytes does not have: what would be read
-    /// from disk.
+    /// Requests for objects asked for before that memory of so many bytes does not have: what would
+    /// be read from disk.
     fn misses(kind: ResidencyPolicyKind, capacity_bytes: u64, requests: &[u32]) -> usize {
         const OBJECT_BYTES: u64 = 8192;
         let mut cache = StoreMemory::new(capacity_bytes, kind);
@@ -251,8 +253,8 @@ mod tests {
         misses - requests.iter().collect::<HashSet<_>>().len()
     }
 
-    /// New objects, and old ones the more often the later they were asked for: how often they were says
-    /// nothing.
+    /// New objects, and old ones the more often the later they were asked for: how often they were
+    /// says nothing.
     fn by_recency(count: usize) -> Vec<u32> {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut asked: Vec<u32> = Vec::with_capacity(count);
@@ -276,7 +278,8 @@ mod tests {
         (0..count).map(|_| rank(rng.f64()) as u32).collect()
     }
 
-    /// Whatever it takes here, it decides as in service; and there is no cache that its tables are too large for.
+    /// Whatever it takes here, it decides as in service; and there is no cache that its tables are
+    /// too large for.
     #[test]
     fn the_default_decides_as_in_service_and_takes_any_capacity() {
         let (kind, capacity_bytes) = (ResidencyPolicyKind::HitDensity, 24 << 20);

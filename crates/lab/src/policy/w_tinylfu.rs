@@ -2,12 +2,13 @@
 //! leaves it enters the main cache, a segmented LRU, only if it was asked for more often than what
 //! would have to go there.
 //!
-//! Decides as libCacheSim does: a count rises when the object comes, when it hits in the main cache,
-//! and when it is looked at as a victim of the window; nothing larger than the window or the lower
-//! segment is taken; the window may use whatever room the main cache leaves. Deviation: counts are
-//! exact up to 16 million, where libCacheSim has a counting Bloom filter of about 14 counters for each byte of the main
-//! cache. With sizes in bytes that is exact too; where sizes are ignored it is 14 for each object that
-//! fits, is shared by all objects of the trace, and its miss ratios come out higher than ours.
+//! Decides as libCacheSim does: a count rises when the object comes, when it hits in the main
+//! cache, and when it is looked at as a victim of the window; nothing larger than the window or the
+//! lower segment is taken; the window may use whatever room the main cache leaves. Deviation:
+//! counts are exact up to 16 million, where libCacheSim has a counting Bloom filter of about 14
+//! counters for each byte of the main cache. With sizes in bytes that is exact too; where sizes are
+//! ignored it is 14 for each object that fits, is shared by all objects of the trace, and its miss
+//! ratios come out higher than ours.
 
 use super::lists::{NONE, Nodes, Queue};
 use super::{Policy, Step};

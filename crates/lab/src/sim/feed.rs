@@ -1,6 +1,6 @@
-//! From a trace to batches of steps: names become dense keys a batch at a time, so that the lookups of
-//! a batch overlap in memory. Requests of no bytes are left out, as by libCacheSim: an error reply or a
-//! validation is no object. One thread.
+//! From a trace to batches of steps: names become dense keys a batch at a time, so that the lookups
+//! of a batch overlap in memory. Requests of no bytes are left out, as by libCacheSim: an error
+//! reply or a validation is no object. One thread.
 
 use super::future::Future;
 use crate::error::TraceError;
@@ -11,8 +11,8 @@ use crate::trace::{RawRequest, RecordSource, Trace};
 
 /// Requests read at once.
 pub(crate) const BATCH_READ: usize = 1 << 10;
-/// The line of the table and then the name of a request are fetched while those so many before it are
-/// looked up: as long as memory takes.
+/// The line of the table and then the name of a request are fetched while those so many before it
+/// are looked up: as long as memory takes.
 const AHEAD: usize = 12;
 
 /// A trace as steps.
@@ -107,8 +107,8 @@ pub struct Scan {
     pub bytes: u64,
 }
 
-/// Counts the working set: each object where it is asked for first. A delete may name one before, or one that nobody
-/// ever asks for.
+/// Counts the working set: each object where it is asked for first. A delete may name one before,
+/// or one that nobody ever asks for.
 #[derive(Default)]
 struct WorkingSet {
     scan: Scan,
@@ -156,15 +156,16 @@ pub(crate) struct First {
     pub(crate) scan: Scan,
     /// When objects are asked for again, if that was asked for.
     pub(crate) future: Option<Future>,
-    /// All names, with the keys that they have in both passes: they are found once more, not placed anew.
+    /// All names, with the keys that they have in both passes: they are found once more, not placed
+    /// anew.
     pub(crate) ids: IdTable,
 }
 
 /// Reads a trace to find its working set, and if wanted all next uses.
 ///
 /// # Errors
-/// When the trace cannot be read, or has more requests than 32 bits count and next uses are wanted, or these find no
-/// room.
+/// When the trace cannot be read, or has more requests than 32 bits count and next uses are wanted,
+/// or these find no room.
 pub(crate) fn scan(
     trace: Trace,
     ids: IdTable,

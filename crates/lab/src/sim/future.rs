@@ -1,13 +1,14 @@
 //! When each request's object is asked for again, for policies that know the future.
 //!
-//! Owns four bytes for each request, in a file without a name in the system's directory for such files: a trace
-//! has many requests for each object, and in memory they would be most of what a simulation takes. Written
-//! while the trace is read for the first time, turned from keys into next uses from the end to the start,
-//! read beside the trace the second time; all in blocks. What is shorter than a block makes no file. It goes with
-//! its owner, also if the process is killed. One thread.
+//! Owns four bytes for each request, in a file without a name in the system's directory for such
+//! files: a trace has many requests for each object, and in memory they would be most of what a
+//! simulation takes. Written while the trace is read for the first time, turned from keys into next
+//! uses from the end to the start, read beside the trace the second time; all in blocks. What is
+//! shorter than a block makes no file. It goes with its owner, also if the process is killed. One
+//! thread.
 //!
-//! Invariant: a request after which its object is deleted, before it is asked for again, has no next use: the copy that
-//! a cache might keep is never hit.
+//! Invariant: a request after which its object is deleted, before it is asked for again, has no
+//! next use: the copy that a cache might keep is never hit.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +24,8 @@ const NUMBER_BYTES: usize = size_of::<u32>();
 /// Marks the key of a request that deletes. So many keys, then, are too many.
 const DELETES: u32 = 1 << 31;
 
-/// A number for each request: its object's key at first, then the number of the next request for it.
+/// A number for each request: its object's key at first, then the number of the next request for
+/// it.
 #[derive(Debug)]
 pub(crate) struct Future {
     dir: PathBuf,
@@ -99,8 +101,8 @@ impl Future {
         bytes.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
     }
 
-    /// Makes of each key, of so many, the number of the next request for it, [`NEVER`] where there is none, or a delete
-    /// comes before it.
+    /// Makes of each key, of so many, the number of the next request for it, [`NEVER`] where there
+    /// is none, or a delete comes before it.
     pub(crate) fn turn_around(&mut self, objects: usize) -> Result<(), TraceError> {
         let mut next = vec![NEVER; objects];
         keys_to_next_uses(&mut self.kept, self.in_file, &mut next);
@@ -135,8 +137,8 @@ impl Future {
     }
 }
 
-/// Replaces each key by the place of its next occurrence; the keys begin at place `first`, and `next` has what
-/// comes after them. A delete is no use, and hides what comes after it.
+/// Replaces each key by the place of its next occurrence; the keys begin at place `first`, and
+/// `next` has what comes after them. A delete is no use, and hides what comes after it.
 fn keys_to_next_uses(keys: &mut [u32], first: u64, next: &mut [u32]) {
     for (at, key) in keys.iter_mut().enumerate().rev() {
         let place = if *key & DELETES == 0 { (first + at as u64) as u32 } else { NEVER };
@@ -189,8 +191,8 @@ mod tests {
         assert!(future.push(DELETES, false).is_err(), "a key that would be taken for a delete");
     }
 
-    /// The array that was kept in memory before is the model; lengths around whole blocks, and batches that
-    /// begin and end anywhere.
+    /// The array that was kept in memory before is the model; lengths around whole blocks, and
+    /// batches that begin and end anywhere.
     #[test]
     fn blocks_in_a_file_are_the_same_as_an_array() {
         const KEYS: u32 = 500;

@@ -1,8 +1,9 @@
 //! Runs caches over a trace. The reader fills batches; with one thread it runs every cache on each
-//! batch itself, with more it hands batches to workers that own a share of the caches each. Results do
-//! not depend on the number of threads.
+//! batch itself, with more it hands batches to workers that own a share of the caches each. Results
+//! do not depend on the number of threads.
 //!
-//! Threads: the caller's, which reads, and `SimOptions::threads - 1` workers that end with the call.
+//! Threads: the caller's, which reads, and `SimOptions::threads - 1` workers that end with the
+//! call.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,10 +19,11 @@ use crate::ids::IdTable;
 use crate::policy::{Policy, PolicySpec, Step, Tally};
 use crate::trace::{RecordSource, Skipped, Trace};
 
-/// Steps handed on at once: enough that a hand-over costs nothing, and that what one cache fetched from memory is of use
-/// to it before the next one's turn; few enough for the third-level cache.
+/// Steps handed on at once: enough that a hand-over costs nothing, and that what one cache fetched
+/// from memory is of use to it before the next one's turn; few enough for the third-level cache.
 const BATCH_STEPS: usize = 1 << 14;
-/// With one cache, which takes no turns: a run over few objects should not take more for this than for them.
+/// With one cache, which takes no turns: a run over few objects should not take more for this than
+/// for them.
 const BATCH_STEPS_ALONE: usize = 1 << 12;
 /// Batches that may wait for a worker: readers and workers take turns in bursts.
 const BATCHES_WAITING: usize = 4;
@@ -156,8 +158,8 @@ struct Batch {
     interval_end_s: Option<u64>,
 }
 
-/// Runs every policy at every size over the trace that `open` opens; it is opened a second time if the
-/// working set or the future must be known first.
+/// Runs every policy at every size over the trace that `open` opens; it is opened a second time if
+/// the working set or the future must be known first.
 ///
 /// # Errors
 /// When the trace cannot be read, or there is nothing in it to simulate.
@@ -385,8 +387,8 @@ fn read_all(
     }
 }
 
-/// The reader keeps the first share of the caches for itself only if there is no worker: reading and
-/// numbering is about the work of one cache.
+/// The reader keeps the first share of the caches for itself only if there is no worker: reading
+/// and numbering is about the work of one cache.
 fn run_threads(
     feed: &mut Feed,
     caches: Vec<Cache>,

@@ -24,8 +24,8 @@ pub enum SizeSpec {
 }
 
 impl SizeSpec {
-    /// Understands `64MiB`, `1gb`, `4096`; `0.01` and `5%` of the working set; `auto` and `0`. A number
-    /// with a point and no unit is a share, as for libCacheSim.
+    /// Understands `64MiB`, `1gb`, `4096`; `0.01` and `5%` of the working set; `auto` and `0`. A
+    /// number with a point and no unit is a share, as for libCacheSim.
     ///
     /// # Errors
     /// What is none of these.

@@ -54,7 +54,8 @@ fn counts_are_exact_and_the_same_on_any_number_of_threads() {
     assert_eq!(run(&path, &options).caches, report.caches);
 }
 
-/// Room for two. The delete of a is no use of it: whoever keeps a for it misses b once more than LRU does.
+/// Room for two. The delete of a is no use of it: whoever keeps a for it misses b once more than
+/// LRU does.
 #[test]
 fn belady_keeps_nothing_for_a_delete() {
     let dir = tempfile::tempdir().expect("a directory");

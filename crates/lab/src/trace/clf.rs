@@ -3,8 +3,8 @@
 //!
 //! Squid writes both with a last field of its own, result and hierarchy (`TCP_MISS:HIER_DIRECT`).
 //!
-//! The request ends at the first quote after which a status follows, because servers of the nineties
-//! wrote quotes in URLs as they came. `-` for bytes means none. Pure.
+//! The request ends at the first quote after which a status follows, because servers of the
+//! nineties wrote quotes in URLs as they came. `-` for bytes means none. Pure.
 
 use super::fields;
 use super::record::{Parsed, ParsedName, Span};

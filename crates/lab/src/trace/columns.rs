@@ -193,8 +193,9 @@ impl Columns {
         Ok(())
     }
 
-    /// A header has a time or size that is a word; without either it has more letters than digits. A column that is not
-    /// there, or is no number and no word, says nothing: that is an error of this line, too.
+    /// A header has a time or size that is a word; without either it has more letters than digits.
+    /// A column that is not there, or is no number and no word, says nothing: that is an error of
+    /// this line, too.
     fn looks_like_header(&self, line: &[u8]) -> bool {
         let numbers = [self.time, self.size];
         if numbers.iter().any(Option::is_some) {
@@ -302,8 +303,9 @@ fn take_field(rest: &[u8], delimiter: u8) -> Result<(Field<'_>, Option<&[u8]>), 
     Ok((Field { text, is_doubled: false }, after))
 }
 
-/// The rest of a field that begins with a quote: it may hold delimiters, and quotes that stand twice (RFC 4180), and ends
-/// with the quote that stands alone. Nothing but blanks comes between that and the delimiter.
+/// The rest of a field that begins with a quote: it may hold delimiters, and quotes that stand
+/// twice (RFC 4180), and ends with the quote that stands alone. Nothing but blanks comes between
+/// that and the delimiter.
 fn take_quoted(inner: &[u8], delimiter: u8) -> Result<(Field<'_>, Option<&[u8]>), BadRecord> {
     let unclosed =
         BadRecord::Unclosed { field: "a column in quotes", closing: "a quote at the column's end" };

@@ -1,6 +1,7 @@
-//! Our own form: `time_s,client,method,status,size_bytes,url`, commas in URLs escaped, so that a line
-//! always splits on exactly five. Status 0 and client `-` mean that the source does not log them. A URL that is only a
-//! number is the number of an object that has no name, as it came from a trace that has numbers. Pure.
+//! Our own form: `time_s,client,method,status,size_bytes,url`, commas in URLs escaped, so that a
+//! line always splits on exactly five. Status 0 and client `-` mean that the source does not log
+//! them. A URL that is only a number is the number of an object that has no name, as it came from a
+//! trace that has numbers. Pure.
 
 use super::fields;
 use super::record::{Parsed, ParsedName, Span};

@@ -1,21 +1,22 @@
-//! Which requests of a log a study looks at: the papers' rules, by name, and simple ones of our own.
-//! Pure.
+//! Which requests of a log a study looks at: the papers' rules, by name, and simple ones of our
+//! own. Pure.
 
 use super::record::{ObjectName, Record};
 
 /// A rule that lets requests through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
-    /// Maltzahn 1999 §4: HTTP only; status 200 only; no `?` and no `cgi-bin` in the URL. Where a log
-    /// has no status (0), or names objects without scheme, that part of the rule cannot be applied and
-    /// lets through.
+    /// Maltzahn 1999 §4: HTTP only; status 200 only; no `?` and no `cgi-bin` in the URL. Where a
+    /// log has no status (0), or names objects without scheme, that part of the rule cannot be
+    /// applied and lets through.
     SquidDiskIo,
-    /// As before, and then only objects of at most 8 KiB, for the finite caches of memory-mapped files.
+    /// As before, and then only objects of at most 8 KiB, for the finite caches of memory-mapped
+    /// files.
     SquidDiskIoSmall,
     /// UCFS 2002 §4.3.2: what HTTP/1.1 allows to cache; no CGI; of Squid's results only TCP_HIT,
     /// TCP_MEM_HIT, TCP_MISS, TCP_REFRESH_HIT, TCP_REFRESH_MISS, TCP_REF_FAIL_HIT, TCP_IMS_HIT and
-    /// TCP_IMS_MISS. What RFC 2068 §13.4 and §13.9 let a cache keep without being told: GET and HEAD,
-    /// status 200, 203, 206, 300, 301, 410, and 304 for a validated one; no `?`.
+    /// TCP_IMS_MISS. What RFC 2068 §13.4 and §13.9 let a cache keep without being told: GET and
+    /// HEAD, status 200, 203, 206, 300, 301, 410, and 304 for a validated one; no `?`.
     Ucfs,
     /// GET only; what has no method counts as one, as it is written in our own form.
     Get,

@@ -134,7 +134,8 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
         .map_err(|reason| format!("it is no log of Squid or a web server, and as columns {reason}"))
 }
 
-/// What most lines of a web server's log are: a log may have both, if its server was told to write more.
+/// What most lines of a web server's log are: a log may have both, if its server was told to write
+/// more.
 fn common_or_combined(lines: &[&[u8]]) -> Format {
     let count = |tail| lines.iter().filter(|line| clf::parse(line, tail).is_ok()).count();
     match count(Tail::Common) > count(Tail::Combined) {
@@ -221,7 +222,8 @@ mod tests {
         ]
     }
 
-    /// What is taken names an object, and hands out parts of the line; all else is refused in words.
+    /// What is taken names an object, and hands out parts of the line; all else is refused in
+    /// words.
     fn parse_with_all(line: &[u8]) {
         for parser in parsers() {
             match parser.parse(line).map(|parsed| parsed.record(line)) {

@@ -1,7 +1,8 @@
-//! The trace readers as the fuzz target drives them: no input panics, a trace reads the same in pieces and
-//! in batches, and what was read can be written and read again. No threads.
+//! The trace readers as the fuzz target drives them: no input panics, a trace reads the same in
+//! pieces and in batches, and what was read can be written and read again. No threads.
 //!
-//! Compiled for tests, which try damaged samples, and with the feature `fuzzing`; part of no interface.
+//! Compiled for tests, which try damaged samples, and with the feature `fuzzing`; part of no
+//! interface.
 
 use std::io::{self, Cursor, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -121,8 +122,8 @@ fn write(records: &[Owned], format: WriteFormat) -> Result<Vec<u8>, TraceError> 
     Ok(std::mem::take(&mut *sink.0.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// How the first line of the input says that the rest is to be read: the letter of a format (any other
-/// stands for "find out"), and the columns behind it.
+/// How the first line of the input says that the rest is to be read: the letter of a format (any
+/// other stands for "find out"), and the columns behind it.
 fn options(order: &[u8]) -> Option<ReadOptions> {
     let format = match order.first() {
         Some(b'd') => Some(Format::Damelo),
@@ -190,8 +191,8 @@ fn check_batches(body: &[u8], options: &ReadOptions, records: &[Owned]) {
     assert_eq!(raw, singly);
 }
 
-/// What was read is written and read again: our own form keeps all but what it escapes, and is the same
-/// when it is written a second time.
+/// What was read is written and read again: our own form keeps all but what it escapes, and is the
+/// same when it is written a second time.
 fn check_written(records: &[Owned]) {
     let form = |format| ReadOptions { format: Some(format), ..ReadOptions::default() };
     let written = write(records, WriteFormat::Damelo).expect("memory takes all");

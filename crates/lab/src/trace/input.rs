@@ -1,6 +1,6 @@
-//! Bytes of a trace file: opened, decompressed as its first bytes say (gzip, zstd or neither), read in
-//! large pieces. Lines and records are borrowed from the buffer. What was read before reading failed is
-//! handed out first, and then the failure. One thread at a time.
+//! Bytes of a trace file: opened, decompressed as its first bytes say (gzip, zstd or neither), read
+//! in large pieces. Lines and records are borrowed from the buffer. What was read before reading
+//! failed is handed out first, and then the failure. One thread at a time.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Large reads: the cost of a system call or of a call into the decompressor is spread over a thousand
-/// requests, and the buffer fits the processor's second-level cache. It is what every run takes, however few objects its
-/// trace has.
+/// Large reads: the cost of a system call or of a call into the decompressor is spread over a
+/// thousand requests, and the buffer fits the processor's second-level cache. It is what every run
+/// takes, however few objects its trace has.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Longest line. URLs of real logs stay below 64 KiB; what is longer is no log line.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
@@ -46,8 +46,8 @@ impl Read for Counted {
     }
 }
 
-/// A gzip file: members one after another. Zeros behind a member are padding, as of tapes and block devices, and for
-/// gzip itself.
+/// A gzip file: members one after another. Zeros behind a member are padding, as of tapes and block
+/// devices, and for gzip itself.
 struct GzipMembers<R> {
     /// None at the end.
     member: Option<flate2::bufread::GzDecoder<R>>,
@@ -153,7 +153,8 @@ impl Input {
         Input { source, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, eof: false, failure: None }
     }
 
-    /// The first bytes of what has not been read yet, at least [`HEAD_BYTES`] unless the trace ends.
+    /// The first bytes of what has not been read yet, at least [`HEAD_BYTES`] unless the trace
+    /// ends.
     pub(crate) fn head(&mut self) -> io::Result<&[u8]> {
         while self.end - self.start < HEAD_BYTES && !self.eof {
             self.fill();

@@ -161,7 +161,8 @@ fn compression_changes_no_place() {
     }
 }
 
-/// Of a compressed trace that is cut off, what can be read is; the error says behind which line or record.
+/// Of a compressed trace that is cut off, what can be read is; the error says behind which line or
+/// record.
 #[test]
 fn what_was_read_before_the_damage_is_handed_out() {
     let bed = Bed::new();
@@ -196,7 +197,8 @@ fn what_was_read_before_the_damage_is_handed_out() {
     }
 }
 
-/// Of a trace so small that it is one compressed block nothing is left: the error says after which line, not record.
+/// Of a trace so small that it is one compressed block nothing is left: the error says after which
+/// line, not record.
 #[test]
 fn a_cut_trace_of_text_has_lines() {
     let bed = Bed::new();
@@ -294,8 +296,8 @@ fn a_byte_order_mark_is_passed_over_in_text_and_only_there() {
     }
 }
 
-/// What no run could keep the pace of, 292 years after the first request, is refused where the trace is loaded; the
-/// first request may have any time.
+/// What no run could keep the pace of, 292 years after the first request, is refused where the
+/// trace is loaded; the first request may have any time.
 #[test]
 fn a_request_after_centuries_is_named() {
     let bed = Bed::new();

@@ -1,5 +1,5 @@
-//! Traces: read from files in the forms that logs and simulators use, or made by a generator; counted,
-//! filtered, sampled and written.
+//! Traces: read from files in the forms that logs and simulators use, or made by a generator;
+//! counted, filtered, sampled and written.
 
 mod clf;
 mod columns;

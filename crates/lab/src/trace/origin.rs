@@ -1,9 +1,9 @@
-//! The manifest that lies beside a trace which the lab wrote, `TRACE.manifest.json`: how it was made, and whether
-//! anybody ever made its requests. It lies beside and not within, since no other program that reads these forms
-//! expects a comment there, and two of the forms have none.
+//! The manifest that lies beside a trace which the lab wrote, `TRACE.manifest.json`: how it was
+//! made, and whether anybody ever made its requests. It lies beside and not within, since no other
+//! program that reads these forms expects a comment there, and two of the forms have none.
 //!
-//! Invariant: a trace is synthetic if what it was made of is, however often it was written anew. A manifest counts only
-//! for a file of the length that it names. Threads: plain functions.
+//! Invariant: a trace is synthetic if what it was made of is, however often it was written anew. A
+//! manifest counts only for a file of the length that it names. Threads: plain functions.
 
 use std::ffi::OsString;
 use std::fs::File;

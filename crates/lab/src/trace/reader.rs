@@ -1,7 +1,7 @@
 //! A trace file as a stream of records: line or record counts for errors, lines skipped on request.
 //!
-//! Invariant: [`RecordSource::record`] is valid until the next [`RecordSource::advance`]. One thread
-//! at a time.
+//! Invariant: [`RecordSource::record`] is valid until the next [`RecordSource::advance`]. One
+//! thread at a time.
 
 use std::ops::Range;
 use std::path::Path;
@@ -94,8 +94,8 @@ pub trait RecordSource: Send {
     /// The request that `advance` went to.
     fn record(&self) -> Record<'_>;
 
-    /// Goes on by many requests at once, and appends them until there are `len` or the trace ends. Costs
-    /// one indirect call for all, where `advance` and `record` cost two each.
+    /// Goes on by many requests at once, and appends them until there are `len` or the trace ends.
+    /// Costs one indirect call for all, where `advance` and `record` cost two each.
     ///
     /// # Errors
     /// As [`RecordSource::advance`].

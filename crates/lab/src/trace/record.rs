@@ -45,8 +45,8 @@ impl Record<'_> {
         }
     }
 
-    /// True if the answer is an object of the size logged. 304 (Not Modified) and the answer to HEAD have no body,
-    /// whatever size is logged: Squid counts their headers.
+    /// True if the answer is an object of the size logged. 304 (Not Modified) and the answer to
+    /// HEAD have no body, whatever size is logged: Squid counts their headers.
     #[must_use]
     pub fn has_body(&self) -> bool {
         self.size_bytes > 0 && self.status != 304 && self.method != b"HEAD"
@@ -76,7 +76,8 @@ pub fn host_of(url: &[u8]) -> &[u8] {
         return &host[..end];
     }
     let name = &host[..memchr::memchr(b':', host).unwrap_or(host.len())];
-    // A name may end with the dot of the root (RFC 3986 section 3.2.2), and is the same one without.
+    // A name may end with the dot of the root (RFC 3986 section 3.2.2), and is the same one
+    // without.
     name.strip_suffix(b".").unwrap_or(name)
 }
 

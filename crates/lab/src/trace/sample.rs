@@ -1,6 +1,6 @@
 //! A smaller trace that behaves like the whole: by objects (all requests of some objects, as SHARDS
-//! does, which keeps reuse intact), by clients, or every n-th request. Decided by a seeded hash, so the
-//! same seed keeps the same objects whatever the order. Pure.
+//! does, which keeps reuse intact), by clients, or every n-th request. Decided by a seeded hash, so
+//! the same seed keeps the same objects whatever the order. Pure.
 
 use twox_hash::XxHash3_64;
 

@@ -159,8 +159,8 @@ impl RecordSource for Nothing {
     }
 }
 
-/// The 64-bit name of an object: its number, or a hash of its text. Any two of n texts share a hash with
-/// probability n^2 / 2^65: one in 370,000 for a trace of ten million URLs.
+/// The 64-bit name of an object: its number, or a hash of its text. Any two of n texts share a hash
+/// with probability n^2 / 2^65: one in 370,000 for a trace of ten million URLs.
 #[inline]
 pub(crate) fn object_name(object: ObjectName<'_>) -> u64 {
     match object {
@@ -269,12 +269,13 @@ impl Interner {
 
 /// Progress is told after so many requests.
 const TELL_EVERY: u64 = 1 << 16;
-/// Latest time since the first request. A run counts nanoseconds in 64 bits; half of them are left for what it does
-/// itself.
+/// Latest time since the first request. A run counts nanoseconds in 64 bits; half of them are left
+/// for what it does itself.
 const TIME_US_MAX: u64 = u64::MAX / 1_000 / 2;
 
-/// All that is left of a trace, with names, as designs and papers need it: 40 bytes a request besides
-/// the names. What has no body of its own has size 0, whatever is logged. Time counts from the first request; `tell` hears now and then how many were read.
+/// All that is left of a trace, with names, as designs and papers need it: 40 bytes a request
+/// besides the names. What has no body of its own has size 0, whatever is logged. Time counts from
+/// the first request; `tell` hears now and then how many were read.
 ///
 /// # Errors
 /// When the trace cannot be read, or goes on for centuries.

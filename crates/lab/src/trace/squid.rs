@@ -1,9 +1,10 @@
 //! Squid's native `access.log`:
-//! `time elapsed client code/status bytes method URL user hierarchy/peer type`, separated by blanks.
+//! `time elapsed client code/status bytes method URL user hierarchy/peer type`, separated by
+//! blanks.
 //!
-//! Older versions have no type; `log_mime_hdrs` appends two bracketed fields. A URL with blanks in it
-//! (`uri_whitespace allow`) makes more fields: it is then all that stands between method and the last
-//! three. Pure.
+//! Older versions have no type; `log_mime_hdrs` appends two bracketed fields. A URL with blanks in
+//! it (`uri_whitespace allow`) makes more fields: it is then all that stands between method and the
+//! last three. Pure.
 
 use super::fields;
 use super::record::{Parsed, ParsedName, Span};
@@ -12,7 +13,8 @@ use crate::error::BadRecord;
 const FIELDS: usize = 10;
 
 pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
-    // Without the headers that log_mime_hdrs appends; a URL may not hold `[` unescaped after a blank.
+    // Without the headers that log_mime_hdrs appends; a URL may not hold `[` unescaped after a
+    // blank.
     let end = memchr::memmem::find(line, b" [").unwrap_or(line.len());
     let fields: Fields<'_> = Fields::of(&line[..end]);
     if fields.count < FIELDS - 1 {

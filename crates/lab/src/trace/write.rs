@@ -1,6 +1,7 @@
-//! Writing traces: our own form, oracleGeneral, libCacheSim's csv and txt; compressed as the name of
-//! the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until the
-//! end, 24 bytes a request. What a form cannot say is left out and counted, not turned into something else. One thread.
+//! Writing traces: our own form, oracleGeneral, libCacheSim's csv and txt; compressed as the name
+//! of the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until
+//! the end, 24 bytes a request. What a form cannot say is left out and counted, not turned into
+//! something else. One thread.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -84,8 +85,8 @@ pub struct Lost {
     pub deletes: u64,
     /// Requests of no bytes, left out: in txt every object has one.
     pub empty: u64,
-    /// Requests written without the result of the cache that logged them, in our own form. The others have no more to
-    /// ask rules about anyway.
+    /// Requests written without the result of the cache that logged them, in our own form. The
+    /// others have no more to ask rules about anyway.
     pub results: u64,
 }
 
@@ -147,7 +148,8 @@ impl TraceWriter {
         Ok(TraceWriter { new: Some(new), ..writer })
     }
 
-    /// Writes to something else than a file; `path` is for errors, and its end says how to compress.
+    /// Writes to something else than a file; `path` is for errors, and its end says how to
+    /// compress.
     ///
     /// # Errors
     /// When the compressor cannot be set up.
@@ -312,7 +314,8 @@ fn write_seconds(line: &mut Vec<u8>, time_us: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Space, comma, quote and control bytes are %-escaped, so that a line always splits on five commas.
+/// Space, comma, quote and control bytes are %-escaped, so that a line always splits on five
+/// commas.
 fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
     for &byte in text {
         if byte <= b' ' || byte == b',' || byte == b'"' || byte == 0x7f {

@@ -1,9 +1,10 @@
-//! A source tree compiled through a file proxy, after Hades (2009) §4.3: each client reads every source
-//! and the headers it includes, writes an object file of its own, and at the end reads all of them and
-//! writes one program. Many small files, headers read again and again, writes among reads.
+//! A source tree compiled through a file proxy, after Hades (2009) §4.3: each client reads every
+//! source and the headers it includes, writes an object file of its own, and at the end reads all
+//! of them and writes one program. Many small files, headers read again and again, writes among
+//! reads.
 //!
-//! The paper compiled the Linux kernel and gives no file sizes: sources and headers are log-normal with
-//! medians of 8 and 3 KiB, headers are included with a Zipf popularity (alpha 1).
+//! The paper compiled the Linux kernel and gives no file sizes: sources and headers are log-normal
+//! with medians of 8 and 3 KiB, headers are included with a Zipf popularity (alpha 1).
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
-//! Files read through a proxy as in Hades (2009) §4.2: 100 KB (two users with a sequence of 1000 files
-//! each, or one with 1000), 1 MB (two with 500 each, or one with 500), 100 MB and 1 GB (five files at
-//! once, or one). A request is a read of one chunk (256 KiB there); the object is the chunk, its URL
-//! begins with the file's. `passes=2` reads all again, the paper's warm cache.
+//! Files read through a proxy as in Hades (2009) §4.2: 100 KB (two users with a sequence of 1000
+//! files each, or one with 1000), 1 MB (two with 500 each, or one with 500), 100 MB and 1 GB (five
+//! files at once, or one). A request is a read of one chunk (256 KiB there); the object is the
+//! chunk, its URL begins with the file's. `passes=2` reads all again, the paper's warm cache.
 //!
 //! Readers that run at the same time take turns at random, as threads do.
 

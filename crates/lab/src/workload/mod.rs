@@ -1,5 +1,5 @@
-//! Generators of requests, by name, where a trace is expected: `gen:NAME?parameter=value&...`. All are
-//! seeded; the same name gives the same requests. All are declared synthetic in every output.
+//! Generators of requests, by name, where a trace is expected: `gen:NAME?parameter=value&...`. All
+//! are seeded; the same name gives the same requests. All are declared synthetic in every output.
 
 mod build;
 mod files;

@@ -1,5 +1,5 @@
-//! Parameters of a generator: `name=value` pairs over a list of defaults, all of which are checked and
-//! used. Pure.
+//! Parameters of a generator: `name=value` pairs over a list of defaults, all of which are checked
+//! and used. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// `defaults` and `query` are both of the form `a=1&b=2`; the query may only name what the defaults
-    /// do.
+    /// `defaults` and `query` are both of the form `a=1&b=2`; the query may only name what the
+    /// defaults do.
     pub(super) fn parse(defaults: &str, query: &str) -> Result<Parameters, String> {
         let pairs = |text: &str| -> Result<Vec<(String, String)>, String> {
             let parts = text.split('&').filter(|part| !part.is_empty());

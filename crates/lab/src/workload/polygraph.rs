@@ -1,9 +1,9 @@
-//! Web Polygraph as the Dámelo thesis (2000) §5.4 used it: one client, one server, 80% of the objects
-//! cacheable, 55% of the requests for something asked for before, sizes exponential.
+//! Web Polygraph as the Dámelo thesis (2000) §5.4 used it: one client, one server, 80% of the
+//! objects cacheable, 55% of the requests for something asked for before, sizes exponential.
 //!
-//! The thesis calls 13 KB the maximum of an exponential distribution, which has none; it is taken as
-//! its mean. Polygraph of that time asked again for any earlier object alike. Objects that may not be
-//! cached have a `?` in their URL, so that the papers' filters take them out.
+//! The thesis calls 13 KB the maximum of an exponential distribution, which has none; it is taken
+//! as its mean. Polygraph of that time asked again for any earlier object alike. Objects that may
+//! not be cached have a `?` in their URL, so that the papers' filters take them out.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,10 @@
 //! The microbenchmarks of the Dámelo thesis (2000) §5.1 and §5.2: three stages, create, read and
-//! delete, over objects of groups, in five orderings. The group is the host of the URL, the method is
-//! PUT, GET or DELETE.
+//! delete, over objects of groups, in five orderings. The group is the host of the URL, the method
+//! is PUT, GET or DELETE.
 //!
-//! Readings where the thesis leaves room: zipf 1:8 gives 1/8 of the objects 7/8 of the reads; of 1:4
-//! and 3:8 it says only that the share of popular objects grows, and here they get the rest of one,
-//! 3/4 and 5/8. Sizes are uniform up to 16 KiB, which gives its mean of 8 KiB.
+//! Readings where the thesis leaves room: zipf 1:8 gives 1/8 of the objects 7/8 of the reads; of
+//! 1:4 and 3:8 it says only that the share of popular objects grows, and here they get the rest of
+//! one, 3/4 and 5/8. Sizes are uniform up to 16 KiB, which gives its mean of 8 KiB.
 
 use std::fmt::Write as _;
 

@@ -1,12 +1,12 @@
 //! A web-like stream as a proxy sees it: clients with sessions, pages with embedded objects, hosts,
 //! popularity that drifts, objects that change.
 //!
-//! A session starts at a page drawn by popularity and goes on, page by page, mostly on the same host.
-//! A page brings its own embedded objects and some that all pages of the host share. Each rank of the
-//! popularity is held by one page for a time and then by a new one (`drift`: share of ranks that
-//! change hands in a day). An object changes now and then (`change`: share of objects that do in a
-//! day), which shows as another size. Nothing is remembered but the sessions: what an object is
-//! follows from its number.
+//! A session starts at a page drawn by popularity and goes on, page by page, mostly on the same
+//! host. A page brings its own embedded objects and some that all pages of the host share. Each
+//! rank of the popularity is held by one page for a time and then by a new one (`drift`: share of
+//! ranks that change hands in a day). An object changes now and then (`change`: share of objects
+//! that do in a day), which shows as another size. Nothing is remembered but the sessions: what an
+//! object is follows from its number.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -88,8 +88,8 @@ impl Web {
         mix(a ^ mix(b ^ mix(kind ^ mix(self.seed).bits()).bits()).bits()).bits()
     }
 
-    /// How many times something that happens `rate` times a day to each has happened to this one; every
-    /// one has a phase of its own, so that it does not happen to all at once.
+    /// How many times something that happens `rate` times a day to each has happened to this one;
+    /// every one has a phase of its own, so that it does not happen to all at once.
     fn times(&self, kind: u64, id: u64, rate: f64, time_us: u64) -> u64 {
         let phase = self.hash(kind, id, 0) as f64 / u64::MAX as f64;
         (time_us as f64 / DAY_US * rate + phase) as u64
@@ -104,7 +104,8 @@ impl Web {
         self.hash(2, rank, self.times(2, rank, self.drift, time_us))
     }
 
-    /// Goes to another page; of eight candidates one on the same host is taken, if the client stays.
+    /// Goes to another page; of eight candidates one on the same host is taken, if the client
+    /// stays.
     fn turn_page(&mut self, n: usize, time_us: u64, stays: bool) {
         const CANDIDATES: usize = 8;
         let mut rng = self.clients[n].rng.clone();

@@ -1,5 +1,6 @@
-//! Zipf-distributed ranks in constant time, by rejection-inversion (Hörmann and Derflinger 1996), and
-//! the plainest generator: independent requests of that popularity (independent reference model).
+//! Zipf-distributed ranks in constant time, by rejection-inversion (Hörmann and Derflinger 1996),
+//! and the plainest generator: independent requests of that popularity (independent reference
+//! model).
 
 use std::fmt::Write as _;
 

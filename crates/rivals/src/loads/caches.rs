@@ -1,8 +1,8 @@
 //! The contestants of `rivals loads` behind one interface, as an embedder would call them.
 //!
-//! foyer has neither expiry nor groups: the value says when it expires and whoever reads it looks, and a
-//! group is purged by removing its objects. Which of its reads memory answered is asked beforehand for one
-//! read of sixteen, since an entry keeps saying that it once came from disk.
+//! foyer has neither expiry nor groups: the value says when it expires and whoever reads it looks,
+//! and a group is purged by removing its objects. Which of its reads memory answered is asked
+//! beforehand for one read of sixteen, since an entry keeps saying that it once came from disk.
 
 use std::error::Error;
 use std::path::Path;
@@ -123,7 +123,8 @@ pub struct Foyer {
 }
 
 impl Foyer {
-    /// Makes a cache on the file `path`; a paced one waits for its flushers before it would overrun them.
+    /// Makes a cache on the file `path`; a paced one waits for its flushers before it would overrun
+    /// them.
     ///
     /// # Errors
     /// Whatever foyer reports.

@@ -1,5 +1,5 @@
-//! The loads of `rivals loads`, one line or two each, and what one operation of a load is. Pure: the same
-//! seed gives the same operations, whoever runs them and on however many threads.
+//! The loads of `rivals loads`, one line or two each, and what one operation of a load is. Pure:
+//! the same seed gives the same operations, whoever runs them and on however many threads.
 
 use crate::workload::mix;
 

@@ -1,8 +1,8 @@
 //! One contestant under one load, in a process of its own.
 //!
-//! Every value read is checked: whose it is, that it is no older than what was acknowledged before the read
-//! began, and that it has not expired. Creates, removes and purges of an object take turns, so that it is
-//! known which is the last.
+//! Every value read is checked: whose it is, that it is no older than what was acknowledged before
+//! the read began, and that it has not expired. Creates, removes and purges of an object take
+//! turns, so that it is known which is the last.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -182,7 +182,8 @@ impl<'a> Client<'a> {
         self.tally.report.failed += u64::from(!removed);
     }
 
-    /// What is created meanwhile may or may not survive, so that only older versions are wrong afterwards.
+    /// What is created meanwhile may or may not survive, so that only older versions are wrong
+    /// afterwards.
     fn purge(&mut self, group: u64) {
         let members = self.run.source.members(group);
         let newest: Vec<u32> = members

@@ -1,6 +1,6 @@
-//! `rivals loads`: two dozen loads of an embedder, each run by damelo and by foyer with the same memory, disk
-//! and operations, in turn; one table. Hit ratios and bytes are counts and hardly depend on who else uses
-//! the machine; speeds do.
+//! `rivals loads`: two dozen loads of an embedder, each run by damelo and by foyer with the same
+//! memory, disk and operations, in turn; one table. Hit ratios and bytes are counts and hardly
+//! depend on who else uses the machine; speeds do.
 
 mod caches;
 mod catalogue;

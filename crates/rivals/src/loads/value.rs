@@ -1,4 +1,5 @@
-//! What is in a value: whose it is, which version, when it expires. Values below 16 bytes say nothing.
+//! What is in a value: whose it is, which version, when it expires. Values below 16 bytes say
+//! nothing.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,7 +34,8 @@ pub fn is_expired(value: &[u8]) -> bool {
     value.len() >= HEAD_BYTES && expires_s > 0 && expires_s <= now_s()
 }
 
-/// Whether a value is that object's, not older than the version, and has not expired for a second and more.
+/// Whether a value is that object's, not older than the version, and has not expired for a second
+/// and more.
 pub fn is_right(value: &[u8], object: u64, length: usize, version: u32) -> bool {
     if value.len() != length {
         return false;

@@ -11,7 +11,8 @@ pub(super) struct KeyState {
     pub(super) miss: bool,
     pub(super) disk: Vec<ObjectState>,
     pub(super) required: Option<ObjectState>,
-    /// Whether the last event that touched the key is settled, so that a sync makes `live` required.
+    /// Whether the last event that touched the key is settled, so that a sync makes `live`
+    /// required.
     pub(super) settled: bool,
     pub(super) ever: Vec<ObjectState>,
 }

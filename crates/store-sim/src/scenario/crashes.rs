@@ -114,7 +114,8 @@ pub fn recover(
     Ok((world, driver))
 }
 
-/// A crash at some ticks of a run, operations after it, and a second crash, perhaps during recovery.
+/// A crash at some ticks of a run, operations after it, and a second crash, perhaps during
+/// recovery.
 ///
 /// # Errors
 /// The first wrong answer, with the crash that led to it.
@@ -135,8 +136,8 @@ pub fn crash_wrapped(seed: u64) -> Result<(), Failure> {
     crash_on_small_ring(seed, ops, None, rng)
 }
 
-/// Lives of a few operations with clean closes between them, each of which goes on in the segments of
-/// the one before: on a large ring nothing is forgotten, on a small one nothing comes back.
+/// Lives of a few operations with clean closes between them, each of which goes on in the segments
+/// of the one before: on a large ring nothing is forgotten, on a small one nothing comes back.
 ///
 /// # Errors
 /// The first wrong answer, with the crash that led to it.

@@ -119,8 +119,8 @@ pub fn faulty(seed: u64, plan: &FaultPlan, from_start: bool) -> Result<u64, Fail
     let disks = world.snapshot();
     driver.abandon();
     no_violations(&world)?;
-    // Without a journal, or with one that could not be written, nothing is promised for later: if the
-    // object that replaced another could not be written either, the older one is back.
+    // Without a journal, or with one that could not be written, nothing is promised for later: if
+    // the object that replaced another could not be written either, the older one is back.
     if plan.mentions(OpKind::JournalWrite) || config.durability == Durability::None {
         model.set_demand(Demand::Genuine);
     }

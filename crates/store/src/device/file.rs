@@ -27,8 +27,8 @@ use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journ
 const ROTATIONAL_DEPTH: u32 = 8;
 
 /// Most writes in flight at a device. More wait in our queue, where reads overtake them: that many
-/// writes of a mebibyte keep any disk busy, and a disk that takes requests in order of arrival would
-/// let a read wait for all of them.
+/// writes of a mebibyte keep any disk busy, and a disk that takes requests in order of arrival
+/// would let a read wait for all of them.
 const WRITES_DEPTH: u32 = 8;
 
 /// Upper limit of the I/Os in flight at a device, whatever was requested.

@@ -1,15 +1,15 @@
 //! The Linux engine: one io_uring, driven by one thread.
 //!
-//! Owns: the waiting requests, the ring with its registered file, and the ring thread.
-//! Invariants: a request sits in exactly one of the queue, a slot (the kernel has it) or the list of
-//! those whose `done` is to be called; at most `limits.depth` slots are in use, `limits.writes` of them by writes; the ring is
-//! dropped only when the kernel holds no request. One read of the eventfd is always in flight.
-//! Threads: any thread submits. The ring thread sleeps in the kernel, waiting for a completion; a
-//! submitter wakes it through the eventfd only if `sleeping` is set. `sleeping` is set under the
-//! lock together with the last check of the queue, so that no submission is missed, and cleared by
-//! the submitter that wakes or by the ring thread when it wakes, whichever is first. A submitter
-//! may defer the wake-up (`batch`). `done` runs on the ring thread, without any lock held: a slow
-//! closure delays all I/O of the device.
+//! Owns: the waiting requests, the ring with its registered file, and the ring thread. Invariants:
+//! a request sits in exactly one of the queue, a slot (the kernel has it) or the list of those
+//! whose `done` is to be called; at most `limits.depth` slots are in use, `limits.writes` of them
+//! by writes; the ring is dropped only when the kernel holds no request. One read of the eventfd is
+//! always in flight. Threads: any thread submits. The ring thread sleeps in the kernel, waiting for
+//! a completion; a submitter wakes it through the eventfd only if `sleeping` is set. `sleeping` is
+//! set under the lock together with the last check of the queue, so that no submission is missed,
+//! and cleared by the submitter that wakes or by the ring thread when it wakes, whichever is first.
+//! A submitter may defer the wake-up (`batch`). `done` runs on the ring thread, without any lock
+//! held: a slow closure delays all I/O of the device.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -39,9 +39,9 @@ type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 /// Largest transfer of one ring entry; the kernel transfers at most 2 GiB at once.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
-/// Calls of `done` between two looks at the queue. Devices often complete in bursts: the whole queue
-/// completes, and the device is idle until more is submitted. So all completions of a burst free
-/// their slots first, requests that wait are started in them, and only then `done` is called.
+/// Calls of `done` between two looks at the queue. Devices often complete in bursts: the whole
+/// queue completes, and the device is idle until more is submitted. So all completions of a burst
+/// free their slots first, requests that wait are started in them, and only then `done` is called.
 const DONE_BATCH: usize = 4;
 
 /// Retry limit: how often in a row the kernel may ask to repeat one transfer.
@@ -211,9 +211,9 @@ impl Driver {
         let _ = self.ring.submitter().unregister_files();
     }
 
-    /// Moves requests that may start from the queue into slots. If there is room for more and nothing
-    /// else to do, marks the ring thread as sleeping, so that submitters wake it. True when the
-    /// engine was told to stop and is empty.
+    /// Moves requests that may start from the queue into slots. If there is room for more and
+    /// nothing else to do, marks the ring thread as sleeping, so that submitters wake it. True when
+    /// the engine was told to stop and is empty.
     fn fetch(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();

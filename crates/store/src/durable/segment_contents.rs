@@ -50,9 +50,9 @@ pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<Su
     Some(walk_image(engine, &image))
 }
 
-/// As `walk_segment`, for a segment of this `life` that is to be appended to. `None` if a later walk
-/// might take leftovers for records of its own, such as extents behind one that never reached the
-/// disk.
+/// As `walk_segment`, for a segment of this `life` that is to be appended to. `None` if a later
+/// walk might take leftovers for records of its own, such as extents behind one that never reached
+/// the disk.
 pub(crate) fn walk_to_go_on(
     engine: &Engine,
     segment: SegmentId,

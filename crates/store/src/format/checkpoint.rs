@@ -91,8 +91,8 @@ pub struct CheckpointHeader {
     pub generation: u64,
     /// The next object's sequence number when the checkpoint started.
     pub seq_next: u64,
-    /// The oldest segment sequence that was being filled when the checkpoint started, or that the next
-    /// open goes on with.
+    /// The oldest segment sequence that was being filled when the checkpoint started, or that the
+    /// next open goes on with.
     pub ring_seq: u64,
     /// Slots of the saved index.
     pub index_slots: u64,
@@ -110,7 +110,8 @@ pub struct CheckpointHeader {
     pub tables_bytes: u32,
     /// Whether it was written by an orderly stop.
     pub clean: bool,
-    /// Bits of a location in the saved index; see [`Index::location_bits`](crate::index::Index::location_bits).
+    /// Bits of a location in the saved index; see
+    /// [`Index::location_bits`](crate::index::Index::location_bits).
     pub location_bits: u8,
 }
 

@@ -178,8 +178,8 @@ impl JournalRecord {
         Self::decode(&whole, nonce).ok()
     }
 
-    /// Whether a cell that does not decode was once a record of this store. There is no magic: the nonce
-    /// alone tells it from what else lies there, so only one bit of that may differ.
+    /// Whether a cell that does not decode was once a record of this store. There is no magic: the
+    /// nonce alone tells it from what else lies there, so only one bit of that may differ.
     #[must_use]
     pub fn is_like(bytes: &[u8], nonce: StoreNonce) -> bool {
         let cell = first::<JOURNAL_CELL_BYTES>(bytes);

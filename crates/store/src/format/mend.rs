@@ -1,17 +1,17 @@
 //! Puts right a single bit that has turned over under a checksum.
 //!
-//! Invariant: only the bit changes that alone explains the difference of the checksums; it is unique in
-//! anything shorter than 2^31 bits. Threads: none; pure.
+//! Invariant: only the bit changes that alone explains the difference of the checksums; it is
+//! unique in anything shorter than 2^31 bits. Threads: none; pure.
 
 /// The polynomial of CRC-32C, least significant bit first.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// Turns over the one bit by which `bytes` differ from what had this CRC-32C. False if there is no such bit:
-/// then nothing has changed. Takes a nanosecond or two for each bit.
+/// Turns over the one bit by which `bytes` differ from what had this CRC-32C. False if there is no
+/// such bit: then nothing has changed. Takes a nanosecond or two for each bit.
 #[must_use]
 pub fn mend_bit(bytes: &mut [u8], crc: u32) -> bool {
-    // The checksum is linear: a bit with so many behind it changes it by what a register holds that was
-    // shifted as often since.
+    // The checksum is linear: a bit with so many behind it changes it by what a register holds that
+    // was shifted as often since.
     let wanted = crc32c::crc32c(bytes) ^ crc;
     let mut register = POLYNOMIAL;
     for byte in bytes.iter_mut().rev() {

@@ -149,12 +149,12 @@ pub(crate) fn first<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], FormatErro
     bytes.first_chunk::<N>().ok_or(FormatError::Short { need: N as u64, have: bytes.len() as u64 })
 }
 
-/// Bits by which what a structure begins with, magic and nonce, may differ where a damaged one is still
-/// recognised. Another store's nonce, and whatever else may lie there, differs by more.
+/// Bits by which what a structure begins with, magic and nonce, may differ where a damaged one is
+/// still recognised. Another store's nonce, and whatever else may lie there, differs by more.
 const LIKENESS_BITS: u32 = 3;
 
-/// Whether bytes that do not decode were once a structure of this store: they begin as one does, but for a
-/// few bits.
+/// Whether bytes that do not decode were once a structure of this store: they begin as one does,
+/// but for a few bits.
 pub(crate) fn is_like(bytes: &[u8], magic: u32, nonce: StoreNonce) -> bool {
     let begin = u64::from(magic) | u64::from(nonce.0) << 32;
     let found = bytes.first_chunk::<8>().map(|found| u64::from_le_bytes(*found));

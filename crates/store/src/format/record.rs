@@ -1,9 +1,9 @@
 //! One record: a header of 64 bytes, then its body, then zeros up to the next 64-byte boundary.
 //!
-//! Owns the record header, the body checksums and the chunk table of large values. A plain body is `key | meta | value` and `body_crc` covers all of
-//! it. A body with the CHUNKED flag is `table | key | meta | value`; the table holds the checksum
-//! of each 64 KiB of the value and `body_crc` covers `table | key | meta`, so a range can be
-//! verified without reading the rest.
+//! Owns the record header, the body checksums and the chunk table of large values. A plain body is
+//! `key | meta | value` and `body_crc` covers all of it. A body with the CHUNKED flag is
+//! `table | key | meta | value`; the table holds the checksum of each 64 KiB of the value and
+//! `body_crc` covers `table | key | meta`, so a range can be verified without reading the rest.
 //!
 //! Invariants: a decoded header's lengths are within their limits, so none of its sums overflow;
 //! `RecordHeader::decode` never accepts another store's record.
@@ -383,8 +383,8 @@ pub fn encode_record_into(
     encode_around_value(record, fields, key, meta, value.len() as u64)
 }
 
-/// Writes everything of a record but its value, which lies where it belongs already, in `buf`. Returns the
-/// stored bytes of the whole record.
+/// Writes everything of a record but its value, which lies where it belongs already, in `buf`.
+/// Returns the stored bytes of the whole record.
 ///
 /// # Errors
 /// A length out of its limits, or a buffer too short for the record.

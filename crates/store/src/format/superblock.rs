@@ -107,7 +107,8 @@ impl Superblock {
         StoreNonce::of(&self.store_id)
     }
 
-    /// True for volume `index` of `count` of the store whose first volume has the superblock `first`.
+    /// True for volume `index` of `count` of the store whose first volume has the superblock
+    /// `first`.
     #[must_use]
     pub fn is_volume(&self, index: usize, count: usize, first: &Superblock) -> bool {
         usize::from(self.volume_index) == index

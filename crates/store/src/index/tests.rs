@@ -484,8 +484,8 @@ fn tags_and_buckets_are_spread_evenly() {
     }
 }
 
-/// Sixteen gibibytes leave ten bits: of 50,000 lookups of other keys some twenty would be misled by the
-/// tag alone, and creates would take as many along.
+/// Sixteen gibibytes leave ten bits: of 50,000 lookups of other keys some twenty would be misled by
+/// the tag alone, and creates would take as many along.
 #[test]
 fn keys_of_one_tag_are_told_apart_by_what_small_volumes_leave() {
     let count = if cfg!(miri) { 200 } else { 60_000 };

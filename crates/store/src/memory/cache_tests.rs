@@ -1,5 +1,5 @@
-//! What the cache tells the policy, the index and its own samples when it takes a run apart or leaves
-//! it: each hit once, whatever becomes of the object.
+//! What the cache tells the policy, the index and its own samples when it takes a run apart or
+//! leaves it: each hit once, whatever becomes of the object.
 
 use crate::sync::{Arc, lock};
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
-//! A whole store under chosen schedules: creates, reads with guards, eviction, removal, sync and close,
-//! with flusher, keeper and recovery as threads of their own and each transfer done by one more.
+//! A whole store under chosen schedules: creates, reads with guards, eviction, removal, sync and
+//! close, with flusher, keeper and recovery as threads of their own and each transfer done by one
+//! more.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -17,8 +18,8 @@ use in_memory::{Memory, State, Stopped};
 
 const DEVICE_BYTES: usize = 6 << 20;
 
-/// The device: others go on before and after a transfer, never in the midst of one, so that the lock
-/// of the memory below is a plain one.
+/// The device: others go on before and after a transfer, never in the midst of one, so that the
+/// lock of the memory below is a plain one.
 struct Scheduled(Arc<dyn Device>);
 
 type Bytes = Arc<PlainMutex<State>>;
@@ -176,8 +177,8 @@ fn shuttle_memory_that_is_full_is_taken_from_nobody_who_reads() {
     });
 }
 
-/// Another thread's create, remove or purge stands, whenever it comes between, and after the store was
-/// closed and opened.
+/// Another thread's create, remove or purge stands, whenever it comes between, and after the store
+/// was closed and opened.
 #[test]
 fn shuttle_new_metadata_undoes_nothing() {
     let others: [fn(&Store); 4] = [

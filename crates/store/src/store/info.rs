@@ -11,7 +11,8 @@ use crate::types::ByteSize;
 
 /// An index with so many of its slots in use pushes out objects.
 const FULL_PERCENT: u64 = 97;
-/// It is too small if what it knows takes no more of the disk than this: full rings hold dead objects, too.
+/// It is too small if what it knows takes no more of the disk than this: full rings hold dead
+/// objects, too.
 const SPARE_PERCENT: u64 = 60;
 
 /// Facts about an open store.
@@ -28,9 +29,9 @@ pub struct StoreInfo {
     pub segments: u64,
     /// Objects the index has room for.
     pub objects_max: u64,
-    /// Largest object: `object_max`, or less on small volumes or segments. No object takes more than half of
-    /// the segments, since all of it must be there when its end is written, and others with it. Less
-    /// where key or metadata are large.
+    /// Largest object: `object_max`, or less on small volumes or segments. No object takes more
+    /// than half of the segments, since all of it must be there when its end is written, and others
+    /// with it. Less where key or metadata are large.
     pub object_bytes_max: u64,
     /// Memory of the index and all tables beside it, in bytes.
     pub index_bytes: u64,
@@ -38,7 +39,8 @@ pub struct StoreInfo {
     pub memory_bytes: u64,
     /// Its volumes, in order.
     pub volumes: Vec<VolumeInfo>,
-    /// What should be known by whoever runs it: what was found at open, and, as of now, an index that is too small.
+    /// What should be known by whoever runs it: what was found at open, and, as of now, an index
+    /// that is too small.
     pub warnings: Vec<String>,
     /// True if it was made by this open.
     pub created: bool,

@@ -27,8 +27,8 @@ use crate::stats::add;
 /// Most bytes of pages or extents in one write.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
 /// Writes in flight or waiting for the device: as many as fit in 1/`WRITES_MEMORY_SHARE` of the
-/// memory, within limits. A device that completes all its writes at once is idle until it gets more,
-/// so as many should wait as it takes at once.
+/// memory, within limits. A device that completes all its writes at once is idle until it gets
+/// more, so as many should wait as it takes at once.
 const WRITES_MEMORY_SHARE: u64 = 8;
 const WRITES_MIN: u64 = 2;
 const WRITES_MAX: u64 = 16;

@@ -34,8 +34,8 @@ impl State {
         Arc::new(Mutex::new(State { bytes: vec![0; size_bytes], log, fails: false }))
     }
 
-    /// Another device with what this one holds now: what is left after a crash, where nothing that was
-    /// written is lost.
+    /// Another device with what this one holds now: what is left after a crash, where nothing that
+    /// was written is lost.
     #[allow(dead_code, reason = "not every test crashes")]
     pub(crate) fn copied(&self) -> Arc<Mutex<State>> {
         Arc::new(Mutex::new(State { bytes: self.bytes.clone(), log: None, fails: false }))
@@ -99,8 +99,8 @@ impl Device for Memory {
             let mut state = self.state.lock().unwrap();
             match io.op {
                 IoOp::Read => {
-                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's until
-                    // `done`, which is called below.
+                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's
+                    // until `done`, which is called below.
                     let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
                     state.read(offset, bytes);
                 }

@@ -1,6 +1,6 @@
-//! A device in the memory of the test that can be put in trouble: that fails, reads slowly, fails in some
-//! places, or holds reads until it is told to go on. Its journal is mapped memory, which works whatever the
-//! rest does.
+//! A device in the memory of the test that can be put in trouble: that fails, reads slowly, fails
+//! in some places, or holds reads until it is told to go on. Its journal is mapped memory, which
+//! works whatever the rest does.
 //!
 //! Owns the bytes, behind one mutex, and what is wrong, in atomics. Threads: any.
 
@@ -167,8 +167,8 @@ impl Device for Troubled {
             let (start, len) = (piece.as_ptr(), piece.len());
             let done = match io.op {
                 IoOp::Read => {
-                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's until
-                    // `done`, which is called below.
+                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's
+                    // until `done`, which is called below.
                     let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
                     self.disk.read(offset, bytes)
                 }

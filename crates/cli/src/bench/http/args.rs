@@ -114,14 +114,17 @@ pub(crate) struct Http {
     /// Kill our own proxy after the warm-up, start it again, measure from exec on
     #[arg(long, conflicts_with_all = ["url", "against", "requests", "rounds"])]
     pub(crate) restart: bool,
-    /// Soak: check every byte while our own proxy is killed and started again all the time, on average so often
+    /// Soak: check every byte while our own proxy is killed and started again all the time, on
+    /// average so often
     #[arg(long, value_name = "SECONDS",
           conflicts_with_all = ["url", "against", "requests", "rounds", "restart", "warmup", "first_round", "pid"])]
     pub(crate) kill_every: Option<f64>,
-    /// With --kill-every: the origin changes its objects all the time and has some purged; an answer that may not be served any more is wrong, too
+    /// With --kill-every: the origin changes its objects all the time and has some purged; an
+    /// answer that may not be served any more is wrong, too
     #[arg(long, conflicts_with_all = ["tail", "forward", "origin_listen"])]
     pub(crate) changing: bool,
-    /// Ask for the objects of an earlier run, as its JSON names it, and do not ask for all of them first
+    /// Ask for the objects of an earlier run, as its JSON names it, and do not ask for all of them
+    /// first
     #[arg(long, value_name = "RUN", requires = "url", conflicts_with = "restart")]
     pub(crate) again: Option<u64>,
     /// Memory of our own proxy

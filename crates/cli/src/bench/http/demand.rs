@@ -26,7 +26,8 @@ pub(crate) enum Kind {
     Fill,
     /// Parts (--range) of objects of the catalogue, which are zipf-distributed, anywhere in them
     Ranges,
-    /// What a recorded trace (--trace) asks for, in its order and with its lengths, from an empty cache
+    /// What a recorded trace (--trace) asks for, in its order and with its lengths, from an empty
+    /// cache
     Trace,
 }
 

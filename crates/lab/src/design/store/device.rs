@@ -69,8 +69,9 @@ impl Shared {
             let (start, len) = (buf.as_ptr(), buf.len());
             match io.op {
                 IoOp::Read => {
-                    // SAFETY: the submitter promised (`IoBuf::new`) that the memory is valid and its
-                    // own until `done` has run, which is later; nobody else has a reference to it.
+                    // SAFETY: the submitter promised (`IoBuf::new`) that the memory is valid and
+                    // its own until `done` has run, which is later; nobody else has a reference to
+                    // it.
                     let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
                     sectors.read(offset, bytes)?;
                 }

@@ -1,17 +1,17 @@
-//! Bytes of a device, of which most are alike: lines of the byte that values consist of, and of zeros,
-//! are remembered as that, and only others take memory.
+//! Bytes of a device, of which most are alike: lines of the byte that values consist of, and of
+//! zeros, are remembered as that, and only others take memory.
 //!
-//! The values that the lab stores consist of one byte, so what is kept are records' heads, tables and
-//! summaries, a small part of the device: a device in full, or even whole sectors of what is not alike,
-//! would cost a page fault for every 4 KiB of it. Invariant: a byte reads as it was last written, as zero
-//! before. Threads: one user at a time.
+//! The values that the lab stores consist of one byte, so what is kept are records' heads, tables
+//! and summaries, a small part of the device: a device in full, or even whole sectors of what is
+//! not alike, would cost a page fault for every 4 KiB of it. Invariant: a byte reads as it was last
+//! written, as zero before. Threads: one user at a time.
 
 use std::io;
 
 use super::CONTENT_BYTE;
 
-/// What is alike is remembered by blocks of so many bytes, looked for by sectors, and by lines where a
-/// sector is not alike.
+/// What is alike is remembered by blocks of so many bytes, looked for by sectors, and by lines
+/// where a sector is not alike.
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
 const LINE: usize = 64;
@@ -34,7 +34,8 @@ type Line = [u8; LINE];
 struct Mixed {
     /// Lines of zeros.
     zeros: u64,
-    /// Lines with bytes of their own, in `lines` in order. All others consist of the content's byte.
+    /// Lines with bytes of their own, in `lines` in order. All others consist of the content's
+    /// byte.
     own: u64,
     lines: Vec<Line>,
 }

@@ -1,5 +1,5 @@
-//! Every design on random requests: an auditor watches what it asks of files, pages and blocks, and runs
-//! are compared with what the disks served and with themselves.
+//! Every design on random requests: an auditor watches what it asks of files, pages and blocks, and
+//! runs are compared with what the disks served and with themselves.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -141,10 +141,10 @@ impl Space<'_> {
         }
     }
 
-    /// A mapped file is longer than what it holds by padding, and since a segment is used again by its own
-    /// class only: it ends at most where the peaks of all classes do. A packed one cuts a free segment of a
-    /// larger class, or opens a page, only while no segment of a class in between is free, which leaves at
-    /// most one free of each class that is not the largest.
+    /// A mapped file is longer than what it holds by padding, and since a segment is used again by
+    /// its own class only: it ends at most where the peaks of all classes do. A packed one cuts a
+    /// free segment of a larger class, or opens a page, only while no segment of a class in between
+    /// is free, which leaves at most one free of each class that is not the largest.
     fn check_segments(&mut self, end: u64, present: &HashMap<u64, u64>) {
         let mut counts = [0; CLASSES];
         let small = present.values().filter(|bytes| **bytes <= SMALL_BYTES_MAX);
@@ -284,8 +284,8 @@ fn runs_replay_and_counts_agree_with_the_disks() {
     }
 }
 
-/// More hosts than the store remembers groups of: which of them it forgets must not differ either. 4 MiB
-/// of memory remember 873 groups.
+/// More hosts than the store remembers groups of: which of them it forgets must not differ either.
+/// 4 MiB of memory remember 873 groups.
 #[test]
 fn a_store_with_more_groups_than_it_remembers_replays() {
     let mut rng = fastrand::Rng::with_seed(4);

@@ -18,8 +18,8 @@ fn outcomes(entry: &Entry, requests: &[Request]) -> Vec<Outcome> {
     requests.iter().map(&mut one).collect()
 }
 
-/// Before anything is stored it is about nothing; then it hits and leaves what is stored as it is; an object
-/// that was deleted is not there any more.
+/// Before anything is stored it is about nothing; then it hits and leaves what is stored as it is;
+/// an object that was deleted is not there any more.
 #[test]
 fn what_has_no_body_hits_what_is_stored_and_changes_nothing() {
     use Outcome::{Done, Hit, LeftOut, Stored};

@@ -20,11 +20,11 @@ fn damelo_of_four_pages() -> DesignOptions {
     }
 }
 
-/// Objects of 8,000 bytes, two on a page: six fill pages 0 to 2, of which 0 is written out for 2. The
-/// seventh finds no page and none with room: the oldest, 0, loses 1 and 2, and comes back without being
-/// read, for which 1 is written out. When 3 and 4 are deleted, all of page 1 is free. 8 lies with 7, 9
-/// takes page 1: 2 is written out for it, and it is read, since the disk has it. At the end 0 and 1
-/// are written.
+/// Objects of 8,000 bytes, two on a page: six fill pages 0 to 2, of which 0 is written out for 2.
+/// The seventh finds no page and none with room: the oldest, 0, loses 1 and 2, and comes back
+/// without being read, for which 1 is written out. When 3 and 4 are deleted, all of page 1 is free.
+/// 8 lies with 7, 9 takes page 1: 2 is written out for it, and it is read, since the disk has it.
+/// At the end 0 and 1 are written.
 #[test]
 fn damelo_uses_pages_of_a_full_group_again() {
     let options = damelo_of_four_pages();
@@ -46,8 +46,9 @@ fn damelo_uses_pages_of_a_full_group_again() {
     assert_eq!(run_named("damelo", &options, &requests).hits, 0, "1 is gone");
 }
 
-/// A checkpoint every 60 s: one at the first use of the group, for one object (24 bytes, a sector); none
-/// while 21 more come; one at 60 s for 22 objects (528 bytes, two sectors); one more at 120 s, not before.
+/// A checkpoint every 60 s: one at the first use of the group, for one object (24 bytes, a sector);
+/// none while 21 more come; one at 60 s for 22 objects (528 bytes, two sectors); one more at 120 s,
+/// not before.
 #[test]
 fn damelo_writes_checkpoints_when_they_are_due() {
     let mut options = damelo_of_four_pages();
@@ -67,8 +68,8 @@ fn damelo_writes_checkpoints_when_they_are_due() {
     assert_eq!(tables(&requests), (3, 512 + 1_024 + 1_024));
 }
 
-/// The memory of `ucfs_writes_and_reads_clusters_of_files`: from the 11th file of 4,000 bytes (with its
-/// header) on, three leave for a cluster of 16 KB with every third file.
+/// The memory of `ucfs_writes_and_reads_clusters_of_files`: from the 11th file of 4,000 bytes (with
+/// its header) on, three leave for a cluster of 16 KB with every third file.
 fn ucfs_small(cache_bytes: u64) -> DesignOptions {
     DesignOptions {
         page_bytes: 16 << 10,
@@ -78,9 +79,10 @@ fn ucfs_small(cache_bytes: u64) -> DesignOptions {
     }
 }
 
-/// Of 130 KiB, memory that is saved and tables leave three clusters. They hold files 0 to 8. For 9 to 11 the least used goes: all were used once, when they were
-/// written, so the first, with 0 to 2; for 12 to 14 that of 3 to 5, not the one that was just written. On
-/// disk remain 6 to 14, in memory the last 8.
+/// Of 130 KiB, memory that is saved and tables leave three clusters. They hold files 0 to 8. For 9
+/// to 11 the least used goes: all were used once, when they were written, so the first, with 0 to
+/// 2; for 12 to 14 that of 3 to 5, not the one that was just written. On disk remain 6 to 14, in
+/// memory the last 8.
 #[test]
 fn ucfs_gives_up_the_oldest_of_clusters_used_equally() {
     let options = ucfs_small(130 << 10);
@@ -95,9 +97,9 @@ fn ucfs_gives_up_the_oldest_of_clusters_used_equally() {
     }
 }
 
-/// Ten clusters written at 0 s. File 0 is read a microsecond later: its cluster is used, and two more files
-/// leave memory, so an eleventh is written. After 115 hours none is older than that; a microsecond later
-/// nine are, and 27 files are nowhere else; another, and so are the other two.
+/// Ten clusters written at 0 s. File 0 is read a microsecond later: its cluster is used, and two
+/// more files leave memory, so an eleventh is written. After 115 hours none is older than that; a
+/// microsecond later nine are, and 27 files are nowhere else; another, and so are the other two.
 #[test]
 fn ucfs_drops_what_nobody_used_for_longer_than_115_hours() {
     let options = ucfs_small(64 << 20);
@@ -118,10 +120,10 @@ fn ucfs_drops_what_nobody_used_for_longer_than_115_hours() {
     assert_eq!(clusters, 0);
 }
 
-/// A restart before every third request but the first: once in five. In memory are three files of 4,000
-/// bytes; the tables are 24 bytes for each and 6 for each of 4,050 clusters (64 MiB less a hundredth, a
-/// cluster, and memory): 36,372 bytes, 72 sectors, which are written and read at once. At the end
-/// there are five files: 44,420 bytes, 87 sectors. What was in memory still is.
+/// A restart before every third request but the first: once in five. In memory are three files of
+/// 4,000 bytes; the tables are 24 bytes for each and 6 for each of 4,050 clusters (64 MiB less a
+/// hundredth, a cluster, and memory): 36,372 bytes, 72 sectors, which are written and read at once.
+/// At the end there are five files: 44,420 bytes, 87 sectors. What was in memory still is.
 #[test]
 fn ucfs_restores_what_it_saved() {
     let mut options = ucfs_small(64 << 20);
@@ -139,8 +141,9 @@ fn ucfs_restores_what_it_saved() {
     assert_eq!(io(&report), [(W, Kind::Table, 1)]);
 }
 
-/// What is larger than all of the device is refused before anything of it is written: what is written is the
-/// small object, twice, and tables. It was there, and is not any more: its contents are others now.
+/// What is larger than all of the device is refused before anything of it is written: what is
+/// written is the small object, twice, and tables. It was there, and is not any more: its contents
+/// are others now.
 #[test]
 fn store_writes_nothing_of_what_it_cannot_hold() {
     let options =
@@ -152,9 +155,10 @@ fn store_writes_nothing_of_what_it_cannot_hold() {
     assert!(report.io.bytes_of(W) < 1 << 20, "{} bytes", report.io.bytes_of(W));
 }
 
-/// A proxy file of three cacheblocks; every second host is far away (host 0), the other is not (host 1).
-/// 1 (far), 2, 3 fill it. 4 puts out 2, though 1 is older; 1 hits; 2 puts out 3; 5 (far) puts out 4;
-/// 6 (far) puts out 2; for 7 (far) none near is left, and the oldest of all goes: 1. 5 hits then.
+/// A proxy file of three cacheblocks; every second host is far away (host 0), the other is not
+/// (host 1). 1 (far), 2, 3 fill it. 4 puts out 2, though 1 is older; 1 hits; 2 puts out 3; 5 (far)
+/// puts out 4; 6 (far) puts out 2; for 7 (far) none near is left, and the oldest of all goes: 1. 5
+/// hits then.
 #[test]
 fn hades_keeps_what_is_far_away() {
     let options = DesignOptions {
@@ -176,8 +180,8 @@ fn hades_keeps_what_is_far_away() {
     assert_eq!(facts(&requests), (3, 4, 2), "1 had gone, and 7 goes for it");
 }
 
-/// A proxy file of three cacheblocks, and six files: the fourth puts out the first, and so on. What the
-/// first four, the warm-up, put out is not among what is counted.
+/// A proxy file of three cacheblocks, and six files: the fourth puts out the first, and so on. What
+/// the first four, the warm-up, put out is not among what is counted.
 #[test]
 fn facts_are_counted_from_the_end_of_the_warm_up() {
     let options = DesignOptions { cache_bytes: 12 << 10, ..DesignOptions::default() };

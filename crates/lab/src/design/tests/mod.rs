@@ -66,8 +66,9 @@ fn small_trace() -> Vec<Request> {
 /// file 1 to 1/0. Each create writes inode and directory and waits; the remove writes both again: 3
 /// and 3. The two directories are in groups of their own, and files go where their directory is, so
 /// inodes lie in two blocks: that of the removed file has just been written, the other is written
-/// late: 1 more. Maps of the two groups: 2. Data: 20,000 bytes are 2 blocks, in one request at once, and a tail of 4
-/// fragments, written late; 3,000 bytes are a tail that is deleted before it is written.
+/// late: 1 more. Maps of the two groups: 2. Data: 20,000 bytes are 2 blocks, in one request at
+/// once, and a tail of 4 fragments, written late; 3,000 bytes are a tail that is deleted before it
+/// is written.
 #[test]
 fn squid_on_the_small_trace() {
     let report = run_named("squid", &DesignOptions::default(), &small_trace());
@@ -83,10 +84,10 @@ fn squid_on_the_small_trace() {
     assert_eq!(report.fact("objects"), 1);
 }
 
-/// SquidM: object 1 is a segment of 4 KB at 0, on page 0; object 2 a file. The page is written at the
-/// end (it is dirty; deleting changes no page). No page is read: it was never on disk. The file's create
-/// writes inode and directory and waits; its inode, with size and time of access, and the group's map go
-/// late; its data is two blocks at once and a tail.
+/// SquidM: object 1 is a segment of 4 KB at 0, on page 0; object 2 a file. The page is written at
+/// the end (it is dirty; deleting changes no page). No page is read: it was never on disk. The
+/// file's create writes inode and directory and waits; its inode, with size and time of access, and
+/// the group's map go late; its data is two blocks at once and a tail.
 #[test]
 fn squidm_and_its_kin_on_the_small_trace() {
     for name in ["squidm", "squidml", "squidmla"] {
@@ -125,16 +126,17 @@ fn squidl_keeps_a_host_together() {
         run(&mut *design, &mut machine, &requests, &names, options).expect("fits")
     };
     let (squid, squidl) = (run_cold("squid"), run_cold("squidl"));
-    // One host: root's block, the first level's inode and block, the second level's block: 3 blocks.
+    // One host: root's block, the first level's inode and block, the second level's block: 3
+    // blocks.
     assert_eq!(squidl.io.requests(R, Kind::Directory), 3);
     // 20 files in 16 first-level directories and 20 second-level ones: root's block, 16 and 20.
     assert_eq!(squid.io.requests(R, Kind::Directory), 1 + 16 + 20);
     assert!(squid.io.requests(R, Kind::Inode) > squidl.io.requests(R, Kind::Inode));
 }
 
-/// SquidL puts both objects of the host into one directory, so that inodes, directory entries and the map
-/// are each in one block: two creates and a remove write inode and directory and wait, and the remove,
-/// being last, leaves the inodes clean. The map is written late.
+/// SquidL puts both objects of the host into one directory, so that inodes, directory entries and
+/// the map are each in one block: two creates and a remove write inode and directory and wait, and
+/// the remove, being last, leaves the inodes clean. The map is written late.
 #[test]
 fn squidl_on_the_small_trace() {
     let report = run_named("squidl", &DesignOptions::default(), &small_trace());
@@ -152,12 +154,12 @@ fn squidl_on_the_small_trace() {
 /// CERN makes a directory for the host, and for each miss a lock (one fragment, gone before it is
 /// written), the object, and the metadata (made once, then overwritten).
 ///
-/// Nothing was made before, so the map of group 0 and its block of inodes are read, once. Waited for: makes
-/// of the directory, two locks, two objects and the metadata, removes of two locks and an object: 9 inodes
-/// and 9 directories. Late: the block of inodes, which all are in group 0, changed by the last write of
-/// metadata, and the map. Data: of 20,000 bytes 2 blocks at once; late, the tail of 4 fragments and the
-/// metadata's 4, which were made a lock and an object earlier and lie in another block. The 3,000 bytes
-/// are deleted before they are written.
+/// Nothing was made before, so the map of group 0 and its block of inodes are read, once. Waited
+/// for: makes of the directory, two locks, two objects and the metadata, removes of two locks and
+/// an object: 9 inodes and 9 directories. Late: the block of inodes, which all are in group 0,
+/// changed by the last write of metadata, and the map. Data: of 20,000 bytes 2 blocks at once;
+/// late, the tail of 4 fragments and the metadata's 4, which were made a lock and an object earlier
+/// and lie in another block. The 3,000 bytes are deleted before they are written.
 #[test]
 fn cern_on_the_small_trace() {
     let report = run_named("cern", &DesignOptions::default(), &small_trace());
@@ -177,7 +179,8 @@ fn cern_on_the_small_trace() {
 }
 
 /// A file of two pages, LRU: 8 KB objects 1, 2 fill it; 1 is hit; 3 replaces 2; 2 is missed and
-/// replaces 1. Nothing is read: whole pages are overwritten. Two dirty pages are written at the end.
+/// replaces 1. Nothing is read: whole pages are overwritten. Two dirty pages are written at the
+/// end.
 #[test]
 fn mmap_lru_replaces_the_least_recently_used() {
     let options = DesignOptions { cache_bytes: 16 << 10, ..DesignOptions::default() };
@@ -237,8 +240,9 @@ fn mmap_future_shares_what_does_not_overlap() {
     assert_eq!(report.io.bytes(W, Kind::Page), 8 << 10);
 }
 
-/// Sizes change within 8 KB and beyond: what is known ahead must not make it worse than knowing nothing, where there is
-/// room for all. 1 is hit when its size is that of the time before, twice; 2 was large in between, and at the end.
+/// Sizes change within 8 KB and beyond: what is known ahead must not make it worse than knowing
+/// nothing, where there is room for all. 1 is hit when its size is that of the time before, twice;
+/// 2 was large in between, and at the end.
 #[test]
 fn mmap_future_keeps_what_changes() {
     let sizes = [100, 100, 5_000, 5_000, 100, 700, 9_000, 700, 700, 9_000];
@@ -250,8 +254,8 @@ fn mmap_future_keeps_what_changes() {
     }
 }
 
-/// Without a limit everything but large objects is kept: one segment of 512 bytes, whose page is written
-/// at the end.
+/// Without a limit everything but large objects is kept: one segment of 512 bytes, whose page is
+/// written at the end.
 #[test]
 fn mmap_infinite_keeps_small_objects() {
     let requests = [read(1, 9_000), read(1, 9_000), read(2, 100), read(2, 100)];
@@ -261,8 +265,8 @@ fn mmap_infinite_keeps_small_objects() {
     assert_eq!(report.io.bytes(W, Kind::Page), 8 << 10);
 }
 
-/// CFS, blocks of 1 KB: object 1 takes blocks 0 to 2, object 2 blocks 3 to 22. Deleting costs nothing.
-/// At the end 23 dirty blocks go in one request (the cache does not know that 3 are dead).
+/// CFS, blocks of 1 KB: object 1 takes blocks 0 to 2, object 2 blocks 3 to 22. Deleting costs
+/// nothing. At the end 23 dirty blocks go in one request (the cache does not know that 3 are dead).
 #[test]
 fn cfs_on_the_small_trace() {
     let report = run_named("cfs", &DesignOptions::default(), &small_trace());
@@ -271,9 +275,9 @@ fn cfs_on_the_small_trace() {
     assert_eq!(report.io.bytes(W, Kind::Data), 23 << 10);
 }
 
-/// Raw, compacting: 1 (3 blocks), 2 (20 blocks), delete 1, read 2: of the 64 blocks on each side more
-/// than half are free, but no 20 free blocks lie before it; 3 (3 blocks) is stored at 0, is deleted,
-/// and a read of an object at 23 moves it to 0.
+/// Raw, compacting: 1 (3 blocks), 2 (20 blocks), delete 1, read 2: of the 64 blocks on each side
+/// more than half are free, but no 20 free blocks lie before it; 3 (3 blocks) is stored at 0, is
+/// deleted, and a read of an object at 23 moves it to 0.
 #[test]
 fn cfs_compacts_on_read() {
     let mut design = Cfs::design(CfsOptions {
@@ -385,13 +389,13 @@ fn damelo_places_no_two_groups_together() {
 }
 
 /// UCFS, 64 KB of memory: hot 19,660 bytes, medium 26,214, cold 9,831 and 9,831; files of 4,000
-/// bytes with their headers. Medium holds 6, each half of cold 2; the 11th file makes the older half
-/// three, which leave in one cluster of 16 KB (a fourth would fit, but is not in that half), and so
-/// does every third file from then on: 10 clusters for 40 files.
+/// bytes with their headers. Medium holds 6, each half of cold 2; the 11th file makes the older
+/// half three, which leave in one cluster of 16 KB (a fourth would fit, but is not in that half),
+/// and so does every third file from then on: 10 clusters for 40 files.
 ///
 /// Asking for files 0 to 3 then: 0 is read with 1 and 2, which are hits in memory; 3 is read with 4
-/// and 5. Two reads, four files prefetched, two of them hit. The first read pushes two more files into
-/// the older half, where two are: four leave in one cluster.
+/// and 5. Two reads, four files prefetched, two of them hit. The first read pushes two more files
+/// into the older half, where two are: four leave in one cluster.
 #[test]
 fn ucfs_writes_and_reads_clusters_of_files() {
     let options = DesignOptions {
@@ -413,11 +417,12 @@ fn ucfs_writes_and_reads_clusters_of_files() {
     assert_eq!((report.fact("prefetched"), report.fact("prefetch_hits")), (4, 2));
 }
 
-/// A file of 600 KB is three chunks (256, 256 and 88 KB): three files for AFS. Each is made with an inode
-/// and a directory entry that are waited for, its full blocks of 8 KB go to disk at once in requests of
-/// 64 KB: 4, 4 and 2. The first two have more than 12 blocks, hence an indirect block each, behind their
-/// data and so not side by side, written late as is the map: 3. So are the inodes, which lie in one block,
-/// and what was written into the file of items, made before: its first block, and its indirect one.
+/// A file of 600 KB is three chunks (256, 256 and 88 KB): three files for AFS. Each is made with an
+/// inode and a directory entry that are waited for, its full blocks of 8 KB go to disk at once in
+/// requests of 64 KB: 4, 4 and 2. The first two have more than 12 blocks, hence an indirect block
+/// each, behind their data and so not side by side, written late as is the map: 3. So are the
+/// inodes, which lie in one block, and what was written into the file of items, made before: its
+/// first block, and its indirect one.
 #[test]
 fn afs_makes_a_file_for_each_chunk() {
     let options = DesignOptions { cache_bytes: 64 << 20, ..DesignOptions::default() };
@@ -434,8 +439,8 @@ fn afs_makes_a_file_for_each_chunk() {
 }
 
 /// The same file is one run of Hades, 75 blocks at the start of a proxy file of 64 MB that was made
-/// before: no name, inode or map is needed, data goes to disk at once in requests of 64 KB (4, 4 and 2).
-/// Late: the proxy file's inode, and its four indirect blocks, which lie side by side.
+/// before: no name, inode or map is needed, data goes to disk at once in requests of 64 KB (4, 4
+/// and 2). Late: the proxy file's inode, and its four indirect blocks, which lie side by side.
 #[test]
 fn hades_writes_a_run_into_a_proxy_file() {
     let options = DesignOptions { cache_bytes: 64 << 20, ..DesignOptions::default() };
@@ -448,10 +453,11 @@ fn hades_writes_a_run_into_a_proxy_file() {
 }
 
 /// The shipped engine: object 1 (3,000 bytes) and object 2 (20,000 bytes) wait in memory, are hit
-/// there, and go to the device on shutdown; the delete is in the journal, which lies in mapped memory: a
-/// block of the system's buffers, written at the end. A new segment's footer is cleared first (4 KiB), then
-/// the page goes there (64 KiB). Since a delete is in the journal, a sync ends with a checkpoint: its old head is cleared
-/// (4 KiB), the index (128 KiB), the segments' table (4 KiB) and the new head (4 KiB) are written.
+/// there, and go to the device on shutdown; the delete is in the journal, which lies in mapped
+/// memory: a block of the system's buffers, written at the end. A new segment's footer is cleared
+/// first (4 KiB), then the page goes there (64 KiB). Since a delete is in the journal, a sync ends
+/// with a checkpoint: its old head is cleared (4 KiB), the index (128 KiB), the segments' table (4
+/// KiB) and the new head (4 KiB) are written.
 #[test]
 fn store_on_the_small_trace() {
     let options = DesignOptions { cache_bytes: 16 << 20, ..DesignOptions::default() };
@@ -466,8 +472,9 @@ fn store_on_the_small_trace() {
     assert_eq!(report.fact("objects"), 1);
 }
 
-/// Objects larger than half a page are extents, at multiples of 4 KiB: 100,000 bytes and the record's head
-/// are 100 KiB on disk, of which ten fit in a write of 1 MiB. The segment's footer and lead page come first.
+/// Objects larger than half a page are extents, at multiples of 4 KiB: 100,000 bytes and the
+/// record's head are 100 KiB on disk, of which ten fit in a write of 1 MiB. The segment's footer
+/// and lead page come first.
 #[test]
 fn store_writes_extents_together() {
     let options = DesignOptions { cache_bytes: 64 << 20, ..DesignOptions::default() };
@@ -528,7 +535,8 @@ fn every_size_is_refused_or_runs() {
     }
 }
 
-/// The same for every design with every parameter, and every two of them, at their least and greatest.
+/// The same for every design with every parameter, and every two of them, at their least and
+/// greatest.
 #[test]
 fn every_extreme_of_parameters_is_refused_or_runs() {
     let requests: Vec<Request> =

@@ -2,9 +2,9 @@
 //!
 //! The cold part is kept as two lists, its younger and its older half; grouping looks at the older
 //! half only (figures 4 and 5). Invariants: a file is in one list; bytes of a list are those of its
-//! files; indexes over the older half may name files that left it, never miss one that is in it, and
-//! are in the order in which files came into it. A file that left and came back has a new place: what
-//! names it with the old one is passed over. Threads: one user.
+//! files; indexes over the older half may name files that left it, never miss one that is in it,
+//! and are in the order in which files came into it. A file that left and came back has a new
+//! place: what names it with the old one is passed over. Threads: one user.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,8 @@ use crate::lru::{Lru, NumberMap};
 
 /// Files smaller than this fill gaps (figure 5).
 const SMALL_BYTES: u64 = 1 << 10;
-/// Candidates passed over for one unit and one rule, since they do not fit or are on a unit of their own.
+/// Candidates passed over for one unit and one rule, since they do not fit or are on a unit of
+/// their own.
 const LOOK_MAX: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,8 +149,8 @@ impl Buffers {
         }
     }
 
-    /// True if the file is in the older half and has not left it since it was indexed: so its count, which
-    /// a hit raises, is that of the index as well.
+    /// True if the file is in the older half and has not left it since it was indexed: so its
+    /// count, which a hit raises, is that of the index as well.
     fn is_there(&self, entry: Entry) -> bool {
         self.part.get(&entry.key) == Some(&(Part::Old, entry.place))
     }
@@ -164,8 +165,9 @@ impl Buffers {
         self.lists[Part::Old as usize].files.oldest()
     }
 
-    /// Files for one unit with the first (algorithm 2): those of its host and path, then, if gaps are
-    /// filled, files used as often or smaller than 1 KB, oldest first, until less than 1 KB is free.
+    /// Files for one unit with the first (algorithm 2): those of its host and path, then, if gaps
+    /// are filled, files used as often or smaller than 1 KB, oldest first, until less than 1 KB is
+    /// free.
     pub(super) fn choose(
         &mut self,
         first: u64,
@@ -201,9 +203,9 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// First fit from two queues as one, in the order of places, while more than `room_min` is free. What
-    /// does not fit stays in its queue, as does what is on a unit of its own and so is not grouped again
-    /// (§2.4.4); what is gone leaves it.
+    /// First fit from two queues as one, in the order of places, while more than `room_min` is
+    /// free. What does not fit stays in its queue, as does what is on a unit of its own and so is
+    /// not grouped again (§2.4.4); what is gone leaves it.
     fn fill(
         &mut self,
         mut queues: [&mut Queue; 2],

@@ -1,8 +1,8 @@
 //! The disk side of UCFS: clusters, which files are on them, how they are used and replaced.
 //!
-//! A unit is what is read and written together: one cluster, or several that hold one large file and
-//! others. Invariants: a cluster belongs to one unit or is free; units in the order of use are those
-//! that are valid. Threads: one user.
+//! A unit is what is read and written together: one cluster, or several that hold one large file
+//! and others. Invariants: a cluster belongs to one unit or is free; units in the order of use are
+//! those that are valid. Threads: one user.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,10 @@
-//! The mechanisms of UCFS one by one, on files made by hand: sizes are those on disk, header included.
+//! The mechanisms of UCFS one by one, on files made by hand: sizes are those on disk, header
+//! included.
 //!
-//! Clusters of 16,384 bytes. All memory is the cold buffer: its younger and its older half have 32,768
-//! bytes each, four files of 8,000, and the fifth file of the older half makes one unit leave. So of
-//! nine files of 8,000 bytes, stored one after the other, the first five are looked at.
+//! Clusters of 16,384 bytes. All memory is the cold buffer: its younger and its older half have
+//! 32,768 bytes each, four files of 8,000, and the fifth file of the older half makes one unit
+//! leave. So of nine files of 8,000 bytes, stored one after the other, the first five are looked
+//! at.
 
 use super::*;
 
@@ -108,8 +110,8 @@ fn the_oldest_html_file_leaves_first() {
     assert_eq!((bed.writes, bed.unit("a.org/1.gif")), (3, vec!["a.org/1.gif"]));
 }
 
-/// Algorithm 2, first part: the oldest takes the third along, which is of its host and path and fits: 16,000
-/// of 16,384 bytes. The second is of its host alone; the fifth does not fit any more.
+/// Algorithm 2, first part: the oldest takes the third along, which is of its host and path and
+/// fits: 16,000 of 16,384 bytes. The second is of its host alone; the fifth does not fit any more.
 #[test]
 fn files_of_a_host_and_path_leave_together() {
     let mut bed = Bed::new(false);
@@ -121,10 +123,11 @@ fn files_of_a_host_and_path_leave_together() {
     }
 }
 
-/// Algorithm 2, second part, is one pass from the oldest on. The first file was used twice and has 10,000
-/// bytes: 6,384 are free. One of 3,000 bytes, used once, is passed over; one of 800 is small and goes in,
-/// which leaves 5,584: one of 5,600 used twice does not fit (it would have, had files used as often come
-/// before small ones), one of 4,000 used twice does. 1,584 are free: the last, of 700, goes in.
+/// Algorithm 2, second part, is one pass from the oldest on. The first file was used twice and has
+/// 10,000 bytes: 6,384 are free. One of 3,000 bytes, used once, is passed over; one of 800 is small
+/// and goes in, which leaves 5,584: one of 5,600 used twice does not fit (it would have, had files
+/// used as often come before small ones), one of 4,000 used twice does. 1,584 are free: the last,
+/// of 700, goes in.
 #[test]
 fn gaps_are_filled_with_files_used_as_often_or_small() {
     let files = [
@@ -153,8 +156,9 @@ fn gaps_are_filled_with_files_used_as_often_or_small() {
     assert_eq!(run(false), ["a.org/1"]);
 }
 
-/// Both files are old, used once. The second is hit, and after it all others, so that it is old again, used
-/// twice: when the first leaves, no file that was used once is there, and it goes alone.
+/// Both files are old, used once. The second is hit, and after it all others, so that it is old
+/// again, used twice: when the first leaves, no file that was used once is there, and it goes
+/// alone.
 #[test]
 fn a_file_that_came_back_counts_anew() {
     let mut bed = Bed::new(true);
@@ -170,8 +174,9 @@ fn a_file_that_came_back_counts_anew() {
     assert!(bed.unit("b.org/2").is_empty());
 }
 
-/// §2.4.4: of two files on one unit one is asked for, and both come into memory. When they are the oldest,
-/// nothing is written, since both lie on the disk as they are; and from there they are read again.
+/// §2.4.4: of two files on one unit one is asked for, and both come into memory. When they are the
+/// oldest, nothing is written, since both lie on the disk as they are; and from there they are read
+/// again.
 #[test]
 fn what_is_on_the_disk_as_it_is_is_not_written_again() {
     let mut bed = Bed::new(false);
@@ -186,8 +191,8 @@ fn what_is_on_the_disk_as_it_is_is_not_written_again() {
     assert_eq!((bed.fact("stale"), bed.fact("disk_hits")), (0, 2));
 }
 
-/// As before, but one of the two has changed when it is asked for again: the unit is not valid any more, and
-/// both are written when they leave.
+/// As before, but one of the two has changed when it is asked for again: the unit is not valid any
+/// more, and both are written when they leave.
 #[test]
 fn a_changed_file_takes_its_unit_from_the_disk() {
     let mut bed = Bed::new(false);
@@ -200,8 +205,9 @@ fn a_changed_file_takes_its_unit_from_the_disk() {
     assert_eq!(bed.unit("a.org/1"), ["a.org/2", "a.org/1"]);
 }
 
-/// Before the pair that was read it is the turn of a single file, which leaves room for another used once.
-/// The next such file is one of the pair: it is passed over, or the pair's unit would be taken apart.
+/// Before the pair that was read it is the turn of a single file, which leaves room for another
+/// used once. The next such file is one of the pair: it is passed over, or the pair's unit would be
+/// taken apart.
 #[test]
 fn what_is_on_the_disk_as_it_is_fills_no_gap() {
     let mut bed = Bed::new(true);

@@ -1,7 +1,7 @@
 //! Memory for real I/O: a mapped file, and a buffer at an address that direct I/O accepts.
 //!
-//! Invariants: every access to a mapping is checked to lie within it; the mapping lives as long as its
-//! owner. Threads: one user.
+//! Invariants: every access to a mapping is checked to lie within it; the mapping lives as long as
+//! its owner. Threads: one user.
 
 use std::fs::File;
 use std::io;

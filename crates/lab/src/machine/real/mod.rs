@@ -1,5 +1,5 @@
-//! A real machine below the same designs: a directory for files, a memory-mapped file, and a file or
-//! device for blocks, opened past the page cache where the system can.
+//! A real machine below the same designs: a directory for files, a memory-mapped file, and a file
+//! or device for blocks, opened past the page cache where the system can.
 //!
 //! Owns what it made inside the directory it was given, and removes it when dropped. Invariants: it
 //! touches nothing outside that directory and the device named; contents are a fixed pattern;
@@ -130,7 +130,8 @@ pub struct RealReport {
     pub reads: u64,
     /// Reads that the cache answered.
     pub hits: u64,
-    /// Requests without a body of their own for what was not stored: left out, and not among `requests`.
+    /// Requests without a body of their own for what was not stored: left out, and not among
+    /// `requests`.
     pub bodiless_requests: u64,
     /// Actions of the design, by the wall clock.
     pub responses: Histogram,
@@ -187,8 +188,8 @@ impl RealMachine {
         })
     }
 
-    /// A design that works on this machine. One that does its own I/O gets the device, or a file of its
-    /// own; it must be dropped before the machine is.
+    /// A design that works on this machine. One that does its own I/O gets the device, or a file of
+    /// its own; it must be dropped before the machine is.
     ///
     /// # Errors
     /// It cannot be made there.

@@ -105,7 +105,8 @@ fn a_store_begins_empty_on_a_device_that_had_one() {
     assert_eq!(run(), first);
 }
 
-/// On a device run those designs that touch nothing but blocks, and the registry says which these are.
+/// On a device run those designs that touch nothing but blocks, and the registry says which these
+/// are.
 #[test]
 fn designs_with_files_are_refused_on_a_device() {
     let home = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,6 @@
-//! Each policy beside a version of itself written for being read. The two share no code, and must hit and
-//! miss alike on every request and hold the same bytes. And none may beat Belady where all objects are
-//! of one size.
+//! Each policy beside a version of itself written for being read. The two share no code, and must
+//! hit and miss alike on every request and hold the same bytes. And none may beat Belady where all
+//! objects are of one size.
 
 mod naive;
 mod naive_store;
@@ -136,11 +136,11 @@ fn exact_misses_of_a_short_trace() {
     }
 }
 
-/// Worked out on paper. Sizes 6 3 3, capacity 10: large 0, then 1 2, then 0 again.
-/// LRU: 2 puts out 0 (6 + 3 + 3 > 10), 0 puts out 1, 2 hits, 1 puts out 0: 5 misses; with 12 all fit;
-/// with 5 the large one passes by twice, 2 puts out 1, 2 hits, 1 puts out 2: 5 misses.
-/// GDSF: priorities 1/6, 1/3, 1/3 of a million: 2 puts out 0, and L is 1/6; 0 comes back with
-/// 1/6 + 1/6 = 1/3, puts out 1, of equals the one asked for longest ago; 2 hits.
+/// Worked out on paper. Sizes 6 3 3, capacity 10: large 0, then 1 2, then 0 again. LRU: 2 puts out
+/// 0 (6 + 3 + 3 > 10), 0 puts out 1, 2 hits, 1 puts out 0: 5 misses; with 12 all fit; with 5 the
+/// large one passes by twice, 2 puts out 1, 2 hits, 1 puts out 2: 5 misses. GDSF: priorities 1/6,
+/// 1/3, 1/3 of a million: 2 puts out 0, and L is 1/6; 0 comes back with 1/6 + 1/6 = 1/3, puts out
+/// 1, of equals the one asked for longest ago; 2 hits.
 #[test]
 fn exact_misses_with_sizes() {
     let steps = steps(&[(0, 6), (1, 3), (2, 3), (0, 6), (2, 3), (1, 3)]);

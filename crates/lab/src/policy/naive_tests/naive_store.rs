@@ -1,5 +1,5 @@
-//! Policies of the store written for being read, as `naive.rs`: memory as one line, the disk as a row of
-//! segments.
+//! Policies of the store written for being read, as `naive.rs`: memory as one line, the disk as a
+//! row of segments.
 
 use super::naive::Naive;
 use crate::policy::Step;
@@ -19,8 +19,8 @@ fn hit<'a>(mut held: impl Iterator<Item = &'a mut Held>, key: u32) -> bool {
     found.map(|one| one.hits += 1).is_some()
 }
 
-/// Whoever is oldest and was hit goes round once more: with no hits (LRU), or with one if there were three
-/// or more (CLOCK).
+/// Whoever is oldest and was hit goes round once more: with no hits (LRU), or with one if there
+/// were three or more (CLOCK).
 struct Memory {
     capacity: u64,
     line: Vec<Held>,
@@ -51,8 +51,8 @@ impl Naive for Memory {
     }
 }
 
-/// Four segments, the last one open. Of the first, when it is taken again, what was hit goes to the open
-/// one (LRU), up to 20% of a segment, or nothing does (FIFO).
+/// Four segments, the last one open. Of the first, when it is taken again, what was hit goes to the
+/// open one (LRU), up to 20% of a segment, or nothing does (FIFO).
 struct Disk {
     segment: u64,
     segments: Vec<Vec<Held>>,

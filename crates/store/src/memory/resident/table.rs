@@ -2,9 +2,9 @@
 //! hashes.
 //!
 //! A table of powers of two is a third empty on average, and all shards of the resident table,
-//! which hold about equally many objects, double together. Here the place of an entry follows from the
-//! table's length whatever it is, and since a longer or shorter table has its entries in the same
-//! order, resizing is one pass over both.
+//! which hold about equally many objects, double together. Here the place of an entry follows from
+//! the table's length whatever it is, and since a longer or shorter table has its entries in the
+//! same order, resizing is one pass over both.
 //!
 //! Invariants: entries are in ascending order of `rest`; each is at its home or behind it, and no
 //! slot between the two is empty; no two have the same `rest`. Threads: under the shard's lock.

@@ -236,7 +236,8 @@ mod tests {
         assert!(excess < 600, "{excess}");
     }
 
-    /// Many more keys are asked for than there are objects in memory, each once, beside a few that are popular.
+    /// Many more keys are asked for than there are objects in memory, each once, beside a few that
+    /// are popular.
     #[test]
     #[cfg_attr(miri, ignore = "long, and without any unsafe code")]
     fn small_objects_have_counters_enough_to_be_told_apart() {
