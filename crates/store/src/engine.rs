@@ -6,7 +6,7 @@
 //! unique and grow with time.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, RwLock};
+use crate::sync::{Arc, Condvar, Mutex, Padded, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,13 +60,13 @@ pub(crate) struct Engine {
     pub(crate) page_groups: PageGroups,
     pub(crate) marks: Marks,
     pub(crate) journal: Journal,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Padded<Counters>,
     pub(crate) flights: Flights,
     pub(crate) reads_under_way: Arc<UnderWay>,
     pub(crate) gathering: Arc<Gathering>,
-    pub(crate) costs: ReadCosts,
+    pub(crate) costs: Padded<ReadCosts>,
     /// Averages over all groups, assumed for a new group.
-    pub(crate) neighbours: Neighbours,
+    pub(crate) neighbours: Padded<Neighbours>,
     pub(crate) touched: Touched,
     pub(crate) disk_policy: Arc<dyn DiskPolicy>,
     pub(crate) reinsertion: Arc<dyn ReinsertionPolicy>,
@@ -76,7 +76,7 @@ pub(crate) struct Engine {
     pub(crate) checkpoints: CheckpointState,
     pub(crate) workers: Workers,
     pub(crate) hash_seed: u64,
-    pub(crate) next_seq: AtomicU64,
+    pub(crate) next_seq: Padded<AtomicU64>,
     /// Deletes from the journal, by key hash; consulted until recovery has applied them.
     pub(crate) journal_deletes: RwLock<HashMap<KeyHash, Sequence>>,
     /// Held shared while an existing object is written again under a new sequence number,

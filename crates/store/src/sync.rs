@@ -24,6 +24,21 @@ pub(crate) use shuttle::{
     thread,
 };
 
+/// On cache lines of its own: what many threads write, beside what they only read. Two lines, since
+/// processors fetch them in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Locks a mutex, also after its holder panicked: the data under the store's locks is valid after
 /// each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -13,7 +13,7 @@
 //! the device syncs).
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, Padded, lock};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ pub(crate) struct Journal {
     half_bytes: u64,
     nonce: StoreNonce,
     durability: Durability,
-    state: Mutex<State>,
+    state: Padded<Mutex<State>>,
     covered: Signal,
     /// The journal switched halves recently: a checkpoint is wanted.
     wants_checkpoint: AtomicBool,
@@ -115,7 +115,7 @@ impl Journal {
             half_bytes: bytes / 2,
             nonce,
             durability,
-            state: Mutex::new(state),
+            state: Padded(Mutex::new(state)),
             covered: Signal::default(),
             wants_checkpoint: AtomicBool::new(contents.epoch > 1),
             tight: AtomicBool::new(false),

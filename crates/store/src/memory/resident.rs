@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::pool::{Pool, Run};
 use crate::format::{RECORD_HEADER_BYTES, RecordView};
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, Padded, lock};
 use crate::types::KeyHash;
 
 mod packed;
@@ -200,8 +200,7 @@ impl Drop for ShardState {
     }
 }
 
-#[repr(align(128))]
-struct Shard(Mutex<ShardState>);
+type Shard = Padded<Mutex<ShardState>>;
 
 pub(crate) struct Resident {
     shards: Box<[Shard]>,
@@ -210,7 +209,7 @@ pub(crate) struct Resident {
 impl Resident {
     /// An empty table for records in runs of this pool.
     pub(crate) fn new(pool: &Arc<Pool>) -> Resident {
-        let shard = |_| Shard(Mutex::new(ShardState::new(Arc::clone(pool))));
+        let shard = |_| Padded(Mutex::new(ShardState::new(Arc::clone(pool))));
         Resident { shards: (0..SHARDS).map(shard).collect() }
     }
 

@@ -10,7 +10,7 @@ mod settings;
 
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Arc, Condvar, Mutex};
+use crate::sync::{Arc, Condvar, Mutex, Padded};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,6 @@ use crate::read::under_way::UnderWay;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
-use crate::stats::Counters;
 use crate::types::ByteSize;
 use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
@@ -380,11 +379,11 @@ fn assemble(parts: Parts) -> Engine {
         page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
         marks: Default::default(),
         journal,
-        counters: Counters::default(),
+        counters: Default::default(),
         flights: Flights::default(),
         reads_under_way: Arc::new(UnderWay::new(frames * page_bytes as usize)),
         gathering: Arc::new(Gathering::new(frames * page_bytes as usize)),
-        costs: ReadCosts::new(),
+        costs: Padded(ReadCosts::new()),
         neighbours: Default::default(),
         touched: Touched::new(frames),
         disk_policy: own_disk.unwrap_or_else(|| disk(&config).into()),
@@ -394,7 +393,7 @@ fn assemble(parts: Parts) -> Engine {
         checkpoints: CheckpointState::new(generation),
         workers: Workers::default(),
         hash_seed,
-        next_seq: AtomicU64::new(1),
+        next_seq: Padded(AtomicU64::new(1)),
         journal_deletes: Default::default(),
         purge_lock: Default::default(),
         writes_in_flight: Mutex::new(0),

@@ -8,15 +8,13 @@
 //! Invariant: a thread inside the gate never waits for a checkpoint or for the flusher. Threads:
 //! any create enters; the writer of a checkpoint and the flusher wait.
 
-use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, exclusive, shared};
+use crate::sync::{Padded, RwLock, RwLockReadGuard, RwLockWriteGuard, exclusive, shared};
 use crate::types::KeyHash;
 
 const STRIPES: usize = 16;
 
-/// On cache lines of its own, since every create touches a stripe.
-#[derive(Default)]
-#[repr(align(128))]
-struct Stripe(RwLock<()>);
+/// Every create touches one.
+type Stripe = Padded<RwLock<()>>;
 
 /// Keeps one create inside the gate until dropped.
 pub(crate) enum GateGuard<'a> {

@@ -34,7 +34,7 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
 /// count here. Objects killed by a purge are written unless a read found them dead before their
 /// page was built; expired objects are left out when their page is built, which is then less full.
 pub(super) fn replaced_ever(engine: &Engine) -> u64 {
-    let Counters { replaced, removes, .. } = &engine.counters;
+    let Counters { replaced, removes, .. } = &*engine.counters;
     replaced.load(Ordering::Relaxed) + removes.load(Ordering::Relaxed)
 }
 

@@ -90,7 +90,9 @@ impl Packed {
 
     #[inline]
     pub(crate) fn add_hit(&mut self) {
-        self.rest_hits += u64::from(self.hits() != u8::MAX);
+        if self.hits() != u8::MAX {
+            self.rest_hits += 1;
+        }
     }
 
     pub(crate) fn epoch(&self) -> u8 {
@@ -154,7 +156,10 @@ impl Packed {
     #[inline]
     pub(crate) fn set_marks_epoch(&mut self, epoch: u32) {
         debug_assert!(!self.is_prefetched(), "its arrival would be lost");
-        self.since = epoch;
+        // Not written if nothing changes: other processors may have the cache line.
+        if self.since != epoch {
+            self.since = epoch;
+        }
     }
 }
 
