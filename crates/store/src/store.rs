@@ -154,8 +154,8 @@ impl Store {
     /// A key has 1 to 65,536 bytes. When the operation is done, the object is in memory; it is
     /// written to disk soon after (see [`Store::sync`]).
     ///
-    /// If the object is refused (too large, not admitted, or no memory in time), the version that
-    /// it was to replace is out of date and is removed. A program that ignores errors of its cache
+    /// If the object is refused (too large, not admitted, no memory in time, or no volume left), the
+    /// version that it was to replace is out of date and is removed. A program that ignores errors of its cache
     /// then does not serve old versions.
     ///
     /// For an operation dropped before it is done, see [Cancellation](Store#cancellation).
@@ -163,7 +163,7 @@ impl Store {
     /// # Errors
     /// [`CreateError`]: the key, value or metadata is outside the limits; the object is not
     /// admitted; no memory was released within [`Config::memory_wait`]; a large object could not be
-    /// written; the store is closed.
+    /// written; every volume is out of service; the store is closed.
     pub fn create(&self, key: &[u8], group: GroupId, value: &[u8]) -> Create {
         self.create_with(key, group, value, CreateOptions::default())
     }

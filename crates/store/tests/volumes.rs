@@ -8,7 +8,7 @@ mod troubled;
 use std::sync::Arc;
 use std::time::Duration;
 
-use damelo::{ByteSize, Config, Store};
+use damelo::{ByteSize, Config, CreateError, GroupId, Store};
 use troubled::{Disk, Stopped, get, put};
 
 fn open(disks: &[Disk; 2], change: impl FnOnce(&mut Config)) -> Store {
@@ -110,4 +110,32 @@ fn what_is_new_is_not_written_where_each_write_fails() {
         let lost = (0..2_000).filter(|n| get(&store, &format!("new/{n}")).is_none()).count();
         assert_eq!(lost, 0, "after {keys} keys");
     }
+}
+
+/// A caller that ignores the error of its cache must not be served what it meant to replace.
+#[test]
+fn without_any_volume_what_is_replaced_is_not_served_from_memory_any_more() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    (0..2_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    store.sync().unwrap();
+    let in_memory = |key: &str| get(&store, key).is_some();
+    let mut resident = vec!["new/0", "new/1", "new/2"];
+    resident.iter().for_each(|key| put(&store, key, 2, b"first"));
+    disks.iter().for_each(Disk::fail);
+    for n in 0..2_000 {
+        let _ = store.read(format!("old/{n}").as_bytes()).wait();
+    }
+    assert!(store.info().volumes.iter().all(|volume| !volume.in_service));
+    resident.retain(|key| in_memory(key));
+    assert!(resident.len() > 1, "what is in memory is served without volumes");
+    let refused = store.create(resident[0].as_bytes(), GroupId::new(2), b"second").wait();
+    assert!(matches!(refused, Err(CreateError::VolumesGone)), "{refused:?}");
+    assert!(!in_memory(resident[0]), "it is out of date");
+    let key = resident[1].as_bytes();
+    let mut writer = store.writer(key, GroupId::new(2), Default::default()).unwrap();
+    writer.write(b"second").wait().unwrap();
+    let refused = writer.commit().wait();
+    assert!(matches!(refused, Err(CreateError::VolumesGone)), "{refused:?}");
+    assert!(!in_memory(resident[1]), "it is out of date");
 }

@@ -34,14 +34,14 @@ impl Engine {
             | CreateError::Overwritten { .. }
             | CreateError::Write { .. }
             | CreateError::NotAdmitted { .. }
-            | CreateError::Torn => true,
+            | CreateError::Torn
+            | CreateError::VolumesGone => true,
             // No object can have this key, a newer version stands, or the state of the key is
             // unknown.
             CreateError::KeyLength { .. }
             | CreateError::StillWriting { .. }
             | CreateError::Superseded
-            | CreateError::Closed
-            | CreateError::VolumesGone => false,
+            | CreateError::Closed => false,
         };
         created.inspect_err(|error| {
             if outdates(error) {
