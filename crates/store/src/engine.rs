@@ -211,14 +211,14 @@ impl Engine {
 
     /// Sets a group's hint; `Neutral` removes it.
     pub(crate) fn hint(&self, group: GroupId, hint: Hint) {
-        let before = self.groups.hint(group.get());
+        let before = self.groups.hint(group);
         self.groups.set_hint(group, hint);
         if before == hint {
             return;
         }
         // Without background threads, no later tick would apply the hint.
         let pause = if self.inline.is_set() { Duration::ZERO } else { hints::PAUSE };
-        let due = self.hints.add(group.get(), hint, self.clock.monotonic(), pause);
+        let due = self.hints.add(group, hint, self.clock.monotonic(), pause);
         if !due.is_empty() {
             self.cache.requeue(&due);
         }

@@ -87,13 +87,13 @@ fn entry_at(
     let Ok(header) = RecordHeader::decode(record, engine.space.nonce) else { return Ok(None) };
     let Some(key) = record.get(header.key_range()) else { return Ok(None) };
     let dead = header.expired(engine.clock.unix_seconds())
-        || engine.marks.kills(header.group, key, header.sequence());
+        || engine.marks.kills(header.group(), key, header.sequence());
     let Some(length_bytes) = length_of(engine, &header, key, record)?.filter(|_| !dead) else {
         return Ok(None);
     };
     Ok(Some(Entry {
         key: key.to_vec(),
-        group: GroupId::new(header.group),
+        group: header.group(),
         length_bytes,
         metadata_bytes: u64::from(header.meta_len),
         expires_unix_s: (header.expires_s != 0).then_some(u64::from(header.expires_s)),

@@ -27,7 +27,7 @@ pub struct Object {
     meta_len: u32,
     value_len: u32,
     expires_s: u32,
-    group: u64,
+    group: GroupId,
     /// Sequence number of the object's record.
     pub(crate) seq: Sequence,
     from_memory: bool,
@@ -62,7 +62,7 @@ impl Object {
 
     /// The group that the object was created in.
     pub fn group(&self) -> GroupId {
-        GroupId::new(self.group)
+        self.group
     }
 
     /// When it expires, in seconds since 1970.

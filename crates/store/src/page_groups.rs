@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::space::SegmentId;
+use crate::types::GroupId;
 
 pub(crate) struct PageGroups {
     /// Group plus one; zero = unknown. Zeroed memory is not occupied until a page is written.
@@ -27,15 +28,15 @@ impl PageGroups {
         (page < self.pages_per_segment).then(|| self.groups.get(index as usize))?
     }
 
-    pub(crate) fn get(&self, segment: SegmentId, page: u64) -> Option<u64> {
+    pub(crate) fn get(&self, segment: SegmentId, page: u64) -> Option<GroupId> {
         let stored = self.slot(segment, page)?.load(Ordering::Relaxed);
-        (stored != 0).then(|| stored.wrapping_sub(1))
+        (stored != 0).then(|| GroupId::new(stored.wrapping_sub(1)))
     }
 
-    pub(crate) fn set(&self, segment: SegmentId, page: u64, group: u64) {
+    pub(crate) fn set(&self, segment: SegmentId, page: u64, group: GroupId) {
         if let Some(slot) = self.slot(segment, page) {
             // A group of all ones is stored as unknown, which is only a lost hint.
-            slot.store(group.wrapping_add(1), Ordering::Relaxed);
+            slot.store(group.get().wrapping_add(1), Ordering::Relaxed);
         }
     }
 

@@ -227,7 +227,7 @@ impl Store {
         let new = NewObject {
             kind: RecordKind::Object,
             key,
-            group: group.get(),
+            group,
             metadata: options.metadata,
             value,
             expires_s: expires_s(options.expires_unix_s),
@@ -446,7 +446,7 @@ impl Store {
     /// Sets how long objects of a group may stay only in memory before they are written to disk;
     /// zero means until their page is full. (The thesis's `setCheckpoint`.)
     pub fn set_flush_period(&self, group: GroupId, period: Duration) {
-        self.engine().groups.entry(group.get()).set_flush_period(period);
+        self.engine().groups.entry(group).set_flush_period(period);
     }
 
     /// Makes every earlier create, remove and purge durable: blocks until they would survive a loss

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, MARKS_MAX};
-use crate::types::Sequence;
+use crate::types::{GroupId, Sequence};
 
 /// Longest prefix of a prefix purge, in bytes.
 pub(crate) const PREFIX_MAX: usize = 8192;
@@ -27,7 +27,7 @@ const FOLDED_PART: usize = 16;
 #[derive(Debug, Default, Clone)]
 struct State {
     all_before: Sequence,
-    groups: HashMap<u64, Sequence>,
+    groups: HashMap<GroupId, Sequence>,
     prefixes: Vec<(Vec<u8>, Sequence)>,
 }
 
@@ -45,7 +45,7 @@ impl Marks {
     }
 
     /// True if a mark kills the object.
-    pub(crate) fn kills(&self, group: u64, key: &[u8], seq: Sequence) -> bool {
+    pub(crate) fn kills(&self, group: GroupId, key: &[u8], seq: Sequence) -> bool {
         if self.epoch() == 0 {
             return false;
         }
@@ -69,7 +69,7 @@ impl Marks {
                 state.prefixes.retain(|(_, before)| *before > floor);
             }
             JournalOp::PurgeGroup { group } => {
-                let before = state.groups.entry(*group).or_default();
+                let before = state.groups.entry(GroupId::new(*group)).or_default();
                 *before = seq.max(*before);
                 fold_groups(&mut state);
             }
@@ -115,10 +115,11 @@ impl Marks {
             records.push(record(JournalOp::PurgeAll, state.all_before));
         }
         // Sorted, so that equal stores write equal bytes.
-        let mut groups: Vec<(Sequence, u64)> =
+        let mut groups: Vec<(Sequence, GroupId)> =
             state.groups.iter().map(|(id, seq)| (*seq, *id)).collect();
         groups.sort_unstable();
-        let group = |(seq, group)| record(JournalOp::PurgeGroup { group }, seq);
+        let group =
+            |(seq, id): (Sequence, GroupId)| record(JournalOp::PurgeGroup { group: id.get() }, seq);
         records.extend(groups.into_iter().map(group));
         records.extend(
             state.prefixes.iter().map(|(prefix, seq)| {
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     fn kills(marks: &Marks, group: u64, key: &[u8], seq: u64) -> bool {
-        marks.kills(group, key, Sequence::from_raw(seq))
+        marks.kills(GroupId::new(group), key, Sequence::from_raw(seq))
     }
 
     fn apply(marks: &Marks, op: &JournalOp, seq: u64) {

@@ -273,7 +273,7 @@ impl Engine {
             if !is_object
                 || entry.sequence() < since
                 || self.recovery_kills(entry.key_hash(), entry.sequence())
-                || self.marks.kills(entry.group, &[], entry.sequence())
+                || self.marks.kills(entry.group(), &[], entry.sequence())
                 || self.index.contains_at(entry.hash, location)
                 || self.is_older_elsewhere(entry)
             {
@@ -336,14 +336,14 @@ impl Engine {
                 continue;
             }
             let page = u64::from(entry.offset_units) * UNIT_BYTES / self.space.page_bytes;
-            if last == Some((page, entry.group)) {
+            if last == Some((page, entry.group())) {
                 continue;
             }
-            last = Some((page, entry.group));
+            last = Some((page, entry.group()));
             if self.page_groups.get(segment, page).is_none() {
-                self.page_groups.set(segment, page, entry.group);
+                self.page_groups.set(segment, page, entry.group());
             }
-            self.groups.entry(entry.group).note_page(segment, life, page as u32);
+            self.groups.entry(entry.group()).note_page(segment, life, page as u32);
         }
     }
 

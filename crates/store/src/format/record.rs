@@ -18,7 +18,7 @@ use super::fields::{Field, Slot, table};
 use super::manifest::{MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES};
 use super::patch::PATCH_BYTES;
 use super::{StoreNonce, UNIT_BYTES, is_like};
-use crate::types::{KeyHash, Sequence};
+use crate::types::{GroupId, KeyHash, Sequence};
 
 mod view;
 pub(crate) use view::RecordView;
@@ -304,6 +304,11 @@ impl RecordHeader {
     /// The hash of the record's key.
     pub(crate) const fn key_hash(&self) -> KeyHash {
         KeyHash::from_raw(self.hash)
+    }
+
+    /// The group of the object.
+    pub(crate) const fn group(&self) -> GroupId {
+        GroupId::new(self.group)
     }
 
     /// The record's place in the order of writes.

@@ -10,7 +10,7 @@
 use super::fields::{Field, Slot, table};
 use super::record::RecordKind;
 use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
-use crate::types::{KeyHash, SegmentLife, Sequence};
+use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
 /// Bytes of the block that holds the footer.
 pub const FOOTER_BLOCK_BYTES: usize = BLOCK;
@@ -187,6 +187,11 @@ impl SummaryEntry {
     /// The hash of the record's key.
     pub(crate) const fn key_hash(&self) -> KeyHash {
         KeyHash::from_raw(self.hash)
+    }
+
+    /// The group of the object.
+    pub(crate) const fn group(&self) -> GroupId {
+        GroupId::new(self.group)
     }
 
     /// The record's place in the order of writes.

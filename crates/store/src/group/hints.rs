@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::policy::residency::Hint;
+use crate::types::GroupId;
 
 /// Least time between two passes over memory by callers. The flusher's passes are as frequent.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct State {
-    waiting: HashMap<u64, Hint>,
+    waiting: HashMap<GroupId, Hint>,
     applied: Option<Duration>,
 }
 
@@ -27,11 +28,11 @@ impl PendingHints {
     /// Adds a hint; returns the hints to apply now, if any.
     pub(crate) fn add(
         &self,
-        group: u64,
+        group: GroupId,
         hint: Hint,
         now: Duration,
         pause: Duration,
-    ) -> HashMap<u64, Hint> {
+    ) -> HashMap<GroupId, Hint> {
         let mut state = lock(&self.0);
         state.waiting.insert(group, hint);
         if state.applied.is_some_and(|then| now.saturating_sub(then) < pause) {
@@ -42,7 +43,7 @@ impl PendingHints {
     }
 
     /// Takes the hints gathered since the last application.
-    pub(crate) fn take(&self) -> HashMap<u64, Hint> {
+    pub(crate) fn take(&self) -> HashMap<GroupId, Hint> {
         std::mem::take(&mut lock(&self.0).waiting)
     }
 }
@@ -55,13 +56,14 @@ mod tests {
     fn a_hint_that_comes_alone_is_applied_at_once_and_others_together() {
         let pending = PendingHints::default();
         let at = |ms| Duration::from_millis(ms);
-        let add = |group, hint, ms| pending.add(group, hint, at(ms), PAUSE);
-        assert_eq!(add(1, Hint::Loved, 0), HashMap::from([(1, Hint::Loved)]));
+        let id = GroupId::new;
+        let add = |group, hint, ms| pending.add(id(group), hint, at(ms), PAUSE);
+        assert_eq!(add(1, Hint::Loved, 0), HashMap::from([(id(1), Hint::Loved)]));
         assert!(add(2, Hint::Loved, 5).is_empty());
         assert!(add(2, Hint::Hated, 19).is_empty());
-        let together = HashMap::from([(2, Hint::Hated), (3, Hint::Loved)]);
+        let together = HashMap::from([(id(2), Hint::Hated), (id(3), Hint::Loved)]);
         assert_eq!(add(3, Hint::Loved, 20), together, "the last word of each");
         assert!(add(4, Hint::Loved, 39).is_empty());
-        assert_eq!(pending.add(5, Hint::Loved, at(39), Duration::ZERO).len(), 2, "no pause");
+        assert_eq!(pending.add(id(5), Hint::Loved, at(39), Duration::ZERO).len(), 2, "no pause");
     }
 }

@@ -144,13 +144,13 @@ const LOOKS_MAX: usize = 16;
 /// Groups of a shard. Invariant: each group is either in `order` or in `spared`, once.
 #[derive(Default)]
 struct Shard {
-    states: HashMap<u64, Arc<GroupState>>,
+    states: HashMap<GroupId, Arc<GroupState>>,
     /// Groups in the order in which they are forgotten. The map's own order differs from run to
     /// run.
-    order: VecDeque<u64>,
+    order: VecDeque<GroupId>,
     /// Groups spared for a hint, the oldest first. They are examined again only when `order` is
     /// empty; otherwise a store of many hinted groups would examine all of them for each new one.
-    spared: VecDeque<u64>,
+    spared: VecDeque<GroupId>,
 }
 
 impl Shard {
@@ -164,14 +164,14 @@ impl Shard {
             }
             self.spared.push_back(id);
         }
-        let hint_is_gone = |id: &u64| !self.is_worth_keeping(*id);
+        let hint_is_gone = |id: &GroupId| !self.is_worth_keeping(*id);
         let at = self.spared.iter().take(LOOKS_MAX).position(hint_is_gone).unwrap_or(0);
         if let Some(id) = self.spared.remove(at) {
             self.states.remove(&id);
         }
     }
 
-    fn is_worth_keeping(&self, id: u64) -> bool {
+    fn is_worth_keeping(&self, id: GroupId) -> bool {
         self.states.get(&id).is_some_and(|state| state.is_worth_keeping())
     }
 }
@@ -196,16 +196,16 @@ impl Groups {
         }
     }
 
-    fn shard(&self, id: u64) -> &Mutex<Shard> {
-        &self.shards[(id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SHARDS]
+    fn shard(&self, id: GroupId) -> &Mutex<Shard> {
+        &self.shards[(id.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SHARDS]
     }
 
-    pub(crate) fn get(&self, id: u64) -> Option<Arc<GroupState>> {
+    pub(crate) fn get(&self, id: GroupId) -> Option<Arc<GroupState>> {
         lock(self.shard(id)).states.get(&id).cloned()
     }
 
     /// The group's state, created if it is not tracked yet.
-    pub(crate) fn entry(&self, id: u64) -> Arc<GroupState> {
+    pub(crate) fn entry(&self, id: GroupId) -> Arc<GroupState> {
         let mut shard = lock(self.shard(id));
         if let Some(state) = shard.states.get(&id) {
             return Arc::clone(state);
@@ -221,7 +221,7 @@ impl Groups {
         state
     }
 
-    pub(crate) fn hint(&self, id: u64) -> Hint {
+    pub(crate) fn hint(&self, id: GroupId) -> Hint {
         if !self.any_hinted.load(Ordering::Relaxed) {
             return Hint::Neutral;
         }
@@ -232,7 +232,7 @@ impl Groups {
         if hint != Hint::Neutral {
             self.any_hinted.store(true, Ordering::Relaxed);
         }
-        self.entry(id.get()).set_hint(hint);
+        self.entry(id).set_hint(hint);
     }
 
     pub(crate) fn tracked(&self) -> usize {
@@ -244,7 +244,7 @@ impl Groups {
         id: GroupId,
         is_current: impl Fn(SegmentId, SegmentLife) -> bool,
     ) -> Option<GroupStats> {
-        let state = self.get(id.get())?;
+        let state = self.get(id)?;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Some(GroupStats {
             objects_created: get(&state.objects_created),
@@ -263,20 +263,24 @@ impl Groups {
 mod tests {
     use super::*;
 
+    fn of_one_shard(groups: &Groups) -> impl Iterator<Item = GroupId> {
+        let shard = |id: &GroupId| std::ptr::from_ref(groups.shard(*id));
+        (0..1_000).map(GroupId::new).filter(move |id| shard(id) == shard(&GroupId::new(0)))
+    }
+
     /// Two groups to a shard; of a shard's ids the first is hinted, so that the second goes for the
     /// third, the third for the fourth.
     #[test]
     fn who_came_first_is_forgotten_first_unless_hinted() {
         let groups = Groups::new(2 * SHARDS, u64::MAX);
-        let shard = |id: u64| std::ptr::from_ref(groups.shard(id));
-        let ids: Vec<u64> = (0..1_000).filter(|id| shard(*id) == shard(0)).take(5).collect();
+        let ids: Vec<GroupId> = of_one_shard(&groups).take(5).collect();
         groups.entry(ids[0]);
-        groups.set_hint(GroupId::new(ids[0]), Hint::Loved);
+        groups.set_hint(ids[0], Hint::Loved);
         ids[1..4].iter().for_each(|id| drop(groups.entry(*id)));
-        let known = |id: &&u64| groups.get(**id).is_some();
+        let known = |id: &&GroupId| groups.get(**id).is_some();
         assert_eq!(ids.iter().filter(known).collect::<Vec<_>>(), [&ids[0], &ids[3]]);
         assert_eq!(groups.tracked(), 2);
-        groups.set_hint(GroupId::new(ids[3]), Hint::Hated);
+        groups.set_hint(ids[3], Hint::Hated);
         groups.entry(ids[4]);
         assert_eq!(groups.tracked(), 2, "hints do not raise the bound");
         assert!(groups.get(ids[4]).is_some());
@@ -286,14 +290,13 @@ mod tests {
     #[test]
     fn among_hinted_groups_those_that_lost_their_hint_go_first() {
         let groups = Groups::new(8 * SHARDS, u64::MAX);
-        let shard = |id: u64| std::ptr::from_ref(groups.shard(id));
-        let mut ids = (0..1_000).filter(|id| shard(*id) == shard(0));
-        let hinted: Vec<u64> = ids.by_ref().take(8).collect();
-        hinted.iter().for_each(|id| groups.set_hint(GroupId::new(*id), Hint::Loved));
+        let mut ids = of_one_shard(&groups);
+        let hinted: Vec<GroupId> = ids.by_ref().take(8).collect();
+        hinted.iter().for_each(|id| groups.set_hint(*id, Hint::Loved));
         // All are spared once, and the first goes for the new one.
-        groups.set_hint(GroupId::new(ids.next().unwrap()), Hint::Loved);
-        groups.set_hint(GroupId::new(hinted[4]), Hint::Neutral);
-        groups.set_hint(GroupId::new(ids.next().unwrap()), Hint::Loved);
+        groups.set_hint(ids.next().unwrap(), Hint::Loved);
+        groups.set_hint(hinted[4], Hint::Neutral);
+        groups.set_hint(ids.next().unwrap(), Hint::Loved);
         groups.entry(ids.next().unwrap());
         let left: Vec<bool> = hinted.iter().map(|id| groups.get(*id).is_some()).collect();
         assert_eq!(left, [false, false, true, true, false, true, true, true]);

@@ -16,7 +16,7 @@ use super::regret::Regret;
 use super::resident::{Entry, FoundMut, Resident, records};
 use crate::index::Index;
 use crate::policy::residency::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
-use crate::types::KeyHash;
+use crate::types::{GroupId, KeyHash};
 
 mod logs;
 mod names;
@@ -452,7 +452,7 @@ impl Cache {
 
     /// Moves every tracked run with objects of these groups to the queue of their new hint. Visits
     /// all places, however few the groups.
-    pub(crate) fn requeue(&self, hints: &HashMap<u64, Hint>) {
+    pub(crate) fn requeue(&self, hints: &HashMap<GroupId, Hint>) {
         for first in 0..self.pool.places() as u32 {
             let hash = {
                 let slot = lock(&self.slots[first as usize]);

@@ -14,7 +14,7 @@ use crate::policy::residency::{
     Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy,
 };
 use crate::sync::Mutex;
-use crate::types::KeyHash;
+use crate::types::{GroupId, KeyHash};
 
 const FRAME_BYTES: usize = 16 << 10;
 const FRAMES: usize = 16;
@@ -136,7 +136,7 @@ fn names_of_runs_that_moved_to_another_queue_do_not_pile_up() {
     let (cache, _index) = with_object(residency_policy(ResidencyPolicyKind::Lru, 1 << 20), 3_000);
     for _ in 0..10_000 {
         for hint in [Hint::Loved, Hint::Neutral] {
-            cache.requeue(&HashMap::from([(1, hint)]));
+            cache.requeue(&HashMap::from([(GroupId::new(1), hint)]));
         }
     }
     let names = cache.names();

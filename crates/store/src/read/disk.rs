@@ -105,7 +105,7 @@ impl Engine {
     /// dropped too, since they are older versions.
     pub(crate) fn indirect_in_memory(&self, hash: KeyHash, key: &[u8]) -> Indirect {
         let Some((raw, header)) = self.find_indirect(hash, key) else { return Indirect::Nothing };
-        if !self.is_dead(header.group, key, header.sequence(), header.expires_s) {
+        if !self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
             return Indirect::Found(raw, header);
         }
         let mut shard = self.cache.resident.shard(hash);
@@ -310,7 +310,7 @@ impl Engine {
         if bytes.get(header.key_range()) != Some(key) {
             return Ok(Found::OtherKey);
         }
-        if self.is_dead(header.group, key, header.sequence(), header.expires_s) {
+        if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
             if !self.knows(hash, candidate.location, raw.life) {
                 return Ok(Found::LookAgain);
             }
@@ -373,7 +373,7 @@ impl Engine {
         raw: &RawRecord,
         header: &RecordHeader,
     ) -> Found {
-        let group = self.groups.entry(header.group);
+        let group = self.groups.entry(header.group());
         add(&group.disk_reads, 1);
         let stored = header.stored_bytes() as usize;
         let asked = Arrival::Asked { hash: hash.get(), bytes: stored as u32 };
@@ -510,7 +510,7 @@ impl Engine {
         let object = Object::of(&entry.record(), false);
         let records = 0..entry.record().head.stored_bytes() as u32;
         if self.publish_read(hash, entry, life) {
-            let hint = self.groups.hint(header.group);
+            let hint = self.groups.hint(header.group());
             let bytes = run.len_bytes() as u32;
             let asked = Arrival::Asked { hash: hash.get(), bytes };
             self.cache.track(run, self.cache.arrive(hint, asked), records);

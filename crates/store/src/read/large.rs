@@ -23,7 +23,7 @@ use crate::object::{ObjectInfo, ObjectRange};
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
+use crate::types::{KeyHash, SegmentLife, Sequence};
 
 /// Length of the first read of a record's head.
 const HEAD_READ_BYTES: u64 = 8192;
@@ -170,7 +170,7 @@ impl Engine {
 
 pub(super) fn info_of(header: &RecordHeader, length_bytes: u64, metadata: Bytes) -> ObjectInfo {
     ObjectInfo {
-        group: GroupId::new(header.group),
+        group: header.group(),
         length_bytes,
         metadata,
         expires_unix_s: (header.expires_s != 0).then_some(u64::from(header.expires_s)),

@@ -5,7 +5,7 @@
 use crate::engine::Engine;
 use crate::object::Object;
 use crate::stats::add;
-use crate::types::{KeyHash, Sequence};
+use crate::types::{GroupId, KeyHash, Sequence};
 
 impl Engine {
     /// A hit in memory: no system call, no allocation, one short lock.
@@ -40,12 +40,12 @@ impl Engine {
             // used again.
             shard.prefetch_hits += 1;
             let recent = self.cache.first_used(hash, came);
-            self.note_prefetch_hit(object.group().get(), recent);
+            self.note_prefetch_hit(object.group(), recent);
         }
         Some(object)
     }
 
-    fn note_prefetch_hit(&self, group: u64, recent: bool) {
+    fn note_prefetch_hit(&self, group: GroupId, recent: bool) {
         if let Some(state) = self.groups.get(group) {
             add(&state.prefetch_hits, 1);
             if recent {
@@ -56,7 +56,13 @@ impl Engine {
     }
 
     /// Dead by expiry, by a purge mark, or by a delete that recovery has not applied yet.
-    pub(crate) fn is_dead(&self, group: u64, key: &[u8], seq: Sequence, expires_s: u32) -> bool {
+    pub(crate) fn is_dead(
+        &self,
+        group: GroupId,
+        key: &[u8],
+        seq: Sequence,
+        expires_s: u32,
+    ) -> bool {
         let expired = expires_s != 0 && u64::from(expires_s) <= self.clock.unix_seconds();
         if expired {
             add(&self.counters.misses_expired, 1);
@@ -70,7 +76,7 @@ impl Engine {
     }
 
     /// Dead by a purge mark, or by a delete that recovery has not applied yet.
-    pub(crate) fn was_deleted(&self, group: u64, key: &[u8], seq: Sequence) -> bool {
+    pub(crate) fn was_deleted(&self, group: GroupId, key: &[u8], seq: Sequence) -> bool {
         self.marks.kills(group, key, seq)
             || (!self.recovery.is_done() && self.recovery_kills(self.hash(key), seq))
     }

@@ -25,7 +25,7 @@ use crate::object::Object;
 use crate::policy::residency::{Arrival, Hint, Queue};
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::{KeyHash, SegmentLife};
+use crate::types::{GroupId, KeyHash, SegmentLife};
 
 /// Most bytes of one read-ahead I/O, the requested page included.
 const READ_AHEAD_BYTES: u64 = 256 << 10;
@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// The group that a page mostly holds, if known.
-    fn page_group(&self, location: Location) -> Option<u64> {
+    fn page_group(&self, location: Location) -> Option<GroupId> {
         let (segment, offset) = self.space.split(location);
         self.page_groups.get(segment, offset / self.space.page_bytes)
     }
@@ -132,7 +132,7 @@ impl Engine {
             self.flights.land(lead);
             return Ok(None);
         }
-        let group = self.page_group(candidate.location).unwrap_or(0);
+        let group = self.page_group(candidate.location).unwrap_or_default();
         let mut pages = vec![(page, lead)];
         self.add_read_ahead(segment, group, &mut pages);
         Ok(self
@@ -155,7 +155,7 @@ impl Engine {
         }
         let object = Object::of(&record, false);
         if let Some(came) = entry.state.take_prefetched()
-            && let Some(state) = self.groups.get(object.group().get())
+            && let Some(state) = self.groups.get(object.group())
         {
             // The object was requested, so it was not prefetched.
             state.neighbours.one_less();
@@ -174,7 +174,7 @@ impl Engine {
     }
 
     /// Adds the following pages if the group is read sequentially and memory is available.
-    fn add_read_ahead(&self, segment: SegmentId, group: u64, pages: &mut Vec<(u64, Lead)>) {
+    fn add_read_ahead(&self, segment: SegmentId, group: GroupId, pages: &mut Vec<(u64, Lead)>) {
         let first = pages[0].0;
         let state = self.groups.entry(group);
         let here = self.page_place(segment, first);
@@ -265,7 +265,7 @@ impl Engine {
             Joined::Leader(lead) => lead,
         };
         let mut pages = vec![(page, lead)];
-        let group = self.page_group(candidate.location).unwrap_or(0);
+        let group = self.page_group(candidate.location).unwrap_or_default();
         self.add_read_ahead(segment, group, &mut pages);
         let ahead = self.room_for_read_ahead(&mut pages);
         let started = self.clock.monotonic();
@@ -360,7 +360,7 @@ impl Engine {
             .filter(|(offset, record, location)| self.is_wanted(&run, *offset, record, *location))
             .collect();
         let count = wanted.len() as u64;
-        let state = self.groups.entry(header.primary_group);
+        let state = self.groups.entry(GroupId::new(header.primary_group));
         add(&self.counters.prefetched, count);
         add(&state.page_reads, 1);
         add(&state.disk_reads, 1);

@@ -27,7 +27,7 @@ impl Engine {
         group: GroupId,
     ) -> Result<PrefetchReport, ReadError> {
         let mut report = PrefetchReport::default();
-        let Some(state) = self.groups.get(group.get()) else { return Ok(report) };
+        let Some(state) = self.groups.get(group) else { return Ok(report) };
         let current = |segment, life| self.ring.life(segment) == life;
         let most = self.cache.pool.frames() as u64 * 3 / 4;
         for run in state.pages(current) {

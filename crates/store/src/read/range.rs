@@ -98,7 +98,7 @@ impl Engine {
         if header.key_hash() != hash || head.bytes.get(header.key_range()) != Some(key) {
             return Ok(ByHead::OtherKey);
         }
-        if self.is_dead(header.group, key, header.sequence(), header.expires_s) {
+        if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
             self.forget(hash);
             return Ok(ByHead::Gone);
         }

@@ -37,7 +37,7 @@ pub(super) const ROOM_NAP: Duration = Duration::from_millis(5);
 pub(crate) struct NewObject<'a> {
     pub(crate) kind: RecordKind,
     pub(crate) key: &'a [u8],
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
     pub(crate) metadata: &'a [u8],
     pub(crate) value: Value<'a>,
     pub(crate) expires_s: u32,
@@ -234,14 +234,14 @@ impl Engine {
     pub(crate) fn admit(
         &self,
         key: &[u8],
-        group: u64,
+        group: GroupId,
         bytes: Option<u64>,
     ) -> Result<(), CreateError> {
         let Some(policy) = &self.admission else { return Ok(()) };
         let new = Newcomer {
             key,
             hash: self.hash(key).get(),
-            group: GroupId::new(group),
+            group,
             hint: self.groups.hint(group),
             bytes,
             now: self.clock.monotonic(),
@@ -455,7 +455,7 @@ impl Engine {
     }
 
     /// The time at which an object created now must be written.
-    fn due(&self, group: u64) -> Due {
+    fn due(&self, group: GroupId) -> Due {
         let period = self
             .groups
             .get(group)
@@ -484,7 +484,7 @@ pub(crate) fn fields_of(
         chunked,
         hash: hash.get(),
         seq: seq.get(),
-        group: new.group,
+        group: new.group.get(),
         expires_s: new.expires_s,
     }
 }

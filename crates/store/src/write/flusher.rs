@@ -23,6 +23,7 @@ use crate::memory::pool::Run;
 use crate::policy::residency::Hint;
 use crate::ring::SegmentKind;
 use crate::stats::add;
+use crate::types::GroupId;
 
 /// Most bytes of pages or extents in one write.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
@@ -115,13 +116,13 @@ impl Flusher {
         }
     }
 
-    fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(u64, Vec<Staged>)>, partial: bool) {
+    fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(GroupId, Vec<Staged>)>, partial: bool) {
         let capacity = engine.space.page_bytes - PAGE_HEADER_BYTES as u64;
         // Keeps enough of a group for its next page to have a choice of objects too, unless all
         // must go.
         let keep = if partial { capacity } else { capacity + capacity / 4 };
         let some_died = self.replaced_before != replaced_ever(engine);
-        let mut small: Vec<(u64, Vec<Staged>)> = Vec::new();
+        let mut small: Vec<(GroupId, Vec<Staged>)> = Vec::new();
         for (group, mut objects) in groups {
             // Before pages are cut: objects that are overwritten again and again would leave them
             // empty.
@@ -149,7 +150,7 @@ impl Flusher {
     fn build_mixed(
         &mut self,
         engine: &Arc<Engine>,
-        mut groups: Vec<(u64, Vec<Staged>)>,
+        mut groups: Vec<(GroupId, Vec<Staged>)>,
         capacity: u32,
     ) {
         groups.retain(|(_, objects)| !objects.is_empty());
@@ -390,7 +391,7 @@ fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, a
     let head = staged.record().head;
     open.note(SummaryEntry {
         hash: head.key_hash().get(),
-        group: extent.group,
+        group: extent.group.get(),
         seq: head.sequence().get(),
         offset_units: (at / UNIT_BYTES) as u32,
         stored_units: staged.stored_bytes / UNIT_BYTES as u32,

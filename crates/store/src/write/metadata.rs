@@ -99,7 +99,7 @@ impl Seen {
         NewObject {
             kind,
             key: new.key,
-            group: self.info.group.get(),
+            group: self.info.group,
             metadata: new.metadata,
             value: Value::Whole(value),
             expires_s: new.expires_s(&self.info),

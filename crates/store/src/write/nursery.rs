@@ -17,7 +17,7 @@ use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
 use crate::memory::resident::Record;
 use crate::signal::Signal;
-use crate::types::{SegmentLife, Sequence};
+use crate::types::{GroupId, SegmentLife, Sequence};
 
 use waiting::{Choice, Pending, State, earlier};
 
@@ -71,7 +71,7 @@ pub(crate) struct StagedExtent {
     pub(crate) staged: Staged,
     /// For a part of a streamed object: sends the writer the part's location.
     pub(crate) part: Option<PartSender>,
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
 }
 
 pub(crate) type PartSender = Sender<Result<(crate::index::Location, SegmentLife), String>>;
@@ -98,7 +98,7 @@ const LISTED_PERCENT: usize = 150;
 
 /// Memory of a group besides its list: its place in a table that is half full on average, and the
 /// allocator's header of a list.
-const GROUP_BYTES: usize = 2 * size_of::<(u64, Pending)>() + 16;
+const GROUP_BYTES: usize = 2 * size_of::<(GroupId, Pending)>() + 16;
 
 /// Groups that the flusher takes per hold of the lock, about 0.1 ms.
 const GROUPS_AT_ONCE: usize = 512;
@@ -130,7 +130,7 @@ pub(crate) struct Nursery {
 pub(crate) enum Work {
     /// The objects of these groups. `partial`: build pages even if they are not full.
     Pages {
-        groups: Vec<(u64, Vec<Staged>)>,
+        groups: Vec<(GroupId, Vec<Staged>)>,
         partial: bool,
     },
     Extents(Vec<StagedExtent>),
@@ -226,7 +226,7 @@ impl Nursery {
     /// published. False if the store was closed in the
     /// meantime: the object would never be written.
     #[must_use]
-    pub(crate) fn push(&self, group: u64, mut staged: Staged, seq: Sequence) -> bool {
+    pub(crate) fn push(&self, group: GroupId, mut staged: Staged, seq: Sequence) -> bool {
         let mut state = lock(&self.state);
         if state.ended {
             return false;
@@ -312,7 +312,7 @@ impl Nursery {
     }
 
     /// Puts back objects that did not fill a page.
-    pub(crate) fn put_back(&self, group: u64, objects: Vec<Staged>) {
+    pub(crate) fn put_back(&self, group: GroupId, objects: Vec<Staged>) {
         if objects.is_empty() {
             return;
         }

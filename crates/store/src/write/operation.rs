@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::RecordKind;
 use crate::stats::add;
-use crate::types::GroupId;
 
 type CreateOperation = Deferred<'static, Result<(), CreateError>>;
 
@@ -85,7 +84,7 @@ fn create_by_writer(
         expires_unix_s: (new.expires_s != 0).then_some(u64::from(new.expires_s)),
         length: Some(new.value.len() as u64),
     };
-    let group = GroupId::new(new.group);
+    let group = new.group;
     if engine.is_inline() {
         let written = Writer::admitted(engine, new.key, group, options)
             .and_then(|writer| writer.write_all(new.value));

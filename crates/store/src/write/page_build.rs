@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::memory::pool::Run;
 use crate::stats::add;
-use crate::types::KeyHash;
+use crate::types::{GroupId, KeyHash};
 
 /// One object on its way from nursery to page.
 pub(super) struct Move {
@@ -24,7 +24,7 @@ pub(super) struct Move {
     pub(super) from_first: u32,
     pub(super) from_offset: u32,
     pub(super) offset: u32,
-    pub(super) group: u64,
+    pub(super) group: GroupId,
     pub(super) stored_units: u32,
     pub(super) freq: u8,
 }
@@ -70,7 +70,7 @@ pub(super) fn cut_page(objects: &mut VecDeque<Staged>, capacity: u32) -> Vec<Sta
 /// Takes at most `room` bytes of objects from the largest of the next groups; the rest of the group
 /// stays.
 pub(super) fn split_largest(
-    groups: &mut [(u64, Vec<Staged>)],
+    groups: &mut [(GroupId, Vec<Staged>)],
     sizes: &mut [u32],
     room: u32,
 ) -> Vec<Staged> {
@@ -131,7 +131,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
         page_index: (open.cursor / engine.space.page_bytes) as u32,
         record_count: page.moves.len() as u32,
         used_bytes: page.used_bytes,
-        primary_group: page.moves[0].group,
+        primary_group: page.moves[0].group.get(),
     };
     // SAFETY: the frame is not published yet.
     unsafe { page.run.bytes_mut(0, PAGE_HEADER_BYTES) }.copy_from_slice(&header.encode());
@@ -142,7 +142,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
         }
         open.note(SummaryEntry {
             hash: m.hash.get(),
-            group: m.group,
+            group: m.group.get(),
             seq: staged.record().head.sequence().get(),
             offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
             stored_units: m.stored_units,

@@ -16,7 +16,7 @@ use crate::index::LengthClass;
 use crate::policy::residency::Arrival;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::{KeyHash, SegmentLife};
+use crate::types::{GroupId, KeyHash, SegmentLife};
 
 pub(super) fn publish_page(
     engine: &Arc<Engine>,
@@ -25,7 +25,7 @@ pub(super) fn publish_page(
     at: u64,
     page: BuiltPage,
 ) {
-    let mut noted: BTreeMap<u64, ()> = BTreeMap::new();
+    let mut noted: BTreeMap<GroupId, ()> = BTreeMap::new();
     for m in &page.moves {
         let mut shard = engine.cache.resident.shard(m.hash);
         let found = shard.get_mut(m.hash);

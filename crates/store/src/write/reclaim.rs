@@ -29,7 +29,7 @@ use crate::ring::SPARSE_PERCENT;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::sync::shared;
-use crate::types::{GroupId, KeyHash, Sequence};
+use crate::types::{KeyHash, Sequence};
 
 /// An object worth keeping.
 struct Keeper {
@@ -152,7 +152,7 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
         .into_iter()
         .filter_map(|(entry, known_at, freq)| {
             let location = location_of(engine, segment, &entry);
-            let hint = engine.groups.hint(entry.group);
+            let hint = engine.groups.hint(entry.group());
             let candidate =
                 disk::Candidate { freq, loved: hint == Hint::Loved, hated: hint == Hint::Hated };
             let worth = engine.disk_policy.worth(candidate, mean);
@@ -177,7 +177,7 @@ fn retain_within_budget(engine: &Engine, is_sparse: bool, keepers: &mut Vec<Keep
     keepers.retain(|k| {
         let survivor = Survivor {
             hash: k.entry.hash,
-            group: GroupId::new(k.entry.group),
+            group: k.entry.group(),
             hint: k.hint,
             freq: k.freq,
             worth: k.worth,
@@ -222,7 +222,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     let new = NewObject {
         kind: kept.header.kind,
         key: &kept.record[kept.header.key_range()],
-        group: newest.group,
+        group: newest.group(),
         metadata,
         value: Value::Whole(&kept.record[kept.header.value_range()]),
         expires_s: newest.expires_s,
@@ -235,7 +235,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     // `purge_lock` orders purges: a later one gets a greater sequence number than the copy, an
     // earlier one is seen here.
     let unpurged = shared(&engine.purge_lock);
-    let dead = engine.marks.kills(newest.group, new.key, newest.sequence())
+    let dead = engine.marks.kills(newest.group(), new.key, newest.sequence())
         || newest.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
         if keeper.known_at == keeper.location {

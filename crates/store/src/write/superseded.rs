@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use super::nursery::{Finished, Staged, StagedExtent};
 use crate::engine::Engine;
 use crate::stats::{Counters, add};
+use crate::types::GroupId;
 
 /// The group of a waiting object, if it is still wanted.
-pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
+pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<GroupId> {
     let hash = object.record().head.key_hash();
     let mut shard = engine.cache.resident.shard(hash);
     let entry = shard.get(hash)?;

@@ -56,7 +56,7 @@ struct SentPart {
 pub struct Writer {
     engine: Arc<Engine>,
     key: Vec<u8>,
-    group: u64,
+    group: GroupId,
     metadata: Vec<u8>,
     expires_s: u32,
     /// The length declared in the options.
@@ -101,7 +101,7 @@ impl Writer {
     ) -> Result<Writer, CreateError> {
         let writer = Writer::admitted(engine, key, group, options);
         let mut writer = engine.or_removed(key, None, writer)?;
-        let admitted = engine.admit(key, group.get(), writer.expected);
+        let admitted = engine.admit(key, group, writer.expected);
         if let Err(refused) = engine.or_removed(key, None, admitted) {
             writer.counted = true;
             return Err(refused);
@@ -131,7 +131,7 @@ impl Writer {
         Ok(Writer {
             engine: Arc::clone(engine),
             key: key.to_vec(),
-            group: group.get(),
+            group,
             metadata: options.metadata,
             expires_s: expires_s(options.expires_unix_s),
             expected: options.length,
@@ -283,7 +283,7 @@ impl Writer {
             chunked: true,
             hash: hash.get(),
             seq: seq.get(),
-            group: self.group,
+            group: self.group.get(),
             expires_s: 0,
         }
     }

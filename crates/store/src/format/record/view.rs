@@ -5,7 +5,7 @@
 
 use super::{CHUNK_BYTES, CRC_BYTES, FLAG_CHUNKED, RECORD_HEADER_BYTES, RecordKind, at};
 use crate::format::UNIT_BYTES;
-use crate::types::{KeyHash, Sequence};
+use crate::types::{GroupId, KeyHash, Sequence};
 
 /// The header of a record in memory.
 #[derive(Clone, Copy)]
@@ -50,8 +50,8 @@ impl<'a> RecordView<'a> {
     }
 
     #[inline]
-    pub(crate) fn group(self) -> u64 {
-        at::GROUP.get(self.0)
+    pub(crate) fn group(self) -> GroupId {
+        GroupId::new(at::GROUP.get(self.0))
     }
 
     #[inline]
@@ -102,7 +102,7 @@ mod tests {
             assert_eq!(view.is_object(), kind == RecordKind::Object);
             assert_eq!((view.key_len(), view.meta_len()), (header.key_len, header.meta_len));
             assert_eq!((view.value_len(), view.key_hash()), (value, header.key_hash()));
-            assert_eq!((view.sequence(), view.group()), (header.sequence(), group));
+            assert_eq!((view.sequence(), view.group()), (header.sequence(), header.group()));
             assert_eq!(view.expires_s(), expires_s);
             assert_eq!(view.key_start(), header.key_range().start);
             assert_eq!(view.stored_bytes() as u64, header.stored_bytes());

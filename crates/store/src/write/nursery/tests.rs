@@ -18,19 +18,24 @@ fn object(run: &Run, due: u64) -> Staged {
     }
 }
 
+/// Queues an object that is due, and was created, at this time.
+fn stage(nursery: &Nursery, group: u64, run: &Run, due: u64) -> bool {
+    nursery.push(GroupId::new(group), object(run, due), Sequence::from_raw(due))
+}
+
 #[test]
 fn what_is_put_back_keeps_its_time() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
     for due in 10..15 {
-        assert!(nursery.push(7, object(&run, due), Sequence::from_raw(due)));
+        assert!(stage(&nursery, 7, &run, due));
     }
     let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
     let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
     let mut objects = groups.pop().expect("one group").1;
     let rest = objects.split_off(4);
     nursery.finished(&Finished::of(&objects), 0);
-    nursery.put_back(7, rest);
+    nursery.put_back(GroupId::new(7), rest);
     assert!(matches!(take(13), Work::Idle), "the rest is not due yet");
     let Work::Pages { groups, partial: true } = take(14) else { panic!("it is due") };
     assert_eq!(groups[0].1.len(), 1);
@@ -41,14 +46,14 @@ fn what_lists_took_stays_charged() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(1 << 20);
     assert_eq!(nursery.table_bytes(), 0);
-    assert!((0..10).all(|due| nursery.push(7, object(&run, due), Sequence::from_raw(due))));
+    assert!((0..10).all(|due| stage(&nursery, 7, &run, due)));
     let ten = nursery.table_bytes();
     assert!(ten >= 10 * size_of::<Staged>());
     let Work::Pages { groups, .. } = nursery.take(PAGE, || Duration::from_secs(10), Duration::ZERO)
     else {
         panic!("all are due")
     };
-    assert!(nursery.push(8, object(&run, 11), Sequence::from_raw(11)));
+    assert!(stage(&nursery, 8, &run, 11));
     assert!(nursery.table_bytes() > ten, "those being written count, too");
     nursery.finished(&Finished::of(&groups[0].1), 0);
     assert!(nursery.table_bytes() > ten);
@@ -56,7 +61,7 @@ fn what_lists_took_stays_charged() {
 
 fn extent(run: &Run) -> StagedExtent {
     let staged = Staged { stored_bytes: 8192, due: Due::NEVER, ..object(run, 0) };
-    StagedExtent { staged, part: None, group: 1 }
+    StagedExtent { staged, part: None, group: GroupId::new(1) }
 }
 
 /// The waiting extents always suffice for a write, however many were taken.
@@ -79,16 +84,16 @@ fn pages_get_their_turn_while_extents_keep_coming() {
             Work::Idle | Work::Stop => panic!("extents wait"),
         }
     };
-    assert!(nursery.push(7, object(&run, 100), Sequence::from_raw(100)));
+    assert!(stage(&nursery, 7, &run, 100));
     assert!((0..5).all(|now| next(now).is_none()), "nothing asks for the page");
     assert!((99..101).any(|_| next(100) == Some((1, true))), "its time has come");
-    assert!(nursery.push(7, object(&run, 200), Sequence::from_raw(200)));
+    assert!(stage(&nursery, 7, &run, 200));
     nursery.request_flush();
     assert!((0..2).any(|_| next(101) == Some((1, true))), "somebody waits for it");
     // The request does not cover an object that comes later.
-    assert!(nursery.push(7, object(&run, 200), Sequence::from_raw(200)));
+    assert!(stage(&nursery, 7, &run, 200));
     assert!((0..5).all(|_| next(102).is_none()));
-    assert!((0..4).all(|_| nursery.push(8, object(&run, 200), Sequence::from_raw(200))));
+    assert!((0..4).all(|_| stage(&nursery, 8, &run, 200)));
     assert!((0..2).any(|_| next(103) == Some((4, false))), "two pages of one group");
 }
 
@@ -101,10 +106,7 @@ fn a_wish_ends_with_what_it_was_for() {
     let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
     nursery.request_flush();
     assert!(matches!(take(), Work::Idle));
-    assert!(
-        nursery.push(7, object(&run, 100), Sequence::from_raw(100))
-            && nursery.push_extent(extent(&run), Sequence::ZERO)
-    );
+    assert!(stage(&nursery, 7, &run, 100) && nursery.push_extent(extent(&run), Sequence::ZERO));
     assert!(matches!(take(), Work::Idle), "neither is due, and nobody asked for what came since");
     nursery.request_flush();
     assert!(matches!(take(), Work::Extents(_)));
@@ -120,19 +122,16 @@ fn a_wish_ends_with_what_it_was_for() {
 fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
-    assert!(nursery.push(7, object(&run, 1), Sequence::from_raw(1)));
+    assert!(stage(&nursery, 7, &run, 1));
     nursery.stop();
     let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
     let Work::Pages { groups, .. } = take() else { panic!("what waits is written first") };
     nursery.finished(&Finished::of(&groups[0].1), 0);
-    assert!(
-        nursery.push(7, object(&run, 2), Sequence::from_raw(2)),
-        "the flusher still comes back"
-    );
+    assert!(stage(&nursery, 7, &run, 2), "the flusher still comes back");
     let Work::Pages { groups, .. } = take() else { panic!("it came in time") };
     nursery.finished(&Finished::of(&groups[0].1), 0);
     assert!(matches!(take(), Work::Stop));
-    assert!(!nursery.push(7, object(&run, 3), Sequence::from_raw(3)));
+    assert!(!stage(&nursery, 7, &run, 3));
     nursery.drain(|| panic!("there is nothing to do"));
     assert_eq!(nursery.bytes(), 0);
 }
@@ -149,14 +148,14 @@ fn what_came_long_ago_goes_though_little_waits() {
         nursery.refill(run.clone());
         // One object came at the beginning, one in the middle, one late.
         if [0, span / 2 + 2, span].contains(&group) {
-            assert!(nursery.push(group, object(&run, 100), Sequence::from_raw(100)));
+            assert!(stage(&nursery, group, &run, 100));
         }
     }
     assert!(!nursery.wants_flush());
     nursery.refill(run.clone());
     assert!(nursery.wants_flush());
     let Work::Pages { groups, partial: true } = take() else { panic!("the first must go") };
-    assert_eq!(groups.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [0]);
+    assert_eq!(groups.iter().map(|(id, _)| id.get()).collect::<Vec<_>>(), [0]);
     assert!(matches!(take(), Work::Idle), "the others came later");
 }
 
@@ -167,11 +166,13 @@ fn of_many_groups_those_go_that_are_to_go() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(1 << 30);
     for group in 0..GROUPS {
-        assert!(nursery.push(group, object(&run, 100 + group), Sequence::from_raw(100 + group)));
+        assert!(stage(&nursery, group, &run, 100 + group));
     }
     let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
     let groups_of = |work| match work {
-        Work::Pages { groups, partial: true } => groups.into_iter().map(|(id, _)| id).collect(),
+        Work::Pages { groups, partial: true } => {
+            groups.into_iter().map(|(id, _)| id.get()).collect()
+        }
         _ => Vec::new(),
     };
     assert!(matches!(take(99), Work::Idle));
@@ -179,9 +180,9 @@ fn of_many_groups_those_go_that_are_to_go() {
     assert!(matches!(take(109), Work::Idle));
     assert_eq!(groups_of(take(110)), [10]);
     // An object due earlier than the known next due time.
-    assert!(nursery.push(0, object(&run, 105), Sequence::from_raw(105)));
+    assert!(stage(&nursery, 0, &run, 105));
     assert_eq!(groups_of(take(110)), [0]);
-    assert!(nursery.push(20, object(&run, 200), Sequence::from_raw(200)));
+    assert!(stage(&nursery, 20, &run, 200));
     nursery.request_flush();
     let all = groups_of(take(110));
     assert_eq!((all.len() as u64, all[0]), (GROUPS - 11, 20), "all, the largest first");
@@ -196,11 +197,11 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
         Work::Pages { groups, partial } => {
             let objects: Vec<_> = groups.iter().flat_map(|(_, objects)| objects).collect();
             nursery.finished(&Finished::of(objects.iter().copied()), 0);
-            (groups.iter().map(|(id, _)| *id).collect::<Vec<_>>(), partial)
+            (groups.iter().map(|(id, _)| id.get()).collect::<Vec<_>>(), partial)
         }
         _ => panic!("half of the limit waits"),
     };
-    let push = |group| assert!(nursery.push(group, object(&run, 100), Sequence::from_raw(100)));
+    let push = |group| assert!(stage(&nursery, group, &run, 100));
     // Sixteen objects of half a page are half of the limit: group 3 has a page's worth, the others
     // less.
     (0..15).chain([3]).for_each(push);
@@ -218,8 +219,8 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
     assert_eq!(groups.len(), 17);
     let (group, mut objects) = groups.pop().expect("one of them");
     nursery.finished(&Finished::of(groups.iter().flat_map(|(_, objects)| objects)), 0);
-    (0..3).for_each(|_| push(group));
+    (0..3).for_each(|_| push(group.get()));
     nursery.put_back(group, std::mem::take(&mut objects));
     (100..112).for_each(push);
-    assert_eq!(take(), (vec![group], false), "four objects are two pages");
+    assert_eq!(take(), (vec![group.get()], false), "four objects are two pages");
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::{Staged, StagedExtent};
-use crate::types::Sequence;
+use crate::types::{GroupId, Sequence};
 
 #[derive(Default)]
 pub(super) struct Pending {
@@ -32,7 +32,7 @@ impl Round {
 
 /// Groups chosen for the flusher: their bytes when they were chosen, and their ids.
 pub(super) struct Choice {
-    groups: Vec<(u64, u64)>,
+    groups: Vec<(u64, GroupId)>,
     /// `Some`: take the largest first, until they make up this many bytes. `None`: take all.
     largest_bytes: Option<u64>,
     /// Build pages of them even if the pages are not full.
@@ -40,12 +40,12 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    fn of_all(groups: Vec<(u64, u64)>, partial: bool) -> Option<Choice> {
+    fn of_all(groups: Vec<(u64, GroupId)>, partial: bool) -> Option<Choice> {
         (!groups.is_empty()).then_some(Choice { groups, largest_bytes: None, partial })
     }
 
     /// Sorted, independently of the hash map's order: runs of a simulator must be reproducible.
-    pub(super) fn in_order(mut self) -> Vec<u64> {
+    pub(super) fn in_order(mut self) -> Vec<GroupId> {
         let Some(target) = self.largest_bytes else {
             self.groups.sort_unstable_by_key(|(_, group)| *group);
             return self.groups.into_iter().map(|(_, group)| group).collect();
@@ -63,7 +63,7 @@ impl Choice {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) groups: HashMap<u64, Pending>,
+    pub(super) groups: HashMap<GroupId, Pending>,
     pub(super) extents: Vec<StagedExtent>,
     pub(super) extent_bytes: u64,
     /// A writer waits for one of the extents to be written.
@@ -186,7 +186,7 @@ impl State {
         };
     }
 
-    pub(super) fn take_group(&mut self, group: u64) -> Option<(u64, Vec<Staged>)> {
+    pub(super) fn take_group(&mut self, group: GroupId) -> Option<(GroupId, Vec<Staged>)> {
         let pending = self.groups.remove(&group)?;
         self.taken(pending.objects.len() as u64, pending.bytes);
         Some((group, pending.objects))
