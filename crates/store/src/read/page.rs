@@ -132,9 +132,8 @@ impl Engine {
             self.flights.land(lead);
             return Ok(None);
         }
-        let group = self.page_group(candidate.location).unwrap_or_default();
         let mut pages = vec![(page, lead)];
-        self.add_read_ahead(segment, group, &mut pages);
+        self.add_read_ahead(segment, &mut pages);
         Ok(self
             .read_pages(segment, pages)
             .map(|()| self.lookup_fresh(hash, key).map_or(Found::LookAgain, Found::Object)))
@@ -173,9 +172,10 @@ impl Engine {
         (1 << 63) | self.space.location(segment, page * self.space.page_bytes).units()
     }
 
-    /// Adds the following pages if the group is read sequentially and memory is available.
-    fn add_read_ahead(&self, segment: SegmentId, group: GroupId, pages: &mut Vec<(u64, Lead)>) {
+    /// Adds the following pages if the page's group is known and read sequentially.
+    fn add_read_ahead(&self, segment: SegmentId, pages: &mut Vec<(u64, Lead)>) {
         let first = pages[0].0;
+        let Some(group) = self.page_groups.get(segment, first) else { return };
         let state = self.groups.entry(group);
         let here = self.page_place(segment, first);
         let step = self.space.page_bytes / UNIT_BYTES;
@@ -265,8 +265,7 @@ impl Engine {
             Joined::Leader(lead) => lead,
         };
         let mut pages = vec![(page, lead)];
-        let group = self.page_group(candidate.location).unwrap_or_default();
-        self.add_read_ahead(segment, group, &mut pages);
+        self.add_read_ahead(segment, &mut pages);
         let ahead = self.room_for_read_ahead(&mut pages);
         let started = self.clock.monotonic();
         let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());

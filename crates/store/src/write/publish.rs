@@ -4,7 +4,7 @@
 //! replacement in between is seen; an object that could not be written takes the version that it
 //! replaces with it. Threads: I/O threads, and the flusher when no segment is available.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,8 @@ pub(super) fn publish_page(
     at: u64,
     page: BuiltPage,
 ) {
-    let mut noted: BTreeMap<GroupId, ()> = BTreeMap::new();
+    let page_index = at / engine.space.page_bytes;
+    let mut noted: BTreeSet<GroupId> = BTreeSet::new();
     for m in &page.moves {
         let mut shard = engine.cache.resident.shard(m.hash);
         let found = shard.get_mut(m.hash);
@@ -48,14 +49,14 @@ pub(super) fn publish_page(
         if is_new {
             engine.cache.written(m.hash);
         }
-        noted.insert(m.group, ());
+        noted.insert(m.group);
     }
-    for group in noted.keys() {
-        let page_index = (at / engine.space.page_bytes) as u32;
-        engine.groups.entry(*group).note_page(segment, life, page_index);
+    for group in noted {
+        engine.groups.entry(group).note_page(segment, life, page_index as u32);
     }
-    engine.page_groups.set(segment, at / engine.space.page_bytes, page.moves[0].group);
-    let hint = engine.groups.hint(page.moves[0].group);
+    let primary = page.moves[0].group;
+    engine.page_groups.set(segment, page_index, primary);
+    let hint = engine.groups.hint(primary);
     drop(page.staged);
     if page.passing {
         return;
