@@ -81,10 +81,43 @@ impl Object {
         self.from_memory
     }
 
+    /// The metadata and the value, without copying. Both, and all slices of either, share this
+    /// guard: the memory stays pinned until the last of them is dropped. One allocation.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let config = damelo::Config::new(dir.path().join("store"), "64MiB".parse()?);
+    /// # let store = damelo::Store::open(config)?;
+    /// let options = damelo::CreateOptions { metadata: b"text/plain", ..Default::default() };
+    /// store.create_with(b"/a", damelo::GroupId::of("site"), b"hello", options).wait()?;
+    /// let object = store.read(b"/a").wait()?.expect("just created");
+    /// let (metadata, value) = object.into_parts();
+    /// assert_eq!((&metadata[..], &value[..]), (&b"text/plain"[..], &b"hello"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_parts(self) -> (Bytes, Bytes) {
+        let metadata = self.meta_len as usize;
+        let mut value = Bytes::from_owner(MetadataAndValue(self));
+        let metadata = value.split_to(metadata);
+        (metadata, value)
+    }
+
     #[inline]
     fn value(&self) -> &[u8] {
         let start = self.body as usize + self.key_len as usize + self.meta_len as usize;
         self.run.bytes(start, self.value_len as usize)
+    }
+}
+
+/// The owner of what [`Object::into_parts`] returns.
+struct MetadataAndValue(Object);
+
+impl AsRef<[u8]> for MetadataAndValue {
+    fn as_ref(&self) -> &[u8] {
+        let Object { run, body, key_len, meta_len, value_len, .. } = &self.0;
+        run.bytes((body + key_len) as usize, *meta_len as usize + *value_len as usize)
     }
 }
 

@@ -318,6 +318,21 @@ fn replaced_objects_are_new_for_readers_old_for_guards() {
 }
 
 #[test]
+fn metadata_and_value_leave_a_guard_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    for (metadata, value) in [("meta", "value"), ("", "value"), ("meta", ""), ("", "")] {
+        let options = CreateOptions { metadata: metadata.as_bytes(), ..Default::default() };
+        let group = GroupId::new(1);
+        store.create_with(b"k", group, value.as_bytes(), options).wait().unwrap();
+        let parts = store.read(b"k").wait().unwrap().unwrap().into_parts();
+        store.remove(b"k").unwrap();
+        store.sync().unwrap();
+        assert_eq!(parts, (metadata.into(), value.into()), "they outlive the object");
+    }
+}
+
+#[test]
 fn many_hints_at_once_reach_what_is_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir, IoEngine::Auto);

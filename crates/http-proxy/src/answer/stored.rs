@@ -10,13 +10,13 @@ use std::pin::pin;
 use bytes::Bytes;
 use http::header::{
     AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, EXPIRES,
-    HeaderName, HeaderValue, LAST_MODIFIED, VARY,
+    HeaderName, LAST_MODIFIED, VARY,
 };
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::answer::body::{Piece, ProxyBody};
 use crate::answer::reader::Reader;
-use crate::answer::{text, with_headers};
+use crate::answer::{number, text, with_headers};
 use crate::request::Ask;
 use crate::rules::preconditions::{self, Outcome};
 use crate::rules::ranges::{self, Answer, Multipart};
@@ -98,7 +98,7 @@ pub(crate) fn from_store(
     );
     let complete_bytes = stored.part.map_or(found.body.length_bytes(), |part| part.complete_bytes);
     let wanted = wanted(worker, ask, stored, complete_bytes);
-    found.response.headers.insert(AGE, HeaderValue::from(age_s));
+    found.response.headers.insert(AGE, number(age_s));
     let version = found.response.version;
     let mut response = match (outcome, wanted) {
         (Outcome::NotModified, _) => not_modified(worker, found.response.headers),
@@ -147,7 +147,7 @@ fn whole(found: Found) -> Response<ProxyBody> {
     let Found { response: StoredResponse { status, mut headers, .. }, body, .. } = found;
     let length_bytes = body.length_bytes();
     if status != StatusCode::NO_CONTENT && body.has_known_length() {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length_bytes));
+        headers.insert(CONTENT_LENGTH, number(length_bytes));
     }
     let body = match body {
         FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
@@ -161,7 +161,7 @@ fn whole(found: Found) -> Response<ProxyBody> {
 fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<ProxyBody> {
     let mut headers = found.response.headers;
     headers.insert(CONTENT_RANGE, ranges::content_range(&range, complete_bytes));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+    headers.insert(CONTENT_LENGTH, number(range.end - range.start));
     let start = found.response.part.map_or(0, |part| part.start);
     // `wanted` admits only ranges that the part holds.
     let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
@@ -177,7 +177,7 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
     let mut headers = found.response.headers;
     let frame = Multipart::new(&headers, ranges, complete_bytes, fastrand::u64(..));
     headers.insert(CONTENT_TYPE, frame.content_type);
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(frame.length_bytes));
+    headers.insert(CONTENT_LENGTH, number(frame.length_bytes));
     // Each part has its own.
     headers.remove(CONTENT_RANGE);
     let start = found.response.part.map_or(0, |part| part.start);

@@ -27,6 +27,8 @@ pub(crate) struct Activity {
     idle_ms: AtomicU64,
     /// After the last request no byte of it can still be in flight.
     may_rest: AtomicBool,
+    /// The last request may turn the connection into a tunnel.
+    may_switch: AtomicBool,
     /// The connection has been silent so long that it should free its buffers.
     rests: AtomicBool,
     /// A response broke off, and only the way the connection is closed can tell its client.
@@ -53,6 +55,7 @@ impl Activity {
             moved_ms: AtomicU64::new(0),
             idle_ms: AtomicU64::new(0),
             may_rest: AtomicBool::new(true),
+            may_switch: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             broken_off: AtomicBool::new(false),
         })
@@ -88,6 +91,16 @@ impl Activity {
     /// Sets whether the connection may rest after the request that has just begun.
     pub(crate) fn set_may_rest(&self, may_rest: bool) {
         self.may_rest.store(may_rest, Relaxed);
+    }
+
+    /// Sets whether the request that has just begun may turn the connection into a tunnel.
+    pub(crate) fn set_may_switch(&self, may_switch: bool) {
+        self.may_switch.store(may_switch, Relaxed);
+    }
+
+    /// Whether the connection may be, or become, a tunnel.
+    pub(crate) fn may_switch(&self) -> bool {
+        self.may_switch.load(Relaxed)
     }
 
     /// Whether no request is in flight, and nothing remains of the last one.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
 use crate::answer::body::ProxyBody;
 use crate::client::Peer;
@@ -165,7 +165,9 @@ pub(super) fn follow(
     let Some(mut record) = record else { return response };
     let code = response.status();
     record.status = Some(code);
-    record.media_type = response.headers().get(CONTENT_TYPE).cloned();
+    // A copy: the value may lie in the memory of a stored object, which the line would pin.
+    let media_type = response.headers().get(CONTENT_TYPE);
+    record.media_type = media_type.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
     record.result = status.word();
     if let Some(site) = response.extensions().get::<SiteId>() {
         worker.shared.sites.get(*site).authority.clone_into(&mut record.origin);

@@ -59,10 +59,15 @@ pub(crate) struct Watched {
     counters: Arc<Counters>,
     /// Number of requests begun when `since` was set.
     begun: u64,
-    /// When the connection began to wait for a request or its headers.
+    /// When the connection began to wait for a request.
     since: Instant,
     /// Whether part of the headers has arrived.
     in_headers: bool,
+    /// When the connection began to wait for more of the headers. No clock is read for headers that
+    /// arrive whole.
+    headers_since: Option<Instant>,
+    /// Whether it looks out for clients that leave, in place of the library.
+    notices_leaving: bool,
     progress: WriteProgress,
     read_timer: Option<Pin<Box<Sleep>>>,
     /// Interim responses to HTTP/1.1 requests, and the waker for them.
@@ -94,11 +99,29 @@ impl Watched {
             counters,
             since: Instant::now(),
             in_headers: false,
+            headers_since: None,
+            notices_leaving: false,
             progress: WriteProgress::new(deadlines.write),
             read_timer: None,
             interim: Arc::default(),
             woken: None,
         }
+    }
+
+    /// Sets whether the stream fails when the client leaves while its request is in flight. False:
+    /// it does not, because that is not wanted, or because this stream cannot tell.
+    pub(crate) fn notice_leaving(&mut self, wanted: bool) -> bool {
+        self.notices_leaving = wanted && self.inner.is_plain();
+        self.notices_leaving
+    }
+
+    /// Ready once the client has left while its request is in flight. Called when the library has
+    /// nothing to write; it reads nothing meanwhile, since each such read would take a new buffer.
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.notices_leaving || self.activity.is_idle() || self.activity.may_switch() {
+            return Poll::Pending;
+        }
+        self.inner.poll_end(cx)
     }
 
     /// The interim responses that this stream sends.
@@ -144,7 +167,7 @@ impl Watched {
         if self.protocol == Protocol::Http1 && !self.in_headers && self.activity.is_idle() {
             self.in_headers = true;
             self.begun = self.activity.begun();
-            self.since = Instant::now();
+            self.headers_since = None;
         }
     }
 
@@ -176,8 +199,14 @@ impl Watched {
         if self.protocol == Protocol::Http1 {
             self.look_for_rest(cx);
         }
-        let limit = if self.in_headers { self.deadlines.header } else { self.deadlines.idle };
-        ready!(poll_deadline(&mut self.read_timer, self.since + limit, cx));
+        let deadline = match self.in_headers {
+            true => {
+                let since = *self.headers_since.get_or_insert_with(Instant::now);
+                since + self.deadlines.header
+            }
+            false => self.since + self.deadlines.idle,
+        };
+        ready!(poll_deadline(&mut self.read_timer, deadline, cx));
         Poll::Ready(if self.in_headers { Late::Headers } else { Late::Idle })
     }
 
@@ -283,6 +312,9 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.poll_left(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let result = match this.poll_interim(cx) {
             Poll::Ready(Ok(())) => Pin::new(&mut this.inner).poll_flush(cx),
             other => other,

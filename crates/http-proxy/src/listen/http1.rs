@@ -46,7 +46,10 @@ pub(super) async fn speak(
     let answer = |request: Request<Incoming>| {
         // The request keeps these settings to its end, even if they are reloaded meanwhile.
         let (worker, active) = (worker.load_full(), peer.activity.begin());
-        peer.activity.set_may_rest(leaves_nothing(&request));
+        let may_switch = switches(&request);
+        peer.activity.set_may_switch(may_switch);
+        // Whether the request ends with its headers, so that only the next request can follow it.
+        peer.activity.set_may_rest(!may_switch && request.body().is_end_stream());
         let version = request.version();
         // HTTP/1.0 clients do not know interim responses (RFC 9110 §15.2).
         let sender = (version == Version::HTTP_11).then(|| interim.begin());
@@ -67,7 +70,11 @@ pub(super) async fn speak(
     };
     loop {
         let now = worker.load_full();
-        let connection = builder(&now).serve_connection(TokioIo::new(stream), service_fn(&answer));
+        let kept = now.shared.config.limits.half_closed_clients;
+        let half_close = stream.notice_leaving(!kept) || kept;
+        let connection = builder(&now)
+            .half_close(half_close)
+            .serve_connection(TokioIo::new(stream), service_fn(&answer));
         drop(now);
         // Boxed, so that a resting connection does not keep the space for it.
         let serving = serve(connection, &peer.activity, refused, &mut stop);
@@ -92,8 +99,7 @@ fn builder(worker: &Worker) -> http1::Builder {
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(None)
-        .max_buf_size(config.limits.header_bytes_max.max(BUFFER_BYTES_MIN))
-        .half_close(config.limits.half_closed_clients);
+        .max_buf_size(config.limits.header_bytes_max.max(BUFFER_BYTES_MIN));
     let lines_max = config.limits.header_lines_max;
     if lines_max != HEADER_LINES_INLINE {
         builder.max_headers(lines_max);
@@ -101,11 +107,9 @@ fn builder(worker: &Worker) -> http1::Builder {
     builder
 }
 
-/// Whether a request ends with its headers, so that only the next request can follow it.
-fn leaves_nothing(request: &Request<Incoming>) -> bool {
-    request.body().is_end_stream()
-        && request.method() != Method::CONNECT
-        && !request.headers().contains_key(UPGRADE)
+/// Whether a request may turn its connection into a tunnel.
+fn switches(request: &Request<Incoming>) -> bool {
+    request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE)
 }
 
 /// The status that hyper answered to an unreadable request. Other connection errors concern only

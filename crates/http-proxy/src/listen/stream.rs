@@ -5,15 +5,17 @@
 //! each stream lives on one worker.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
@@ -124,6 +126,32 @@ impl ClientStream {
         };
     }
 
+    /// True where bytes of the socket are bytes of HTTP, so that it tells when the client is done.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, ClientStream::Plain(_))
+    }
+
+    /// Ready once the client has ended its side, or the connection is broken, and nothing is left
+    /// to be read before that. Consumes nothing.
+    pub(crate) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            // The wait is left to the system's notice; where that fails, the connection is broken.
+            let seen = match self.socket() {
+                Socket::Tcp(stream) => ready!(stream.poll_read_ready(cx))
+                    .and_then(|()| stream.try_io(Interest::READABLE, || peeked(stream))),
+                Socket::Unix(stream) => ready!(stream.poll_read_ready(cx))
+                    .and_then(|()| stream.try_io(Interest::READABLE, || peeked(stream))),
+            };
+            match seen {
+                Ok(0) => return Poll::Ready(()),
+                // What follows it shows once it has been read.
+                Ok(_) => return Poll::Pending,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
     /// Bytes written that the client has not acknowledged, as the system reports it.
     #[cfg(target_os = "linux")]
     pub(crate) fn held_bytes(&self) -> Option<u64> {
@@ -151,6 +179,11 @@ impl ClientStream {
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }
+}
+
+/// How much of one byte is there to be read; 0 at the end.
+fn peeked(socket: &impl AsFd) -> io::Result<usize> {
+    SockRef::from(socket).peek(&mut [MaybeUninit::uninit()])
 }
 
 reads!([S: AsyncRead + Unpin] Prefixed<S>);

@@ -292,8 +292,12 @@ impl Vault {
                 return None;
             }
         };
-        let blob = Bytes::copy_from_slice(object.metadata());
-        let place = (object.group(), object.from_memory());
+        let (place, length_bytes) = ((object.group(), object.from_memory()), object.len() as u64);
+        // Without its body a response may be kept for long, and must not pin memory.
+        let (blob, value) = match want_body {
+            true => object.into_parts(),
+            false => (Bytes::copy_from_slice(object.metadata()), Bytes::new()),
+        };
         let (entry, placement) = self.judge(key, &blob, place, counters).await?;
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
@@ -302,8 +306,8 @@ impl Vault {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) => {
                 FoundBody::Length(apart.length_bytes)
             }
-            _ if want_body => FoundBody::Whole(object.into()),
-            _ => FoundBody::Length(object.len() as u64),
+            _ if want_body => FoundBody::Whole(value),
+            _ => FoundBody::Length(length_bytes),
         };
         Some(Probed { blob, entry, body, placement })
     }
