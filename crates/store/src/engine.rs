@@ -1,9 +1,9 @@
 //! The engine: owns every part of an open store and the few operations that involve several parts.
 //!
 //! `Store` is a handle on the engine. Its threads are the flusher, the recovery thread with its
-//! helpers, the keeper (checkpoints) and the workers; devices have threads of their own. Invariants
-//! across parts: an object is in the resident table, in the index, or gone; sequence numbers are
-//! unique and grow with time.
+//! helpers, the keeper (checkpoints), one that makes large pages, and the workers; devices have
+//! threads of their own. Invariants across parts: an object is in the resident table, in the index,
+//! or gone; sequence numbers are unique and grow with time.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, Padded, RwLock};
@@ -41,6 +41,9 @@ use crate::workers::Workers;
 use crate::write::gate::Gate;
 use crate::write::inline_slot::InlineSlot;
 use crate::write::nursery::Nursery;
+
+/// How often the thread behind large pages looks whether one is wanted, and its longest rest.
+const ENLARGING_NAP: Duration = Duration::from_millis(50);
 
 /// A page record takes at most 1/`PAGE_SHARE` of a page.
 const PAGE_SHARE: u64 = 3;
@@ -221,6 +224,19 @@ impl Engine {
         let due = self.hints.add(group, hint, self.clock.monotonic(), pause);
         if !due.is_empty() {
             self.cache.requeue(&due);
+        }
+    }
+
+    /// The thread behind large pages: makes one after the other while frames would lie in them, and
+    /// rests as long as each took. Where the system is slow to provide them (a virtual machine
+    /// whose host has to), frames lie in small pages until then, and nobody waits.
+    pub(crate) fn enlarge(&self) {
+        let mut rest = ENLARGING_NAP;
+        while !self.keeper_sleep(rest) {
+            let start = self.clock.monotonic();
+            let is_enlarged = self.cache.pool.enlarge();
+            let took = self.clock.monotonic().saturating_sub(start);
+            rest = if is_enlarged { took.min(ENLARGING_NAP) } else { ENLARGING_NAP };
         }
     }
 

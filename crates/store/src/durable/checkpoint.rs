@@ -83,13 +83,13 @@ impl Engine {
         }
     }
 
-    /// Ends the keeper thread.
+    /// Ends the keeper thread, and the one that makes large pages.
     pub(crate) fn keeper_stop(&self) {
         *lock(&self.keeper_stopped) = true;
         self.keeper_wake.notify_all();
     }
 
-    /// Sleeps; true once the keeper should end.
+    /// Sleeps; true once the threads that [`Engine::keeper_stop`] ends should end.
     pub(crate) fn keeper_sleep(&self, nap: Duration) -> bool {
         let stopped = lock(&self.keeper_stopped);
         if *stopped {

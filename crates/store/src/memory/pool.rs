@@ -71,6 +71,27 @@ impl Pool {
         Pool::mapped_by(mapped::map_small_pages, frames, frame_bytes, false)
     }
 
+    /// Whether parts of the mapping can become large pages: not in a small one.
+    pub(crate) fn has_large_pages(&self) -> bool {
+        lock(&self.state).has_blocks()
+    }
+
+    /// Makes one more part of the mapping a large page, if frames would lie there and the limit has
+    /// room for it; false if not. Takes milliseconds where the system has to find and clear one;
+    /// nothing else waits meanwhile.
+    pub(crate) fn enlarge(&self) -> bool {
+        let aside = lock(&self.state).set_aside(|advice| self.follow(advice));
+        let Some(places) = aside else { return false };
+        let start = self.place_ptr(places.start);
+        self.follow(Advice::LargePages(places));
+        // One touch brings all of a large page. Where the system has none left, it brings a small
+        // one, and the others come as they are touched.
+        // SAFETY: the block is within our mapping, no run uses it, and it is set aside for this call.
+        unsafe { start.write_volatile(0) };
+        lock(&self.state).enlarged(|advice| self.follow(advice));
+        true
+    }
+
     /// A pool for simulators, counted and limited as usual. It returns no memory to the system
     /// before it is dropped, and may use large pages, since clearing returned memory would take
     /// longer than the simulation itself. It may occupy up to twice the memory counted.
@@ -85,7 +106,8 @@ impl Pool {
         keeps: bool,
     ) -> std::io::Result<Arc<Pool>> {
         assert!(frames > 0 && frame_bytes.is_multiple_of(GRAIN_BYTES), "pool geometry");
-        let places = Places::new(frames, frame_bytes / GRAIN_BYTES);
+        let places_of = if keeps { Places::new } else { Places::enlarged_behind };
+        let places = places_of(frames, frame_bytes / GRAIN_BYTES);
         // Large pages begin at a multiple of their length. Memory beyond the places is never
         // touched.
         let mapping = map(places.count() * frame_bytes + BLOCK_BYTES)?;
@@ -482,6 +504,7 @@ mod tests {
                 }
                 None => drop(held.swap_remove(rng.usize(..held.len()))),
             }
+            pool.enlarge();
             if step % 50 == 0 {
                 let is_whole = |(run, byte): &(Run, u8)| run.bytes(0, 1) == [*byte];
                 assert!(held.iter().all(is_whole));

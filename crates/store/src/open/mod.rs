@@ -3,7 +3,7 @@
 //! Invariants: no volume is changed before every check has passed; a volume with foreign data is
 //! overwritten only with `force`, one with a store of ours only with `anew`; files created for a
 //! store that fails to open are removed again. Threads: the calling one; it starts the flusher, the
-//! recovery thread and the keeper.
+//! recovery thread, the keeper, and the one that makes large pages.
 
 mod making;
 mod settings;
@@ -483,6 +483,10 @@ impl Threads {
         )?);
         let this = Arc::clone(engine);
         threads.others.push(spawn("keeper", Box::new(move || this.keep()))?);
+        if engine.cache.pool.has_large_pages() {
+            let this = Arc::clone(engine);
+            threads.others.push(spawn("memory", Box::new(move || this.enlarge()))?);
+        }
         Ok(threads)
     }
 

@@ -66,6 +66,17 @@ impl Blocks {
         self.state(place) == State::Large
     }
 
+    /// Places of each block.
+    pub(super) fn places_each(&self) -> usize {
+        self.places_each
+    }
+
+    /// The places of the first block of which none occupies memory.
+    pub(super) fn first_fresh(&self) -> Option<Range<usize>> {
+        let index = self.states.iter().position(|state| *state == State::Fresh)?;
+        Some(index * self.places_each..(index + 1) * self.places_each)
+    }
+
     /// The places of the block around `place`, if none of them occupies memory.
     pub(super) fn fresh_around(&self, place: usize) -> Option<Range<usize>> {
         let index = place / self.places_each;

@@ -14,6 +14,8 @@
 //! - Runs of whole frames are placed in large pages and in the lower half first, other runs
 //!   elsewhere and in the upper half first. Large pages are split for the latter only where nothing
 //!   else is left.
+//! - The places of a block that is set aside are neither free nor in use. All of their memory counts
+//!   as occupied; what the slack does not cover is not available.
 //!
 //! Pure bookkeeping: the caller carries out the advice to the system. Threads: under the owner's
 //! lock.
@@ -80,6 +82,21 @@ pub(super) struct Places {
     next: [usize; 2],
     /// Which parts of the mapping lie in large pages.
     blocks: Blocks,
+    enlarging: Enlarging,
+    /// The block that is set aside to be made large.
+    aside: Option<Range<usize>>,
+}
+
+/// When blocks are made large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Enlarging {
+    /// When a run of whole frames is taken there.
+    AtOnce,
+    /// By a thread in the background, one after the other, while runs would lie there.
+    Behind {
+        /// A run of whole frames has been placed elsewhere since the last one.
+        is_wanted: bool,
+    },
 }
 
 impl Places {
@@ -100,7 +117,16 @@ impl Places {
             freed: vec![VecDeque::new(); LENGTHS_MAX + 1],
             next: [0, places / 2],
             blocks: Blocks::new(places, grains_per_frame * GRAIN_BYTES),
+            enlarging: Enlarging::AtOnce,
+            aside: None,
         }
+    }
+
+    /// As [`Places::new`], where blocks are made large by [`Places::set_aside`] and
+    /// [`Places::enlarged`] alone.
+    pub(super) fn enlarged_behind(frames: usize, grains_per_frame: usize) -> Places {
+        let enlarging = Enlarging::Behind { is_wanted: false };
+        Places { enlarging, ..Places::new(frames, grains_per_frame) }
     }
 
     /// Number of blocks backed by large pages.
@@ -150,6 +176,49 @@ impl Places {
         }
     }
 
+    /// Sets a block aside that is to be made large, if runs of whole frames would lie there and the
+    /// limit has room for it; free memory makes way. The caller makes it large, touches it, and
+    /// calls [`Places::enlarged`].
+    pub(super) fn set_aside(&mut self, mut advise: impl FnMut(Advice)) -> Option<Range<usize>> {
+        let (grains, most) =
+            (self.blocks.places_each() * self.grains_per_frame, self.limit_grains + self.slack());
+        let is_wanted = self.enlarging == Enlarging::Behind { is_wanted: true };
+        if !is_wanted || self.aside.is_some() || self.used_grains + grains > most {
+            return None;
+        }
+        let places = self.blocks.first_fresh()?;
+        self.trim_to(most - grains, &mut advise);
+        if self.touched_grains + grains > most {
+            return None;
+        }
+        self.blocks.made_large(places.start);
+        self.touched_grains += grains;
+        for place in places.clone() {
+            self.touched[place] = self.grains_per_frame as u16;
+            self.free[place] = false;
+        }
+        self.aside = Some(places.clone());
+        Some(places)
+    }
+
+    /// The block that was set aside is large: its places are free.
+    pub(super) fn enlarged(&mut self, mut advise: impl FnMut(Advice)) {
+        let places = self.aside.take().expect("a block was set aside");
+        // In reverse, since the last one listed is taken first: neighbours are handed out together.
+        for place in places.rev() {
+            self.free[place] = true;
+            self.name(place);
+        }
+        self.enlarging = Enlarging::Behind { is_wanted: false };
+        // The limit may have become lower meanwhile.
+        self.trim(&mut advise);
+    }
+
+    /// Whether there are blocks that can be made large.
+    pub(super) fn has_blocks(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
     pub(super) fn count(&self) -> usize {
         self.free.len()
     }
@@ -163,7 +232,9 @@ impl Places {
     }
 
     pub(super) fn available_grains(&self) -> usize {
-        self.limit_grains.saturating_sub(self.used_grains)
+        let aside = self.aside.as_ref().map_or(0, |places| places.len() * self.grains_per_frame);
+        let held_back = aside.saturating_sub(self.slack());
+        self.limit_grains.saturating_sub(self.used_grains + held_back)
     }
 
     /// Sets the limit and returns memory beyond it.
@@ -181,7 +252,13 @@ impl Places {
         let shape = Shape { places, tail: grains - (places - 1) * self.grains_per_frame };
         let first = self.warm_run(shape, grains).or_else(|| self.any_run(shape))?;
         if shape.tail == self.grains_per_frame {
-            self.enlarge(first..first + places, &mut advise);
+            let run = first..first + places;
+            match &mut self.enlarging {
+                Enlarging::AtOnce => self.enlarge(run, &mut advise),
+                Enlarging::Behind { is_wanted } => {
+                    *is_wanted |= run.into_iter().any(|place| !self.blocks.is_large(place));
+                }
+            }
         }
         for place in first..first + places {
             let is_last = place + 1 == first + places;
@@ -334,7 +411,12 @@ impl Places {
     /// Returns memory of free places while the occupied memory exceeds the limit: from the kind
     /// with the most free places, those that have been free for longest first.
     fn trim(&mut self, advise: &mut impl FnMut(Advice)) {
-        while self.touched_grains > self.limit_grains + self.slack() {
+        self.trim_to(self.limit_grains + self.slack(), advise);
+    }
+
+    /// The same while it exceeds `grains`.
+    fn trim_to(&mut self, grains: usize, advise: &mut impl FnMut(Advice)) {
+        while self.touched_grains > grains {
             // Free places in large pages have their share of this, too. Otherwise the memory of
             // other runs would be returned each time, just before it is taken again.
             let share = |kind: usize| if kind == self.large() { LARGE_SHARE } else { 1 };
@@ -425,15 +507,27 @@ mod tests {
     fn what_is_counted_is_what_is_occupied_with_large_pages_too() {
         const FULL: usize = 16;
         let mut larges = 0;
-        for seed in 0..10 {
+        for seed in 0..20 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let mut places = Places::new(512, FULL);
+            let is_behind = seed % 2 == 1;
+            let new = if is_behind { Places::enlarged_behind } else { Places::new };
+            let mut places = new(512, FULL);
             let (mut occupied, mut large) = (vec![0; places.count()], vec![false; places.count()]);
             let mut held: Vec<(usize, usize)> = Vec::new();
-            let (odd_percent, frames_max) = [(0, 1), (2, 3), (30, 3)][seed as usize % 3];
+            let (odd_percent, frames_max) = [(0, 1), (2, 3), (30, 3)][seed as usize / 2 % 3];
+            let mut aside = false;
             let mut limit = FULL * 512;
             for _ in 0..3_000 {
                 let mut advices = Vec::new();
+                if is_behind && rng.u8(..8) == 0 {
+                    // The thread behind large pages is at some step of its work.
+                    if std::mem::take(&mut aside) {
+                        places.enlarged(|advice| advices.push(advice));
+                    } else if let Some(block) = places.set_aside(|advice| advices.push(advice)) {
+                        advices.push(Advice::LargePages(block));
+                        aside = true;
+                    }
+                }
                 let advise = |advice| advices.push(advice);
                 let mut taken = None;
                 match rng.u8(0..10) {
@@ -484,8 +578,9 @@ mod tests {
                 let (all, used): (usize, usize) =
                     (occupied.iter().sum(), held.iter().map(|(_, grains)| grains).sum());
                 let most = places.limit_grains + places.limit_grains / SLACK_SHARE;
+                let held_back = if aside { places.blocks.places_each() * FULL } else { 0 };
                 assert!(
-                    all == places.touched_grains && all <= most.max(used),
+                    all == places.touched_grains && all <= most.max(used + held_back),
                     "seed {seed}: {all}"
                 );
                 larges = larges.max(places.large_blocks());
@@ -494,6 +589,39 @@ mod tests {
             assert!(is_enough, "seed {seed}: {} large pages are left", places.large_blocks());
         }
         assert!(larges > 12, "{larges} large pages at a time at most");
+    }
+
+    /// The block comes after the run that wanted it, and takes the place of free memory.
+    #[test]
+    fn a_block_made_large_behind_serves_the_runs_after_it() {
+        const FULL: usize = 16;
+        let (mut places, mut advices) = (Places::enlarged_behind(512, FULL), Vec::new());
+        assert_eq!(places.set_aside(nothing), None, "nobody wants it");
+        let first = places.take(FULL, nothing).unwrap();
+        let block = places.set_aside(nothing).unwrap();
+        assert!(!block.contains(&first), "it occupies nothing but what is counted");
+        assert_eq!(places.set_aside(nothing), None, "one at a time");
+        let second = places.take(FULL, nothing).unwrap();
+        assert!(!block.contains(&second), "it is not ready");
+        assert_eq!(places.used_grains(), 2 * FULL);
+        places.enlarged(nothing);
+        let third = places.take(FULL, nothing).unwrap();
+        assert_eq!(third, block.start);
+        assert_eq!(places.set_aside(nothing), None, "there is room in large pages");
+        // Memory that is full of runs has no room for another block.
+        let rest: Vec<_> = std::iter::from_fn(|| places.take(FULL, nothing)).collect();
+        assert_eq!(places.set_aside(nothing), None);
+        // What they leave makes way, even where it is still there to be taken again.
+        rest.into_iter().rev().take(31).for_each(|run| places.release(run, FULL, nothing));
+        let block = places.set_aside(|advice| advices.push(advice)).unwrap();
+        let grains: usize = advices
+            .iter()
+            .map(|advice| match advice {
+                Advice::GiveBack(_, grains) => grains.len(),
+                other => panic!("{other:?}"),
+            })
+            .sum();
+        assert_eq!(grains, (block.len() - 8) * FULL, "but for the slack of 1/64");
     }
 
     /// Memory is always full, one run in eight is odd, and the runs held longest are released.
