@@ -9,6 +9,7 @@ mod proxy;
 mod store;
 
 // What they share.
+mod allocator;
 mod descriptors;
 mod failure;
 mod names;
@@ -42,6 +43,9 @@ Exit codes:
   2  the command line is wrong
   3  the store cannot be opened or made
   4  reading, writing or the network failed, or the store refused";
+
+#[global_allocator]
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Store for data that can always be fetched again, and the caching proxy built on it.
 #[derive(Debug, Parser)]

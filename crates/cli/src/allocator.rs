@@ -1,0 +1,98 @@
+//! The command's allocator: mimalloc for what is small, the system's for what is large.
+//!
+//! A miss of the proxy makes and drops some fifty allocations, several too long for the fast lists
+//! of the system's allocator. The lab's tables grow to hundreds of megabytes, which the system
+//! moves without a copy, and without the room that mimalloc leaves (docs/decisions/0021).
+//! Invariant: the length of an allocation alone decides whose it is. Threads: any.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use mimalloc::MiMalloc;
+
+/// From this length on an allocation is the system's: longer than any buffer of a connection.
+const LARGE_BYTES: usize = 1 << 20;
+
+pub(crate) struct Allocator;
+
+fn is_large(bytes: usize) -> bool {
+    bytes >= LARGE_BYTES
+}
+
+// SAFETY: each call is passed on, as it is, to an allocator that keeps this contract; which one
+// depends on the length alone, so that memory goes back to where it came from.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: by the caller.
+        unsafe {
+            if is_large(layout.size()) { System.alloc(layout) } else { MiMalloc.alloc(layout) }
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: by the caller.
+        unsafe {
+            match is_large(layout.size()) {
+                true => System.alloc_zeroed(layout),
+                false => MiMalloc.alloc_zeroed(layout),
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: by the caller.
+        unsafe {
+            match is_large(layout.size()) {
+                true => System.dealloc(ptr, layout),
+                false => MiMalloc.dealloc(ptr, layout),
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        match (is_large(layout.size()), is_large(bytes)) {
+            // SAFETY: by the caller.
+            (false, false) => return unsafe { MiMalloc.realloc(ptr, layout, bytes) },
+            // SAFETY: by the caller.
+            (true, true) => return unsafe { System.realloc(ptr, layout, bytes) },
+            _ => {}
+        }
+        // SAFETY: the caller asks for a valid length with this alignment.
+        let moved = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
+        // SAFETY: a length of 0 is excluded by the caller.
+        let to = unsafe { self.alloc(moved) };
+        if !to.is_null() {
+            // SAFETY: both are as long as that, and one of them is new. The old one is given back
+            // only after it was copied.
+            unsafe {
+                to.copy_from_nonoverlapping(ptr, layout.size().min(bytes));
+                self.dealloc(ptr, layout);
+            }
+        }
+        to
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_and_shrinks_across_the_limit_keeps_its_bytes() {
+        // The tests' own allocator is this one.
+        let mut bytes: Vec<u8> = Vec::with_capacity(1);
+        for length in [1, 100, LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES] {
+            bytes.reserve_exact(length - bytes.len());
+            bytes.extend((bytes.len()..length).map(|at| at as u8));
+        }
+        for length in [2 * LARGE_BYTES, LARGE_BYTES, LARGE_BYTES - 1, 10] {
+            bytes.truncate(length);
+            bytes.shrink_to_fit();
+            assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == at as u8), "{length}");
+        }
+        assert!(vec![0_u8; 2 * LARGE_BYTES].iter().all(|&byte| byte == 0));
+    }
+}
