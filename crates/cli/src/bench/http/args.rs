@@ -96,7 +96,8 @@ pub(crate) struct Http {
     #[arg(long, value_name = "COUNT", conflicts_with = "seconds",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
-    /// Seconds of the workload before a measurement, after every object was asked for once
+    /// Seconds of the workload before a measurement, after every object was asked for once; none
+    /// before a fill or a trace, which are measured from the first request on
     #[arg(long, value_name = "SECONDS", default_value = "2",
           value_parser = clap::value_parser!(u32).range(0..=86_400))]
     pub(crate) warmup: u32,
