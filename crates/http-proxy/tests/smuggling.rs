@@ -343,7 +343,8 @@ fn targets_that_are_none_are_refused_or_mean_one_thing() {
         let request = [b"GET ", target, b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"];
         raw_answer(proxy.info.address, &request.concat())
     };
-    for target in [&b"ftp://a/x"[..], b"ws://a/x", b"a:b://a/x", b"/\xff", b"/\xc3", b"a:80"] {
+    for target in [&b"ftp://a/x"[..], b"ws://a/x", b"a:b://a/x", b"/\xff", b"/\xc3", b"a:80", b"*"]
+    {
         assert_eq!(ask(target).status(), 400, "{}", target.escape_ascii());
     }
     assert_eq!(origin.connections(), 0);

@@ -4,6 +4,7 @@
 //! and the response does not forbid it; the reason for a validation is told apart: the client's
 //! demand ([`ForwardReason::Request`]) or age ([`ForwardReason::Stale`]). Nothing here allocates.
 
+use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
@@ -11,6 +12,7 @@ use crate::cache_status::ForwardReason;
 use crate::config::CachingConfig;
 use crate::directive::DELTA_SECONDS_MAX;
 use crate::freshness::{self, Lifetime};
+use crate::storing;
 
 /// Largest backward clock adjustment that makes no response stale, as clock discipline may cause.
 const CLOCK_BACK_MAX_MS: u64 = 60_000;
@@ -34,7 +36,8 @@ pub struct Policy {
     pub stale_if_error_ms: u64,
     /// Validate before every use.
     pub no_cache: bool,
-    /// Never serve stale: `must-revalidate`, `proxy-revalidate` or `s-maxage`.
+    /// Never serve stale: `must-revalidate`, `proxy-revalidate` or `s-maxage`, or a cookie that the
+    /// origin does not say is for all.
     pub never_stale: bool,
     /// Unchanging while fresh: a client's `max-age` does not cause a validation (RFC 8246 §2.1).
     pub immutable: bool,
@@ -74,7 +77,9 @@ impl Policy {
             no_cache: directives.no_cache,
             never_stale: directives.must_revalidate
                 || directives.proxy_revalidate
-                || (directives.s_maxage.is_some() && !allowed_beside),
+                || (directives.s_maxage.is_some() && !allowed_beside)
+                || (headers.contains_key(SET_COOKIE)
+                    && !storing::lets_share_stale_cookies(lifetime, directives)),
             immutable: directives.immutable,
         }
     }
@@ -303,6 +308,33 @@ mod tests {
             let policy = policy(response, &caching);
             let got = decide(&wish(request), &policy, &caching, NOW + age_s * 1000);
             assert_eq!(got, expected, "{response} at {age_s}: {request}");
+        }
+    }
+
+    /// RFC 9111 §7.3.
+    #[test]
+    fn a_cookie_with_a_lifetime_of_nothing_is_never_served_stale() {
+        let caching = CachingConfig { stale_while_revalidate_s: 30, ..CachingConfig::default() };
+        for (says, never_stale) in [
+            ("max-age=0", true),
+            ("public, max-age=0", true),
+            ("max-age=0, stale-if-error=0", true),
+            ("max-age=0, stale-while-revalidate=9", false),
+            ("max-age=1", false),
+            ("public", false),
+        ] {
+            let map = headers(&[("cache-control", says), ("set-cookie", "session=1")]);
+            let directives = ResponseDirectives::of(&map, &caching);
+            let arrived = Arrived {
+                status: StatusCode::OK,
+                headers: &map,
+                received: &map,
+                directives: &directives,
+                request_time_ms: NOW,
+                response_time_ms: NOW,
+            };
+            assert_eq!(Policy::of(arrived, &caching).never_stale, never_stale, "{says}");
+            assert!(!policy(says, &caching).never_stale, "{says} without a cookie");
         }
     }
 

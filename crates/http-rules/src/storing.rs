@@ -223,6 +223,19 @@ pub(crate) fn lets_share_cookies(lifetime: Lifetime, directives: &ResponseDirect
     lifetime.source == LifetimeSource::Explicit || directives.public
 }
 
+/// Whether it may be served without validation once it is stale. Where the origin gives it a
+/// lifetime of nothing and no window, only a window of the configuration or of a client would hand
+/// the cookie to others.
+pub(crate) fn lets_share_stale_cookies(
+    lifetime: Lifetime,
+    directives: &ResponseDirectives,
+) -> bool {
+    let windows = [directives.stale_while_revalidate_s, directives.stale_if_error_s];
+    lifetime.source != LifetimeSource::Explicit
+        || lifetime.seconds > 0
+        || windows.into_iter().flatten().any(|window_s| window_s > 0)
+}
+
 /// Directives that let a shared cache keep the answer to an authorised request (§3.5).
 fn shareable(directives: &ResponseDirectives) -> bool {
     directives.public || directives.must_revalidate || directives.s_maxage.is_some()

@@ -1,13 +1,17 @@
 //! Selects the variant of a resource that answers a request (RFC 9111 §4.1).
 //!
 //! Invariants: two requests get the same secondary key only if every header that `Vary` names is
-//! absent from both or equal in both, after joining lines, normalising whitespace around commas
-//! and, for known fields, normalising equivalent values ([`crate::negotiation`]). The same holds
+//! absent from both or equal in both, after joining lines, normalising whitespace around the commas
+//! of lists (not where a value has quotes or comments, nor in fields that are no lists) and, for
+//! known fields, normalising equivalent values ([`crate::negotiation`]). The same holds
 //! for the headers and cookies that the configuration adds to the key. The key is unambiguous,
 //! because header values contain no byte below 0x09.
 
 use http::HeaderMap;
-use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, HeaderName, HeaderValue, VARY};
+use http::header::{
+    ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE as COOKIE_FIELD, HOST, HeaderName,
+    HeaderValue, ORIGIN, REFERER, USER_AGENT, VARY,
+};
 
 use crate::config::CachingConfig;
 use crate::list_members;
@@ -15,6 +19,9 @@ use crate::negotiation::Normaliser;
 
 /// Most header names that one `Vary` may list; more count as `*`.
 pub const VARY_NAMES_MAX: usize = 16;
+
+/// Fields whose commas separate nothing.
+const NO_LISTS: [HeaderName; 6] = [AUTHORIZATION, COOKIE_FIELD, HOST, ORIGIN, REFERER, USER_AGENT];
 
 const ABSENT: u8 = 0x01;
 const PRESENT: u8 = 0x02;
@@ -90,14 +97,32 @@ fn write_field(name: &HeaderName, request: &HeaderMap, caching: &CachingConfig, 
     if !normal {
         key.truncate(mark);
         key.push(PRESENT);
-        for (index, member) in list_members(request, name).enumerate() {
-            if index > 0 {
-                key.push(b',');
-            }
-            key.extend_from_slice(member);
-        }
+        write_lines(name, request, key);
     }
     key.push(END);
+}
+
+/// Appends the lines of a field as one, without the whitespace and the empty members that lists may
+/// have. A value with quotes or comments, where commas and spaces may be content, and fields that
+/// are no lists are taken as they are.
+fn write_lines(name: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>) {
+    let lines = || request.get_all(name).into_iter().map(HeaderValue::as_bytes);
+    let is_content = |byte: &u8| matches!(byte, b'"' | b'(' | b'\\');
+    if NO_LISTS.contains(name) || lines().any(|line| line.iter().any(is_content)) {
+        for (index, line) in lines().enumerate() {
+            if index > 0 {
+                key.extend_from_slice(b", ");
+            }
+            key.extend_from_slice(line);
+        }
+        return;
+    }
+    for (index, member) in list_members(request, name).enumerate() {
+        if index > 0 {
+            key.push(b',');
+        }
+        key.extend_from_slice(member);
+    }
 }
 
 fn normaliser<'r>(name: &HeaderName, caching: &'r CachingConfig) -> Option<&'r Normaliser> {
@@ -184,8 +209,28 @@ mod tests {
             (vec![("accept-encoding", "gzip")], vec![("accept-encoding", "br")], false),
             (vec![("accept-encoding", "")], vec![], false),
             (vec![("accept-encoding", "a b")], vec![("accept-encoding", "a b")], true),
+            // Within quotes and comments spaces and commas are content (RFC 9110 §5.6.4, §5.6.5).
+            (vec![("x", "n=\"S, J\"")], vec![("x", "n=\"S,J\"")], false),
+            (vec![("x", "n=\"a,,b\"")], vec![("x", "n=\"a,b\"")], false),
+            (vec![("x", "Foo (a, b)")], vec![("x", "Foo (a,b)")], false),
+            (vec![("x", "\"a\""), ("x", "b")], vec![("x", "\"a\", b")], true),
         ] {
             assert_eq!(key(&a) == key(&b), same, "{a:?} {b:?}");
+        }
+    }
+
+    /// RFC 6265 §4.2.1, RFC 9110 §10.1.5: neither is a list.
+    #[test]
+    fn fields_that_are_no_lists_are_compared_as_they_are() {
+        let names = [COOKIE_FIELD, USER_AGENT];
+        let key = |name, value| {
+            let mut key = Vec::new();
+            secondary_key(&names, &headers(&[(name, value)]), &CachingConfig::default(), &mut key);
+            key
+        };
+        for name in ["cookie", "user-agent"] {
+            assert_ne!(key(name, "q=a,,b"), key(name, "q=a,b"));
+            assert_ne!(key(name, "q=a, b"), key(name, "q=a,b"));
         }
     }
 

@@ -88,7 +88,8 @@ impl Ask {
         let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
         let path_and_query = match parts.uri.path_and_query() {
             // Only `OPTIONS *` may lack the leading slash.
-            Some(target) if target.as_str().starts_with('/') || target == "*" => target.clone(),
+            Some(target) if target.as_str().starts_with('/') => target.clone(),
+            Some(target) if target == "*" && parts.method == Method::OPTIONS => target.clone(),
             None => PathAndQuery::from_static("/"),
             // Formatting the whole URI would add the slash.
             Some(target) if target.as_str().starts_with('?') => {
