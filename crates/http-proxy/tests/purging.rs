@@ -100,6 +100,20 @@ fn tags_prefixes_hosts_and_everything_are_marks() {
     }
 }
 
+/// Keys do not begin as the URLs do that clients ask for: all of the path is covered.
+#[test]
+fn a_prefix_reaches_queries_that_the_key_changes() {
+    let origin = Origin::start(answer);
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.caching.key.sort_query = true;
+    });
+    let paths = ["/q?b=1&a=2", "/q", "/other?b=1"];
+    fill(&proxy, &paths);
+    purge(&proxy, &json!({ "prefix": "http://a/q?b=1" }));
+    assert_eq!(paths.map(|path| is_hit(&proxy, path)), [false, false, true]);
+}
+
 #[test]
 fn a_host_without_a_port_is_purged_on_every_port() {
     let origin = Origin::start(answer);

@@ -43,6 +43,11 @@ impl KeyRules {
         self.headers.is_empty() && self.cookies.is_empty()
     }
 
+    /// True if keys have queries as they were sent.
+    pub fn keeps_queries(&self) -> bool {
+        self.query == QueryRule::All && !self.sort_query
+    }
+
     /// The key of a resource.
     pub fn primary(&self, scheme: &str, host: &str, path_and_query: &str) -> Vec<u8> {
         let tail = self.path_and_query(path_and_query);

@@ -56,8 +56,8 @@ fn a_writer_that_is_refused_counts_once() {
     let open = |options| store.writer(b"key", group(), options);
 
     let metadata = vec![0; 2 << 20];
-    let writer = open(WriterOptions { metadata, ..WriterOptions::default() }).unwrap();
-    let refused = writer.commit().wait().unwrap_err();
+    let options = WriterOptions { metadata, ..WriterOptions::default() };
+    let refused = open(options).map(drop).expect_err("before anything is written in vain");
     assert!(matches!(refused, CreateError::MetadataTooLarge { .. }), "{refused}");
     assert_eq!(counts(), (1, 0));
 
@@ -69,6 +69,18 @@ fn a_writer_that_is_refused_counts_once() {
 
     drop(open(WriterOptions::default()).unwrap());
     assert_eq!(counts(), (2, 1), "what nobody refused is abandoned");
+}
+
+#[test]
+fn a_flush_period_may_be_as_long_as_time_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.flush_period = std::time::Duration::MAX;
+    let store = Store::open(config.clone()).unwrap();
+    create(&store, 1, b"value");
+    store.close().unwrap();
+    let store = Store::open(config).unwrap();
+    assert!(store.read(&1_u64.to_le_bytes()).wait().unwrap().is_some());
 }
 
 #[test]

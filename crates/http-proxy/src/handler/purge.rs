@@ -299,12 +299,23 @@ pub(crate) fn key_of_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFa
     Ok(shared.config.caching.key.primary(scheme, &host, &path))
 }
 
+/// What the keys of URLs that begin so begin with. Where queries are changed for the key, all of a
+/// path's are covered: which of its URLs begin so cannot be told from their keys.
+fn prefix_of_keys(shared: &Shared, prefix: &str) -> Result<Vec<u8>, PurgeFailure> {
+    let mut url = full_url(shared, prefix)?;
+    if !shared.config.caching.key.keeps_queries() {
+        let path = url.iter().position(|byte| *byte == b'?').unwrap_or(url.len());
+        url.truncate(path);
+    }
+    Ok(url)
+}
+
 fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
     Ok(match what {
         What::All => vec![Scope::All],
         What::Url(url) => vec![Scope::Url(url_hash(&key_of_url(shared, url)?))],
         What::Tag(name) => vec![Scope::Tag(TagId::of(name.as_bytes()))],
-        What::Prefix(prefix) => vec![prefix_scope(full_url(shared, prefix)?)?],
+        What::Prefix(prefix) => vec![prefix_scope(prefix_of_keys(shared, prefix)?)?],
         What::Host(host) => host_scopes(&Naming::of(shared), host)?,
         What::Group(name) => match name.strip_prefix("id:") {
             Some(number) => {

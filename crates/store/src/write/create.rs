@@ -461,7 +461,10 @@ impl Engine {
             .get(group)
             .and_then(|state| state.flush_period())
             .unwrap_or(self.config.flush_period);
-        if period.is_zero() { Due::NEVER } else { Due::at(self.clock.monotonic() + period) }
+        if period.is_zero() {
+            return Due::NEVER;
+        }
+        Due::at(self.clock.monotonic().saturating_add(period))
     }
 }
 

@@ -118,6 +118,8 @@ impl Writer {
         options: WriterOptions,
     ) -> Result<Writer, CreateError> {
         engine.check_key(key)?;
+        // It may change before the commit, which checks again; but nothing is written in vain.
+        engine.check_metadata(&options.metadata)?;
         let (length, part_bytes) = (options.length.unwrap_or(0), engine.part_bytes(key.len()));
         let listed_max = engine.listed_max(key.len(), options.metadata.len());
         let volumes_max = engine.volumes_max(key.len());
