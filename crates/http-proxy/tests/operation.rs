@@ -522,3 +522,22 @@ fn hints_by_use_end_when_they_are_switched_off() {
     bulk("c");
     assert_eq!(settled_hint(&proxy, "/c/1", "hated"), "hated");
 }
+
+/// Browsers open connections beforehand, and load balancers only look whether one comes about.
+#[test]
+fn a_proxy_that_stops_does_not_wait_for_who_has_asked_for_nothing() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    let drain = Duration::from_secs(20);
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.drain = drain);
+    let connect = || std::net::TcpStream::connect(proxy.info.address).expect("it listens");
+    let silent = connect();
+    let mut http2 = connect();
+    // The preface and an empty SETTINGS, and nothing after that.
+    let hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    std::io::Write::write_all(&mut http2, hello).expect("write");
+    assert_eq!(proxy.get("/").status(), 200);
+    let start = std::time::Instant::now();
+    proxy.stop();
+    assert!(start.elapsed() < drain / 2, "{:?}", start.elapsed());
+    drop((silent, http2));
+}

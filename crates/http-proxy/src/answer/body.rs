@@ -11,11 +11,10 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Version};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -24,7 +23,7 @@ use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::log::LogRecord;
 use crate::metrics::{BodySource, BrokenBy};
-use crate::upstream::{FetchedBody, Timed};
+use crate::upstream::Timed;
 use crate::vault::inflight::{Chunk, InflightReader};
 
 type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, BodyError>)> + Send>>;
@@ -222,11 +221,7 @@ impl ProxyBody {
         ProxyBody::new(Kind::Inflight(Box::new(reader)))
     }
 
-    /// A body passed through from a response in this HTTP version.
-    pub(crate) fn passing(body: FetchedBody, limit: Duration, version: Version) -> ProxyBody {
-        ProxyBody::timed(Timed::of_response(body, limit, version))
-    }
-
+    /// A body passed through.
     pub(crate) fn timed(body: Timed) -> ProxyBody {
         ProxyBody::new(Kind::Passing(Box::new(body)))
     }

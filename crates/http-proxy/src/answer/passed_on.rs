@@ -8,18 +8,12 @@ use crate::answer::body::ProxyBody;
 use crate::answer::with_headers;
 use crate::request::Ask;
 use crate::rules::storing;
-use crate::upstream::FetchedBody;
-use crate::worker::Worker;
+use crate::upstream::Timed;
 
 /// The origin's response as it is, including its reason phrase, without hop-by-hop fields.
-pub(crate) fn pass_on(
-    worker: &Worker,
-    ask: &Ask,
-    mut parts: response::Parts,
-    body: FetchedBody,
-) -> Response<ProxyBody> {
+pub(crate) fn pass_on(ask: &Ask, mut parts: response::Parts, body: Timed) -> Response<ProxyBody> {
     remove_hop_by_hop(ask, &mut parts.headers);
-    let body = ProxyBody::passing(body, worker.idle_limit(), parts.version);
+    let body = ProxyBody::timed(body);
     let reason = parts.extensions.remove::<ReasonPhrase>();
     let mut response = with_headers(parts.status, parts.headers, body);
     if let Some(reason) = reason {

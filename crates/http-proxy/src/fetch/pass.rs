@@ -20,7 +20,7 @@ use crate::purge::{PurgeKind, url_hash, url_of_key};
 use crate::request::{Ask, hooks};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
-use crate::upstream::{FetchedBody, OriginBody};
+use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::{Shared, Worker};
 
@@ -55,7 +55,11 @@ pub(crate) async fn pass(
                 invalidate(worker, ask, parts.status, &parts.headers).await;
             }
             status.forward_status = Some(parts.status);
-            (pass_on(worker, ask, parts, body), status)
+            let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
+            if body.begins_broken().await {
+                return origin_failed(worker, ask, FetchError::Broken, status);
+            }
+            (pass_on(ask, parts, body), status)
         }
     }
 }

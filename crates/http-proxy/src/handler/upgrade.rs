@@ -27,7 +27,7 @@ use crate::handler::record::TunnelRecord;
 use crate::handler::tunnel;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, ForwardReason, list_members};
-use crate::upstream::{Hold, OriginBody};
+use crate::upstream::{Hold, OriginBody, Timed};
 use crate::worker::Worker;
 
 /// The only protocol offered to HTTP/2 clients.
@@ -100,7 +100,8 @@ impl Upgrade {
             return answer::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
         }
         if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-            return (answer::pass_on(worker, ask, parts, body), status);
+            let body = Timed::of_response(body, worker.idle_limit(), parts.version);
+            return (answer::pass_on(ask, parts, body), status);
         }
         let agreed = parts.headers.get(UPGRADE).cloned();
         let record = TunnelRecord::default();
@@ -112,7 +113,8 @@ impl Upgrade {
             // Without meaning in a 101. In this 200 it would contradict the tunnel's bytes.
             parts.headers.remove(CONTENT_LENGTH);
         }
-        let mut response = answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty());
+        let body = Timed::of_response(body, worker.idle_limit(), parts.version);
+        let mut response = answer::pass_on(ask, parts, body).map(|_| ProxyBody::empty());
         response.extensions_mut().insert(record);
         if self.key.is_some() {
             return (response, status);

@@ -23,7 +23,7 @@ use crate::config::tables::Timeouts;
 use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
-use crate::listen::{Gate, Kind, http1, http2};
+use crate::listen::{Gate, Kind, STOP_GRACE, http1, http2, stopped};
 use crate::say::say;
 use crate::worker::Worker;
 
@@ -73,7 +73,15 @@ pub(crate) async fn serve_connection(
         let _ = stream.set_nodelay(true);
     }
     let now = worker.load_full();
-    let prepared = prepare(&now, &gate, kind, socket, from).await;
+    let mut stopping = stop.clone();
+    let mut preparing = Box::pin(prepare(&now, &gate, kind, socket, from));
+    let prepared = tokio::select! {
+        prepared = preparing.as_mut() => Some(prepared),
+        // Nothing was asked yet, so there is nothing to drain but what is just coming.
+        () = stopped(&mut stopping) => timeout(STOP_GRACE, preparing.as_mut()).await.ok(),
+    };
+    drop(preparing);
+    let Some(prepared) = prepared else { return };
     let (counters, limit) = (now.counters.clone(), timeouts(&now).client_header);
     // Dropped while the connection lives: it would keep replaced settings alive.
     drop(now);

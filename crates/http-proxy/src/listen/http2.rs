@@ -13,13 +13,13 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::watch;
-use tokio::time::Duration;
+use tokio::time::{Duration, timeout};
 
 use crate::client::Peer;
 use crate::handler::{self, upgrade};
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
-use crate::listen::stopped;
+use crate::listen::{STOP_GRACE, stopped};
 use crate::worker::Worker;
 
 /// Response bytes buffered for one HTTP/2 stream whose client has no window.
@@ -39,6 +39,7 @@ pub(super) async fn speak(
 ) {
     let now = worker.load_full();
     let limits = &now.shared.config.limits;
+    let activity = peer.activity.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         let peer = peer.clone();
@@ -67,6 +68,12 @@ pub(super) async fn speak(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+    }
+    // A client that has asked for nothing has no answer under way, and may never confirm the end.
+    let may_end = activity.begun() == 0;
+    if may_end && (timeout(STOP_GRACE, connection.as_mut()).await.is_ok() || activity.begun() == 0)
+    {
+        return;
     }
     let _ = connection.await;
 }

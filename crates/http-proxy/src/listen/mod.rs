@@ -144,6 +144,9 @@ async fn accept(
     }
 }
 
+/// When the proxy stops: time for the first bytes of a connection that has asked for nothing yet.
+const STOP_GRACE: Duration = Duration::from_millis(250);
+
 /// Waits until the proxy is told to stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the proxy has already ended.

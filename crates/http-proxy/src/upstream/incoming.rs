@@ -113,18 +113,34 @@ impl Timed {
         timed
     }
 
+    /// Whether the body broke off before its first byte. Looks without waiting; what there is can
+    /// still be read.
+    pub(crate) async fn begins_broken(&mut self) -> bool {
+        if self.ahead.is_none() && !self.body.has_ended() {
+            self.ahead = self.look().await;
+        }
+        matches!(self.ahead, Some(Err(_)))
+    }
+
+    /// A frame that is there already. At an end of the body: the next poll reports the end again.
+    async fn look(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        poll_fn(|cx| match self.body.next_frame(cx) {
+            Poll::Ready(first) => Poll::Ready(first),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
     /// The whole body of this length, if it arrived together with its headers. Otherwise `None`,
     /// and the body can still be read from its beginning.
     pub(crate) async fn take_whole(&mut self, length_bytes: u64) -> Option<Bytes> {
         if length_bytes == 0 {
             return self.body.has_ended().then(Bytes::new);
         }
-        let first = poll_fn(|cx| match self.body.next_frame(cx) {
-            Poll::Ready(first) => Poll::Ready(first),
-            Poll::Pending => Poll::Ready(None),
-        });
-        // At an end of the body: the next poll reports the end again.
-        let first = first.await?;
+        let first = match self.ahead.take() {
+            Some(first) => first,
+            None => self.look().await?,
+        };
         // `has_ended` is checked too, because over HTTP/2 trailers may follow.
         let whole = |frame: &Frame<Bytes>| data_bytes(frame) == length_bytes;
         if !first.as_ref().is_ok_and(whole) || !self.body.has_ended() {

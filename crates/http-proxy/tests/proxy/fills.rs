@@ -301,6 +301,26 @@ fn an_origin_that_fails_at_any_byte_never_looks_whole() {
     }
 }
 
+/// Nothing was sent yet, so that the proxy can still say 502. Where the end comes later than the
+/// head, the client gets the head at least: an answer without a word is one that clients ask for
+/// again by themselves (RFC 9112 §9.3.1).
+#[test]
+fn an_origin_that_hangs_up_after_its_head_is_told_of() {
+    let head = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 9\r\n\r\n";
+    let home = Home::new();
+    let proxy = Proxy::start_in(&home, Target::Url(cut_off(head)), |_| {});
+    let path = format!("/{}", head.len());
+    let mut failures = 0;
+    for round in 0..40 {
+        let method = if round % 2 == 0 { "GET" } else { "POST" };
+        let mut stream = send_to(proxy.info.address, method, &path, "", b"");
+        let got = read_message(&mut stream, false).expect("a status line");
+        assert!(got.status() == 502 || !got.complete, "{got:?}");
+        failures += usize::from(got.status() == 502);
+    }
+    assert!(failures > 0, "both come at once now and then");
+}
+
 #[test]
 fn a_store_that_fails_midway_costs_a_slow_client_nothing() {
     let body = noise(5, 24 << 20);
