@@ -214,14 +214,24 @@ fn a_damaged_journal_revives_nothing() {
                 return Err(format!("a bit of the cell at {cell}: {there:?}, {damaged} damaged"));
             }
         }
-        // Of what cannot be read nobody knows what it deleted. That the last one was there, nobody
-        // knows.
-        for &cell in &cells[..cells.len() - 1] {
+        // Of what cannot be read nobody knows what it deleted.
+        let (last, first) = (cells[cells.len() - 1], cells[0]);
+        let one = |cell: usize| cell..cell + JOURNAL_CELL_BYTES;
+        let parts = [last - JOURNAL_CELL_BYTES..last + JOURNAL_CELL_BYTES, first..last + 4096];
+        for part in cells.iter().copied().map(one).chain(parts) {
             let mut disks = disks.clone();
-            disks[0].scribble(cell as u64..(cell + JOURNAL_CELL_BYTES) as u64, rng);
+            disks[0].scribble(part.start as u64..part.end as u64, rng);
             let (there, _) = survivors(&disks)?;
             if there[..25].contains(&true) {
-                return Err(format!("the cell at {cell} is garbage: {there:?}"));
+                return Err(format!("{part:?} is garbage: {there:?}"));
+            }
+        }
+        for damaged in [&cells[cells.len() - 1..], &cells[..]] {
+            let mut disks = disks.clone();
+            damaged.iter().for_each(|cell| disks[0].bytes_mut()[cell + 20] ^= 0x11);
+            let (there, told) = survivors(&disks)?;
+            if there[..25].contains(&true) || told == 0 {
+                return Err(format!("two bits each of {damaged:?}: {there:?}, {told} told"));
             }
         }
         Ok(())

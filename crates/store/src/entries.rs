@@ -44,7 +44,8 @@ impl Entries {
 
     fn load(&mut self, segment: SegmentId) {
         let engine = &self.engine;
-        if engine.ring.life(segment).is_none() {
+        let life = engine.ring.life(segment);
+        if life.is_none() {
             return;
         }
         let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
@@ -62,8 +63,15 @@ impl Entries {
             {
                 continue;
             }
-            let entry = entry_at(engine, segment, &image[offset as usize..]);
-            self.ready.extend(entry.transpose());
+            // The segment may have been written to, or reused, since its image was read: the index
+            // then knows another record at this place.
+            let record = &image[offset as usize..];
+            let is_listed = RecordHeader::decode(record, engine.space.nonce).is_ok_and(|header| {
+                (header.key_hash(), header.sequence()) == (summary.key_hash(), summary.sequence())
+            });
+            if is_listed && engine.ring.life(segment) == life {
+                self.ready.extend(entry_at(engine, segment, record).transpose());
+            }
         }
     }
 }

@@ -596,3 +596,39 @@ fn new_metadata_can_come_with_a_new_expiry() {
         assert!(!store.set_metadata_with(key, b"back", None).wait().unwrap(), "it is gone");
     }
 }
+
+/// A segment may be reused between the look at its records and the look at the index.
+#[test]
+fn a_listing_beside_creates_has_nothing_that_was_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(16 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.flush_period = std::time::Duration::from_millis(5);
+    config.reinsert_percent_max = 0;
+    let store = Store::open(config).unwrap();
+    let (group, value) = (GroupId::new(1), vec![7; 3_000]);
+    let key = |old: bool, n: u32| format!("{}{n}", if old { "old" } else { "new" });
+    let keys = 8_000;
+    for n in 0..keys {
+        store.create(key(true, n).as_bytes(), group, &value).wait().unwrap();
+    }
+    store.sync().unwrap();
+    for n in 0..keys {
+        store.remove(key(true, n).as_bytes()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 0..keys {
+                store.create(key(false, n).as_bytes(), group, &value).wait().unwrap();
+                if n % 20 == 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+            }
+        });
+        while !writer.is_finished() {
+            let listed = store.entries().map(Result::unwrap);
+            let removed: Vec<_> = listed.filter(|entry| entry.key.starts_with(b"old")).collect();
+            assert!(removed.is_empty(), "{} that were removed", removed.len());
+        }
+    });
+}

@@ -35,6 +35,8 @@ const LEFT_MAX: usize = 1 << 16;
 /// The mark of an open: the delete of a hash that no key has, since hashes begin at 1.
 pub(crate) const MARK: JournalOp = JournalOp::DeleteKey { hash: 0 };
 const MARK_BYTES: u64 = JOURNAL_CELL_BYTES as u64;
+/// What a disk writes as a whole or not at all.
+const SECTOR_BYTES: usize = 512;
 
 struct State {
     epoch: u32,
@@ -86,6 +88,8 @@ pub(crate) struct JournalContents {
     /// Records before the one with this sequence number are unreadable: they may have deleted any
     /// older object.
     pub(crate) lost_before: Option<Sequence>,
+    /// The last records may be unreadable: they may have deleted anything.
+    pub(crate) lost_end: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -182,9 +186,11 @@ impl Journal {
 
     /// Ensures that sequence numbers after the next open are greater than those of this one, even
     /// if nothing else of this life reaches journal or checkpoint. `seq` is a number given in this
-    /// life. The record is on disk when this returns, whatever the configured durability. Never
-    /// waits: no thread writes checkpoints during an open.
-    pub(crate) fn mark_open(&self, seq: Sequence) -> io::Result<()> {
+    /// life. If the end of the journal was lost, the record deletes what is older: it lies where the
+    /// lost records lay, and the next open must not trust what they may have deleted either. The
+    /// record is on disk when this returns, whatever the configured durability. Never waits: no
+    /// thread writes checkpoints during an open.
+    pub(crate) fn mark_open(&self, seq: Sequence, lost_end: bool) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         let mut state = lock(&self.state);
         if state.ends_with_mark {
@@ -196,9 +202,10 @@ impl Journal {
             }
             state = self.turn(state, area.as_ref(), seq)?;
         }
-        let record = JournalRecord { op: MARK, epoch: state.epoch, seq: seq.get() };
+        let op = if lost_end { JournalOp::PurgeAll } else { MARK };
+        let record = JournalRecord { op, epoch: state.epoch, seq: seq.get() };
         self.write(&mut state, area.as_ref(), &record)?;
-        state.ends_with_mark = true;
+        state.ends_with_mark = !lost_end;
         drop(state);
         area.sync()
     }
@@ -332,11 +339,42 @@ struct Half {
     mended: u64,
     /// Unreadable data precedes the record with this sequence number.
     lost_before: Option<Sequence>,
+    /// What follows the last record was one.
+    lost_end: bool,
 }
 
 impl Half {
     fn of(epoch: u32) -> Half {
-        Half { epoch, end: 0, records: Vec::new(), mended: 0, lost_before: None }
+        let records = Vec::new();
+        Half { epoch, end: 0, records, mended: 0, lost_before: None, lost_end: false }
+    }
+
+    fn last_seq(&self) -> Option<u64> {
+        self.records.last().map(|record| record.seq)
+    }
+
+    /// Whether the cell behind the last record was one of this life that was acknowledged.
+    ///
+    /// One that was being written is not lost: a loss of power tears a record across sectors; a kill
+    /// tears it anywhere, and the number at its end then lacks its high bytes, or it was the mark of
+    /// an open, after which numbers leap. Behind the end there
+    /// may also lie what an older life of the half left. Its first life has zeros there, which are
+    /// written when the store is made.
+    fn loses_end(&self, bytes: &[u8], nonce: StoreNonce) -> bool {
+        let start = self.end as usize;
+        let Some(rest) = bytes.get(start..).filter(|rest| rest.len() >= JOURNAL_CELL_BYTES) else {
+            return false;
+        };
+        let is_zero = rest[..JOURNAL_CELL_BYTES].iter().all(|byte| *byte == 0);
+        if is_zero || JournalRecord::decode(rest, nonce).is_ok() {
+            return false;
+        }
+        if let Some(length) = JournalRecord::claimed_len(rest, nonce) {
+            return start / SECTOR_BYTES == (start + length - 1) / SECTOR_BYTES;
+        }
+        let is_torn = JournalRecord::claimed_seq(rest) < self.last_seq()
+            || JournalRecord::names_nothing(rest);
+        !is_torn && (JournalRecord::is_like(rest, nonce) || self.epoch <= 2)
     }
 }
 
@@ -350,15 +388,32 @@ pub(crate) fn read_journal(
     let all = area.read_all()?;
     let half = (bytes / 2) as usize;
     let mut halves: Vec<Half> = Vec::new();
+    // The newest half may be the one of which no record is left.
+    let mut recordless = None;
     for number in 0..2_u32 {
         let start = number as usize * half;
         let Some(slice) = all.get(start..start + half) else { continue };
-        halves.extend(read_half(slice, number, nonce));
+        match read_half(slice, number, nonce) {
+            Some(mut half) => {
+                half.lost_end = half.loses_end(slice, nonce);
+                halves.push(half);
+            }
+            // Where the first cell never reached the disk, nothing behind it was acknowledged.
+            None => recordless = recordless.max(of_first_cell(slice)),
+        }
     }
     halves.sort_by_key(|half| half.epoch);
     // Only consecutive epochs belong together; a gap means that the older half is a leftover.
     if halves.len() == 2 && halves[0].epoch + 1 != halves[1].epoch {
         halves.remove(0);
+    }
+    let newest = halves.last().and_then(Half::last_seq);
+    let lost_half = recordless.is_some_and(|seq| newest.is_none_or(|newest| seq >= newest));
+    if let [older, newer] = &mut halves[..]
+        && older.lost_end
+    {
+        let next = newer.records.first().map(JournalRecord::sequence);
+        older.lost_before = older.lost_before.max(next);
     }
     let (epoch, end) = halves.last().map_or((0, half as u64), |half| (half.epoch, half.end));
     let last = halves.last().and_then(|half| half.records.last());
@@ -369,6 +424,7 @@ pub(crate) fn read_journal(
         requires: requirement(&halves),
         mended: halves.iter().map(|half| half.mended).sum(),
         lost_before: halves.iter().filter_map(|half| half.lost_before).max(),
+        lost_end: lost_half || halves.last().is_some_and(|half| half.lost_end),
         records: halves.into_iter().flat_map(|half| half.records).collect(),
     })
 }
@@ -416,6 +472,15 @@ fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
         half.records.push(record);
     }
     half
+}
+
+/// The number at the end of the first cell of a half without a record; `None` where the half is
+/// empty: where the first cell never reached the disk, or nothing behind it did, nothing in there was
+/// acknowledged, since a half begins with a record of its own.
+fn of_first_cell(half: &[u8]) -> Option<u64> {
+    let (first, rest) = half.split_at_checked(JOURNAL_CELL_BYTES)?;
+    let has = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
+    if has(first) && has(rest) { JournalRecord::claimed_seq(first) } else { None }
 }
 
 /// Overwritten records are covered by the checkpoint that the newest half names; without that
@@ -518,6 +583,76 @@ mod tests {
         assert!(requires.generation > 1 && requires.seq.get() > last);
     }
 
+    /// Two bits, which cannot be put right.
+    fn damage(bytes: &Arc<Mutex<Vec<u8>>>, cell: u64) {
+        lock(bytes)[(cell * MARK_BYTES) as usize + 20] ^= 0x11;
+    }
+
+    /// Where the first half of all lies, that of epoch 1.
+    const FIRST: u64 = IN_HALF;
+
+    #[test]
+    fn an_end_that_was_lost_is_told_from_one_that_never_was() {
+        for (damaged, lost) in [(None, false), (Some(3..4), true), (Some(0..4), true)] {
+            let bytes = empty();
+            let journal = journal(&bytes, Durability::Flushed);
+            // The first record is the half's own.
+            (1..4).for_each(|seq| append(&journal, seq).expect("there is room"));
+            damaged.into_iter().flatten().for_each(|cell| damage(&bytes, FIRST + cell));
+            assert_eq!(contents(&bytes).lost_end, lost);
+        }
+        // Garbage all over the newest half.
+        let bytes = empty();
+        let (_, last) = tight(&bytes);
+        assert!(last > IN_HALF && !contents(&bytes).lost_end);
+        lock(&bytes)[..(IN_HALF * MARK_BYTES) as usize].fill(0xa5);
+        assert!(contents(&bytes).lost_end);
+    }
+
+    /// The record of the open lies where the lost one did, and says what that might have said.
+    #[test]
+    fn a_lost_end_is_not_forgotten_by_the_open_that_finds_it() {
+        let bytes = empty();
+        let before = journal(&bytes, Durability::Flushed);
+        (1..4).for_each(|seq| append(&before, seq).expect("there is room"));
+        damage(&bytes, FIRST + 3);
+        let open = journal(&bytes, Durability::Flushed);
+        open.mark_open(Sequence::from_raw(900), true).expect("there is room");
+        let found = contents(&bytes);
+        let last = found.records.last().expect("a record");
+        assert_eq!((&last.op, last.seq, found.lost_end), (&JournalOp::PurgeAll, 900, false));
+        assert!(!found.ends_with_mark, "the next open must not overwrite it");
+    }
+
+    /// What a former life of the half left behind the end is no damage, nor is a record that a loss
+    /// of power tore between two sectors.
+    #[test]
+    fn the_remainder_of_an_older_record_is_not_a_lost_end() {
+        let prefix = |seq: u64, bytes: usize| {
+            let prefix = vec![b'p'; bytes];
+            (JournalOp::PurgePrefix { prefix }, Sequence::from_raw(seq))
+        };
+        let bytes = empty();
+        let long = journal(&bytes, Durability::Flushed);
+        let mut seq = 0;
+        // Four lives of halves, with records of four cells.
+        while contents(&bytes).epoch < 4 {
+            seq += 1;
+            let (op, number) = prefix(seq, 70);
+            long.append(op, number).expect("covered");
+            long.checkpoint_done(long.checkpoint_begins(), 1);
+            assert!(!contents(&bytes).lost_end, "after {seq}");
+        }
+        let bytes = empty();
+        let torn = journal(&bytes, Durability::Flushed);
+        (1..15).for_each(|seq| append(&torn, seq).expect("there is room"));
+        let (op, number) = prefix(15, 60);
+        torn.append(op, number).expect("there is room");
+        let sector = (FIRST * MARK_BYTES) as usize + SECTOR_BYTES;
+        lock(&bytes)[sector..][..SECTOR_BYTES].fill(0);
+        assert_eq!((contents(&bytes).records.len(), contents(&bytes).lost_end), (15, false));
+    }
+
     #[test]
     fn each_open_leaves_a_greater_number_and_many_in_a_row_one_record() {
         for durability in [Durability::Flushed, Durability::None] {
@@ -532,7 +667,7 @@ mod tests {
             let before = taken.count() + contents(&bytes).records.len();
             for seq in (1..100).map(|n| n * 1_000) {
                 let open = journal(&bytes, durability);
-                open.mark_open(Sequence::from_raw(seq)).expect("room is left for it");
+                open.mark_open(Sequence::from_raw(seq), false).expect("room is left for it");
                 let records = contents(&bytes).records;
                 assert_eq!(records.last().map(|record| record.seq), Some(seq));
                 assert!(records.len() <= before + 1);

@@ -38,9 +38,15 @@ pub(crate) struct Plan {
     /// First sequence number given after the store was opened.
     seq_at_open: Sequence,
     follows_crash: bool,
+    lost_end: bool,
 }
 
 impl Plan {
+    /// True if the journal's last records may be lost: everything older is forgotten.
+    pub(crate) fn lost_end(&self) -> bool {
+        self.lost_end
+    }
+
     /// True if the store existed before and was not closed cleanly.
     pub(crate) fn follows_crash(&self) -> bool {
         self.follows_crash
@@ -101,9 +107,15 @@ impl Engine {
             // numbers that are greater still.
             next_seq = Sequence::from_raw(next_seq.get() + SEQ_GAP);
         }
+        let lost_end = contents.lost_end && follows_crash;
+        if lost_end {
+            // Unlike before damage, nothing says how far the lost records reach.
+            add(&self.counters.damaged_records, 1);
+            self.marks.apply(&JournalOp::PurgeAll, next_seq);
+        }
         let given = self.next_seq.fetch_max(next_seq.get(), Ordering::AcqRel);
         let seq_at_open = Sequence::from_raw(given).max(next_seq);
-        Plan { found, seq_at_open, follows_crash }
+        Plan { found, seq_at_open, follows_crash, lost_end }
     }
 
     /// Deletes that a checkpoint covered were dropped from the journal. Without that checkpoint,

@@ -195,7 +195,7 @@ fn index_slots(config: &Config, total_bytes: u64) -> Result<u64, OpenError> {
     }
 }
 
-/// Clears old superblocks and checkpoints, then writes the superblock: nothing old can then be
+/// Clears old superblocks, checkpoints and journals, then writes the superblock: nothing old can then be
 /// taken for this store's.
 fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), OpenError> {
     let io = |doing| {
@@ -210,6 +210,11 @@ fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), O
             let at = superblock.layout().checkpoint_slot(slot);
             volume.device.write_at(at, &zero).map_err(io("clearing the checkpoints"))?;
         }
+    }
+    if superblock.journal_bytes > 0 {
+        let zeros = AlignedBuf::zeroed(superblock.journal_bytes as usize);
+        let at = superblock.journal_offset;
+        volume.device.write_at(at, &zeros).map_err(io("clearing the journal"))?;
     }
     volume.device.sync().map_err(io("syncing the cleared areas"))?;
     let encoded = superblock.encode();

@@ -325,7 +325,7 @@ pub(crate) fn start(
     }));
     let plan = engine.prepare_recovery(&contents);
     if plan.follows_crash() {
-        let _ = engine.counted(engine.journal.mark_open(engine.new_seq()));
+        let _ = engine.counted(engine.journal.mark_open(engine.new_seq(), plan.lost_end()));
     }
     let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
     Ok((engine, threads))
