@@ -422,7 +422,7 @@ fn a_trace_is_not_lost_by_writing_one() {
     assert_eq!(std::fs::read_dir(bed.path("")).unwrap().count(), 3, "nothing half written");
 }
 
-/// Nor by a report: it is refused by whatever name, before anything runs.
+/// Nor by a report, or blocks on a device: it is refused by whatever name, before anything runs.
 #[test]
 fn a_report_does_not_replace_what_it_is_made_of() {
     let bed = Bed::new();
@@ -436,6 +436,8 @@ fn a_report_does_not_replace_what_it_is_made_of() {
     let sim = ["sim", "t.csv", "lru", "1MiB", "--html"];
     let designs = ["designs", "t.csv", "squid", "--drive", "mine.json", "--html"];
     let paper = ["paper", "squid", "--trace", "t.csv", "--html"];
+    let real_designs = ["designs", "t.csv", "cfs", "--cache", "64MiB", "--real"];
+    let real_paper = ["paper", "squid", "--trace", "t.csv", "--real"];
     for (args, html, what) in [
         (&sim[..], "t.csv", "is the trace that is read"),
         (&sim, "./t.csv", "is the trace"),
@@ -445,6 +447,9 @@ fn a_report_does_not_replace_what_it_is_made_of() {
         (&designs, "hard", "is the trace"),
         (&designs, "mine.json", "is the drive"),
         (&paper, "link", "is the trace"),
+        (&real_designs, "link", "is the trace"),
+        (&real_designs, "t.csv.manifest.json", "is the manifest of the trace"),
+        (&real_paper, "hard", "is the trace"),
     ] {
         let (code, said) = bed.fails(&[args, &[html]].concat());
         assert!(code == 2 && said.contains(what), "{html}: {said}");

@@ -216,12 +216,25 @@ impl BadRecord {
     pub(crate) fn value(field: &'static str, text: &[u8], expected: &'static str) -> BadRecord {
         const SHOWN_BYTES: usize = 40;
         let cut = text.len() > SHOWN_BYTES;
-        let mut shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]).into_owned();
+        let mut shown = shown(&String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]));
         if cut {
             shown.push_str("...");
         }
         BadRecord::Value { field, text: shown, expected }
     }
+}
+
+/// Text that strangers wrote, with what could steer a terminal written out.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// Why a simulation cannot be set up.

@@ -33,7 +33,7 @@ pub mod trace;
 pub mod vm;
 pub mod workload;
 
-pub use error::{BadRecord, Place, SimError, TraceError};
+pub use error::{BadRecord, Place, SimError, TraceError, shown};
 pub use histogram::Histogram;
 pub use new_file::NewFile;
 pub use request::{Catalogue, Op, Request};

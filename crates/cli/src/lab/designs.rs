@@ -225,8 +225,12 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         ));
     }
     args.system.check(&specs)?;
+    let reads = [Read::Trace(&args.trace), Read::Drive(&args.system.drive)];
     // Before the trace is read, which may take long.
     let place = args.real.as_deref().map(RealPlace::of).transpose()?;
+    if let Some(path) = &args.real {
+        reads.iter().try_for_each(|read| read.check_is_not("--real", path))?;
+    }
     if let Some(place) = &place {
         specs.iter().try_for_each(|spec| place.check(spec.entry))?;
     }
@@ -245,7 +249,6 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     for (spec, setting) in &runs {
         spec.options(&Setting::base(*setting, cache_bytes, place.is_some()))?;
     }
-    let reads = [Read::Trace(&args.trace), Read::Drive(&args.system.drive)];
     let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
     let loaded = load(&args.trace, &args.read)?;
     if args.warmup_req >= loaded.requests.len() {

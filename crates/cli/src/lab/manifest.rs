@@ -53,9 +53,10 @@ pub(super) enum Read<'a> {
 }
 
 impl Read<'_> {
-    /// That a report does not take its place: it could not be read, nor the report be made, again.
-    fn check_is_not(self, report: &Path) -> Result<(), Failure> {
-        let is = |path: &Path| path.is_file() && is_same_file(report, path);
+    /// That what `option` has written does not take its place: it could not be read, nor the report
+    /// be made, again.
+    pub(super) fn check_is_not(self, option: &str, written: &Path) -> Result<(), Failure> {
+        let is = |path: &Path| path.is_file() && is_same_file(written, path);
         let what = match self {
             Read::Trace(name) if is(Path::new(name)) => "trace that is read",
             Read::Trace(name) if is(&manifest_path(Path::new(name))) => {
@@ -64,9 +65,9 @@ impl Read<'_> {
             Read::Drive(name) if is(Path::new(name)) => "drive that is read",
             _ => return Ok(()),
         };
-        let report = report.display();
+        let written = written.display();
         Err(Failure::Usage(format!(
-            "--html {report}: this is the {what}, and would be lost: write to another file"
+            "{option} {written}: this is the {what}, and would be lost: write to another file"
         )))
     }
 }
@@ -84,7 +85,7 @@ impl NewPage<'_> {
         reads: &[Read<'_>],
     ) -> Result<Option<NewPage<'p>>, Failure> {
         let Some(path) = path else { return Ok(None) };
-        reads.iter().try_for_each(|read| read.check_is_not(path))?;
+        reads.iter().try_for_each(|read| read.check_is_not("--html", path))?;
         let page = NewPage { path };
         NewFile::check(path).map_err(|source| page.failure(source))?;
         Ok(Some(page))

@@ -126,6 +126,9 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     // Not only after everything else was measured.
     args.real.as_deref().map(RealPlace::of).transpose()?;
     let reads: Vec<Read<'_>> = args.trace.iter().map(|name| Read::Trace(name)).collect();
+    if let Some(path) = &args.real {
+        reads.iter().try_for_each(|read| read.check_is_not("--real", path))?;
+    }
     let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
     let wanted: Vec<(&str, Paper)> = match args.paper {
         Which::All => PAPERS.to_vec(),

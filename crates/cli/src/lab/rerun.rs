@@ -11,6 +11,7 @@ use std::process::Stdio;
 
 use clap::{Args, Parser};
 use damelo_lab::output::{DriveIdentity, Form, TraceIdentity, Written};
+use damelo_lab::shown;
 use damelo_lab::trace::{WrittenTrace, file_digest, is_generator, manifest_path, manifested_path};
 use tempfile::TempDir;
 
@@ -89,10 +90,11 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
     out.finish()
 }
 
-/// The manifest beside a trace that the lab wrote, if it is that which is named.
+/// The manifest beside a trace that the lab wrote, if it is that which is named: it has none in
+/// itself.
 fn report_of(given: &Path) -> PathBuf {
     let beside = manifest_path(given);
-    if beside.is_file() { beside } else { given.to_owned() }
+    if beside.is_file() && read(given).is_err() { beside } else { given.to_owned() }
 }
 
 fn read(path: &Path) -> Result<Written, Failure> {
@@ -274,18 +276,6 @@ fn check_written(manifest: &Path) -> Result<(), Failure> {
         }),
         _ => Ok(()),
     }
-}
-
-/// Text of a report, with what could steer a terminal written out.
-fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
 }
 
 /// Enough of a line to see what it is about: a chart is one line.

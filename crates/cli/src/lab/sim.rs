@@ -364,10 +364,12 @@ fn exact_table(args: &Sim, report: &SimReport, trace: &TraceIdentity) -> Table {
 /// What a reader of the results should know.
 fn warnings(options: &SimOptions, report: &SimReport) -> Vec<String> {
     let mut warnings = Vec::new();
-    for cache in report.caches.iter().filter(|cache| cache.objects == 0) {
+    let hit_nothing = |cache: &CacheResult| cache.tally.misses == cache.tally.requests;
+    let empty = report.caches.iter().filter(|cache| cache.objects == 0);
+    for cache in empty.filter(|cache| hit_nothing(cache)) {
         warnings.push(format!(
-            "{} of {} held nothing at the end: every object is larger than it, or than the part \
-             of it where new ones come in",
+            "{} of {} hit nothing and held nothing at the end: every object was deleted, or is \
+             larger than it, or than the part of it where new ones come in",
             cache.policy,
             if options.ignores_sizes {
                 format!("{} objects", cache.size_bytes)

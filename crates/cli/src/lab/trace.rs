@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use damelo_lab::output::TraceIdentity;
+use damelo_lab::shown;
 use damelo_lab::trace::{
     FILTERS, Filter, Quantiles, SampleBy, Sampler, Trace as Requests, TraceStat, trace_stat,
 };
@@ -215,7 +216,8 @@ fn print_stat(out: &mut Out, trace: &Requests, stat: &TraceStat) -> Result<(), F
         let shown = counts.iter().take(8).map(|(name, n)| format!("{name} {}", thousands(*n)));
         shown.collect::<Vec<_>>().join(", ")
     };
-    let named = |name: String| if name.is_empty() { "none logged".to_owned() } else { name };
+    let named =
+        |name: String| if name.is_empty() { "none logged".to_owned() } else { shown(&name) };
     let methods = stat.methods.iter().map(|(name, n)| (named(name.clone()), *n)).collect();
     out.line(format_args!("methods          {}", counts(methods)))?;
     let named = |status: u16| if status == 0 { "none logged".into() } else { status.to_string() };

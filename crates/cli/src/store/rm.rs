@@ -50,13 +50,14 @@ pub(crate) fn run(args: &Rm) -> Result<(), Failure> {
 }
 
 fn remove(args: &Rm, store: &Store) -> Result<usize, Failure> {
-    let mut out = Out::new();
+    let (mut out, mut told) = (Out::new(), Ok(()));
     let mut missing = 0;
     for key in &args.keys {
         let key = key_bytes(key);
         let there = store.remove(key)?;
-        if args.json {
-            out.json(&json!({ "key": key_text(key), "removed": there }))?;
+        // Nobody may read on, but what was asked for is done.
+        if args.json && told.is_ok() {
+            told = out.json(&json!({ "key": key_text(key), "removed": there }));
         }
         if !there {
             missing += 1;
@@ -65,6 +66,6 @@ fn remove(args: &Rm, store: &Store) -> Result<usize, Failure> {
             }
         }
     }
-    out.finish()?;
+    told.and_then(|()| out.finish())?;
     Ok(missing)
 }

@@ -1,6 +1,7 @@
 //! Belady's MIN (1966): lets go what will be asked for last. Every request comes in, as with the
-//! other policies here, so with objects of one size no policy can do better; with different sizes
-//! it is a strong rival, not a bound. Next uses are in the steps, computed by the lab. Of objects
+//! other policies here but `gdsf`, so with objects of one size none of those can do better (`gdsf`,
+//! which may let one pass by, no better than this with room for one more); with different sizes it
+//! is a strong rival, not a bound. Next uses are in the steps, computed by the lab. Of objects
 //! that are never asked for again the one with the greatest key, the newest name, goes first.
 
 use super::heap::{Heap, Places, Rank};

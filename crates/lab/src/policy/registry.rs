@@ -119,7 +119,7 @@ pub const POLICIES: [PolicyInfo; 18] = [
     info(
         "belady",
         &["min", "opt"],
-        "knows the future: the bound for objects of one size",
+        "knows the future: the bound for objects of one size, all of which come in",
         &[],
         Kind::Belady,
     ),

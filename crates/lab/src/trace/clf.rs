@@ -51,12 +51,17 @@ fn split<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     Some((&text[..at], &text[at + separator.len()..]))
 }
 
-/// A quote, a blank, and three digits or `-`.
+/// A quote, a blank, and three digits or `-`. Servers that escape quotes in requests say so by a
+/// backslash; where every quote has one, the backslash is the request's own.
 fn request_end(text: &[u8]) -> Option<usize> {
-    memchr::memmem::find_iter(text, b"\" ").find(|at| {
+    let is_end = |at: &usize| {
         let after = &text[at + 2..];
         after.starts_with(b"- ") || (after.len() >= 3 && after[..3].iter().all(u8::is_ascii_digit))
-    })
+    };
+    let ends = || memchr::memmem::find_iter(text, b"\" ").filter(is_end);
+    let is_escaped =
+        |at: usize| text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
+    ends().find(|at| !is_escaped(*at)).or_else(|| ends().next())
 }
 
 /// What stands before Squid's last field, and the result in it; empty if there is none.
@@ -128,6 +133,16 @@ mod tests {
         assert_eq!(r.object, ObjectName::Text(b"/shuttle/x.txt"));
         let line = format!("{line} \"http://ref/\" \"Agent (x; \\\"y\\\")\"");
         assert_eq!(record(&line, Tail::Combined).size_bytes, 1839);
+    }
+
+    /// Else a client could choose the status and the size that are read of it.
+    #[test]
+    fn an_escaped_quote_does_not_end_the_request() {
+        let line = r#"c - - [01/Aug/1995:00:00:01 -0400] "GET /a\" 200 5 HTTP/1.0" 404 7 "-" "-""#;
+        let r = record(line, Tail::Combined);
+        assert_eq!((r.status, r.size_bytes), (404, 7));
+        let line = r#"c - - [01/Aug/1995:00:00:01 -0400] "GET /a\" 200 5"#;
+        assert_eq!(record(line, Tail::Common).size_bytes, 5);
     }
 
     #[test]

@@ -193,7 +193,8 @@ impl Columns {
         Ok(())
     }
 
-    /// A header has a time or size that is a word; without either it has more letters than digits.
+    /// A header has a time or size that is a word; without either it has more letters than digits,
+    /// and no URL.
     /// A column that is not there, or is no number and no word, says nothing: that is an error of
     /// this line, too.
     fn looks_like_header(&self, line: &[u8]) -> bool {
@@ -201,6 +202,10 @@ impl Columns {
         if numbers.iter().any(Option::is_some) {
             let texts = numbers.iter().flatten().filter_map(|column| self.column(line, *column));
             return texts.into_iter().any(is_word);
+        }
+        // No column is called by a URL.
+        if memchr::memmem::find(line, b"://").is_some() {
+            return false;
         }
         let digits = line.iter().filter(|byte| byte.is_ascii_digit()).count();
         let letters = line.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
@@ -341,9 +346,14 @@ pub(crate) fn push_undoubled(to: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// The most frequent of the usual ones, weighted as libCacheSim does: tabs over commas over bars.
+/// Unlike there, a colon counts only where no URL is: it has some of its own.
 fn guess_delimiter(line: &[u8]) -> u8 {
     let weight = |at: usize| DELIMITERS.len() - at;
-    let count = |delimiter: u8| memchr::memchr_iter(delimiter, line).count();
+    let has_url = memchr::memmem::find(line, b"://").is_some();
+    let count = |delimiter: u8| match delimiter {
+        b':' if has_url => 0,
+        delimiter => memchr::memchr_iter(delimiter, line).count(),
+    };
     (0..DELIMITERS.len())
         .max_by_key(|at| (count(DELIMITERS[*at]) * weight(*at), weight(*at)))
         .map_or(b',', |at| DELIMITERS[at])
@@ -389,6 +399,23 @@ mod tests {
         }
         let unknown = ColumnOptions::parse("speed=5").expect_err("unknown").to_string();
         assert!(unknown.contains("there is no `speed`; there are time-col"), "{unknown}");
+    }
+
+    /// Found in the field: `http` was the object, and the first line a header.
+    #[test]
+    fn colons_of_urls_delimit_nothing() {
+        for (column, line, object) in [
+            (1, "http://a/x", "http://a/x"),
+            (2, "10,http://a:80/x:y", "http://a:80/x:y"),
+            (2, "10:7:5", "7"),
+        ] {
+            let columns = columns(&format!("obj-id-col={column},header=false"), line);
+            let object = match object.parse() {
+                Ok(id) => ObjectName::Id(id),
+                Err(_) => ObjectName::Text(object.as_bytes()),
+            };
+            assert_eq!(record(&columns, line).object, object, "{line}");
+        }
     }
 
     #[test]

@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Of a frame that zstd skips, but for the low half of the first byte: `pzstd` begins with one.
+const ZSTD_SKIPPED: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
+/// Compressed in ways that are not read, and what to call them.
+const NOT_READ: [(&[u8], &str); 2] = [(&[0xfd, b'7', b'z', b'X'], "xz"), (b"BZh", "bzip2")];
 /// Large reads: the cost of a system call or of a call into the decompressor is spread over a
 /// thousand requests, and the buffer fits the processor's second-level cache. It is what every run
 /// takes, however few objects its trace has.
@@ -18,6 +22,11 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 /// Bytes that are looked at to tell a format.
 pub(crate) const HEAD_BYTES: usize = BUFFER_BYTES;
+
+fn is_skipped_by_zstd(magic: &[u8]) -> bool {
+    magic.first().is_some_and(|byte| byte & 0xf0 == ZSTD_SKIPPED[0])
+        && magic[1..] == ZSTD_SKIPPED[1..]
+}
 
 /// How far a trace is read, in bytes of its file; shared with whoever shows progress.
 #[derive(Debug, Clone, Default)]
@@ -134,11 +143,15 @@ impl Input {
         let mut magic = Vec::new();
         file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut magic)?;
         file.rewind()?;
+        if let Some((_, name)) = NOT_READ.iter().find(|(not_read, _)| magic.starts_with(not_read)) {
+            let words = format!("it is compressed by {name}, which is not read: gzip and zstd are");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+        }
         let raw = Counted { file, position };
         let buffered = |raw| BufReader::with_capacity(BUFFER_BYTES, raw);
         let source: Box<dyn Read + Send> = if magic.starts_with(&GZIP_MAGIC) {
             Box::new(GzipMembers::new(buffered(raw)))
-        } else if magic.starts_with(&ZSTD_MAGIC) {
+        } else if magic.starts_with(&ZSTD_MAGIC) || is_skipped_by_zstd(&magic) {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(raw))?;
             // Traces are published with windows of up to 2 GiB (`zstd --long=31`).
             decoder.window_log_max(31)?;
@@ -282,6 +295,25 @@ mod tests {
     fn lines_end_with_newline_or_the_trace() {
         assert_eq!(lines(b"a\r\nb\n\nc"), ["a", "b", "", "c"]);
         assert_eq!(lines(b""), Vec::<String>::new());
+    }
+
+    /// `pzstd` begins with a frame that is to be skipped.
+    #[test]
+    fn compression_is_told_from_the_first_bytes() {
+        let packed = zstd::encode_all(&b"a\nb\n"[..], 1).expect("memory does not fail");
+        let skipped = [&[0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"size", &packed].concat();
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("trace");
+        for bytes in [&packed, &skipped] {
+            std::fs::write(&path, bytes).expect("it is written");
+            let (mut input, _) = Input::open(&path, ReadPosition::default()).expect("it is read");
+            assert_eq!(input.head().expect("it is whole"), b"a\nb\n");
+        }
+        for other in [&b"BZh91AY&SY"[..], b"\xfd7zXZ\0"] {
+            std::fs::write(&path, other).expect("it is written");
+            let refused = Input::open(&path, ReadPosition::default()).err().expect("not read");
+            assert!(refused.to_string().contains("gzip and zstd are"), "{refused}");
+        }
     }
 
     #[test]

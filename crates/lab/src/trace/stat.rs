@@ -97,6 +97,10 @@ struct ObjectSeen {
     requests: u32,
     first_bytes: u64,
     last_bytes: u64,
+    /// Asked for, and not deleted since.
+    is_there: bool,
+    /// Ever asked for.
+    was_asked_for: bool,
 }
 
 #[derive(Default)]
@@ -106,7 +110,11 @@ struct Counting {
     host_stack: StackDistance,
     reuse: Histogram,
     host_reuse: Histogram,
+    hits: u64,
     byte_hits: u64,
+    /// Requests but deletes, and their bytes.
+    asked: u64,
+    asked_bytes: u64,
     has_hosts: bool,
     /// Nothing named counts as a name with the interner, but is none.
     has_no_host: bool,
@@ -208,19 +216,30 @@ impl Counting {
     fn count_object(&mut self, stat: &mut TraceStat, request: &Request) {
         let (key, bytes) = (request.key as u32, request.size_bytes);
         let at = key as usize;
-        let is_new = at == self.objects.len();
-        if is_new {
-            self.objects.push(ObjectSeen { last_bytes: bytes, ..ObjectSeen::default() });
+        if at == self.objects.len() {
+            self.objects.push(ObjectSeen::default());
         }
         let object = &mut self.objects[at];
         object.requests = object.requests.saturating_add(1);
-        stat.changed_requests += u64::from(object.last_bytes != bytes);
-        object.last_bytes = bytes;
-        if object.first_bytes == 0 && request.op != Op::Delete {
-            object.first_bytes = bytes;
-            stat.working_set_bytes = stat.working_set_bytes.saturating_add(bytes);
-        } else if !is_new {
-            self.byte_hits = self.byte_hits.saturating_add(bytes);
+        if request.op == Op::Delete {
+            object.is_there = false;
+        } else {
+            self.asked += 1;
+            self.asked_bytes = self.asked_bytes.saturating_add(bytes);
+            self.hits += u64::from(object.is_there);
+            if object.is_there && object.first_bytes > 0 {
+                self.byte_hits = self.byte_hits.saturating_add(bytes);
+            }
+            (object.is_there, object.was_asked_for) = (true, true);
+            if request.has_body() {
+                let is_other = object.last_bytes > 0 && object.last_bytes != bytes;
+                stat.changed_requests += u64::from(is_other);
+                object.last_bytes = bytes;
+            }
+            if object.first_bytes == 0 {
+                object.first_bytes = bytes;
+                stat.working_set_bytes = stat.working_set_bytes.saturating_add(bytes);
+            }
         }
         if let Some(distance) = self.object_stack.request(key) {
             self.reuse.add(distance);
@@ -231,10 +250,11 @@ impl Counting {
         let ratio =
             |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         stat.one_timers = self.objects.iter().filter(|object| object.requests == 1).count() as u64;
-        stat.hit_ratio_max = ratio(stat.requests - stat.objects, stat.requests);
-        stat.byte_hit_ratio_max = ratio(self.byte_hits, stat.bytes);
+        stat.hit_ratio_max = ratio(self.hits, self.asked);
+        stat.byte_hit_ratio_max = ratio(self.byte_hits, self.asked_bytes);
         let mut sizes = Histogram::default();
-        self.objects.iter().for_each(|object| sizes.add(object.first_bytes));
+        let asked_for = self.objects.iter().filter(|object| object.was_asked_for);
+        asked_for.for_each(|object| sizes.add(object.first_bytes));
         stat.object_bytes = Quantiles::of(&sizes);
         stat.reuse_distance = Quantiles::of(&self.reuse);
         if self.has_hosts {
@@ -358,8 +378,27 @@ mod tests {
         ];
         let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
         assert_eq!((stat.working_set_bytes, stat.bytes), (150, 468));
-        assert_eq!(stat.byte_hit_ratio_max, 300.0 / 468.0);
-        assert_eq!(stat.object_bytes.map(|bytes| bytes.max), Some(100));
+        // a is there from its validation on; what is deleted is no request for it.
+        assert_eq!((stat.hit_ratio_max, stat.byte_hit_ratio_max), (2.0 / 4.0, 300.0 / 450.0));
+        let objects = stat.object_bytes.expect("two objects");
+        assert_eq!((objects.p50, objects.max), (50, 100));
+    }
+
+    /// An answer without a body says nothing of the size, and what was deleted is no hit.
+    #[test]
+    fn validations_change_no_size_and_deletes_end_hits() {
+        let requests = vec![
+            (1, "u", "a", 1000),
+            (2, "u", "a", 0),
+            (3, "u", "a", 1000),
+            (4, DELETES, "a", 0),
+            (5, "u", "a", 1000),
+            (6, "u", "a", 900),
+        ];
+        let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
+        assert_eq!(stat.changed_requests, 1);
+        assert_eq!(stat.hit_ratio_max, 3.0 / 5.0);
+        assert_eq!(stat.byte_hit_ratio_max, 1900.0 / 3900.0);
     }
 
     #[test]
