@@ -266,11 +266,11 @@ impl Store {
         Read(self.engine().read_operation(key))
     }
 
-    /// Reads bytes `range` of an object, clamped to its length. `Ok(None)`: a miss.
+    /// Reads bytes `range` of an object, clamped to its length. `Ok(None)`: a miss, also where some
+    /// of these bytes were overwritten or damaged.
     ///
     /// # Errors
-    /// As for [`Store::read`], by the length of the range; [`ReadError::Gone`] if a part of the
-    /// object was overwritten or damaged.
+    /// As for [`Store::read`], by the length of the range.
     pub fn read_range(&self, key: &[u8], range: Range<u64>) -> ReadRange {
         let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
         ReadRange(self.reading(move || engine.read_range_blocking(&key, range)))

@@ -279,6 +279,11 @@ impl LargeObject {
         Ok(Some((run, skip + (from - chunk_start) as usize, (to - from) as usize)))
     }
 
+    /// Whether a segment with a part of it was reused since it was found.
+    pub(crate) fn is_overwritten(&self, engine: &Engine) -> bool {
+        self.extents.iter().any(|extent| engine.ring.life(extent.segment) != extent.life)
+    }
+
     fn head_of(
         &self,
         engine: &Arc<Engine>,

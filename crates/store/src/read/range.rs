@@ -216,10 +216,10 @@ impl Engine {
                 let gathers = size > 0 && !large.is_one_piece(&clamped);
                 let _room = gathers.then(|| self.room_to_gather(size, &mut waited)).transpose()?;
                 let found = large.read(self, clamped, &mut waited)?;
-                let counter = if found.is_some() {
-                    &self.counters.hits_disk
-                } else {
-                    &self.counters.misses_damaged
+                let counter = match &found {
+                    Some(_) => &self.counters.hits_disk,
+                    None if large.is_overwritten(self) => &self.counters.misses_overwritten,
+                    None => &self.counters.misses_damaged,
                 };
                 add(counter, 1);
                 Ok(found)
