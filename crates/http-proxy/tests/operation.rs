@@ -523,6 +523,26 @@ fn hints_by_use_end_when_they_are_switched_off() {
     assert_eq!(settled_hint(&proxy, "/c/1", "hated"), "hated");
 }
 
+#[test]
+fn explain_knows_what_is_stored_in_slices() {
+    let origin = Origin::start(|request| {
+        let range = request.header("range");
+        let first: usize = range["bytes=".len()..].split('-').next().unwrap().parse().unwrap();
+        let said = format!("content-range: bytes {first}-{}/10", first + 3);
+        reply(206, &format!("cache-control: max-age=60\netag: \"1\"\n{said}"), "abcd")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
+        config.caching.slice_bytes = 4;
+    });
+    assert_eq!(explained(&proxy, "/x")["slices"], serde_json::Value::Null);
+    assert_eq!(proxy.get_with("/x", "Range: bytes=4-7").status(), 206);
+    let known = explained(&proxy, "/x");
+    assert_eq!(known["slices"], serde_json::json!({ "slice_bytes": 4, "stored": 1 }), "{known}");
+    assert_eq!(known["stored"][0]["part"], "4-7/10", "{known}");
+    assert!(known["stored"][0]["freshness"]["fresh_for_s"].as_f64() > Some(50.0), "{known}");
+}
+
 /// Browsers open connections beforehand, and load balancers only look whether one comes about.
 #[test]
 fn a_proxy_that_stops_does_not_wait_for_who_has_asked_for_nothing() {

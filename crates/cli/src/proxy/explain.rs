@@ -87,6 +87,10 @@ fn told(known: &Value) -> String {
     if stored.is_empty() {
         say("nothing is stored for it".to_owned());
     }
+    if let Value::Object(slices) = &known["slices"] {
+        let (count, bytes) = (&slices["stored"], &slices["slice_bytes"]);
+        say(format!("slices   {count} stored, of {bytes} bytes; the first of them:"));
+    }
     for one in stored {
         say(String::new());
         describe(one, &mut say);

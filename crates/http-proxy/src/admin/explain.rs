@@ -17,7 +17,9 @@ use crate::metrics::histogram::Snapshot;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
+use crate::rules::parts::Slices;
 use crate::ruleset::RequestView;
+use crate::slices::{LOOKED_FOR_MAX, SLICE_BYTES_MAX};
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::{self, Placement};
 use crate::worker::Shared;
@@ -77,6 +79,7 @@ pub(crate) async fn explain(
             stored.push(lying);
         }
     }
+    let slices = slices_of(shared, &key, &mut stored).await;
     let ledger = shared.vault.ledger();
     let stored: Vec<Value> =
         stored.iter().map(|one| ledger.with_marks(|marks| told(shared, one, marks))).collect();
@@ -89,9 +92,27 @@ pub(crate) async fn explain(
         "rules": effects.names().collect::<Vec<_>>(),
         "vary": vary,
         "stored": stored,
+        "slices": slices,
         "not_stored": recent_refusals(counters, &url),
         "purges_known": ledger.is_loaded(),
     }))
+}
+
+/// The slices of a resource, of which the first that is there is added to what is `stored`: all of
+/// them are of one version.
+async fn slices_of(shared: &Shared, key: &[u8], stored: &mut Vec<Lying>) -> Value {
+    let slice_bytes = shared.config.caching.slice_bytes.min(SLICE_BYTES_MAX);
+    if slice_bytes == 0 {
+        return Value::Null;
+    }
+    let keys = shared.vault.keys_of_slices(key, Slices { slice_bytes }, LOOKED_FOR_MAX).await;
+    for key in &keys {
+        if let Some(lying) = look(shared, key).await {
+            stored.push(lying);
+            return json!({ "slice_bytes": slice_bytes, "stored": keys.len() });
+        }
+    }
+    Value::Null
 }
 
 /// The key of the order's URL, with the headers and the scheme of the request.

@@ -38,7 +38,7 @@ use crate::worker::Worker;
 /// Largest slice: it is in memory while it is fetched.
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;
 /// Slices of one response that are looked up before it counts as a hit: bounds the time for it.
-const LOOKED_FOR_MAX: u64 = 16 << 10;
+pub(crate) const LOOKED_FOR_MAX: u64 = 16 << 10;
 
 /// The requested range, and the slices it covers.
 #[derive(Debug, Clone, Copy)]

@@ -126,6 +126,19 @@ impl Vault {
         self.may_contain(&key_in(primary, slices, generation, index))
     }
 
+    /// Keys of the resource's slices that are stored, of the first `most`; a few may not be. Costs a
+    /// look-up in memory each, and at most one read.
+    pub(crate) async fn keys_of_slices(
+        &self,
+        primary: &[u8],
+        slices: Slices,
+        most: u64,
+    ) -> Vec<Vec<u8>> {
+        let Some(generation) = self.slices_generation(primary).await else { return Vec::new() };
+        let keys = (0..most).map(|index| key_in(primary, slices, generation, index));
+        keys.filter(|key| self.may_contain(key)).collect()
+    }
+
     /// Begins to store a slice fetched since `epoch`.
     pub(crate) async fn begin_slice(
         &self,
