@@ -341,12 +341,21 @@ struct Half {
     lost_before: Option<Sequence>,
     /// What follows the last record was one.
     lost_end: bool,
+    /// The number in its first cell, where that is damaged: perhaps a later life's.
+    damaged_start: Option<u64>,
 }
 
 impl Half {
     fn of(epoch: u32) -> Half {
-        let records = Vec::new();
-        Half { epoch, end: 0, records, mended: 0, lost_before: None, lost_end: false }
+        Half {
+            epoch,
+            end: 0,
+            records: Vec::new(),
+            mended: 0,
+            lost_before: None,
+            lost_end: false,
+            damaged_start: None,
+        }
     }
 
     fn last_seq(&self) -> Option<u64> {
@@ -357,9 +366,8 @@ impl Half {
     ///
     /// One that was being written is not lost: a loss of power tears a record across sectors; a kill
     /// tears it anywhere, and the number at its end then lacks its high bytes, or it was the mark of
-    /// an open, after which numbers leap. Behind the end there
-    /// may also lie what an older life of the half left. Its first life has zeros there, which are
-    /// written when the store is made.
+    /// an open, after which numbers leap. Behind the end there may also lie what an older life of
+    /// the half left. Its first life has zeros there, which are written when the store is made.
     fn loses_end(&self, bytes: &[u8], nonce: StoreNonce) -> bool {
         let start = self.end as usize;
         let Some(rest) = bytes.get(start..).filter(|rest| rest.len() >= JOURNAL_CELL_BYTES) else {
@@ -388,7 +396,7 @@ pub(crate) fn read_journal(
     let all = area.read_all()?;
     let half = (bytes / 2) as usize;
     let mut halves: Vec<Half> = Vec::new();
-    // The newest half may be the one of which no record is left.
+    // The newest half may be the one of which no record is left, or none of its newest life.
     let mut recordless = None;
     for number in 0..2_u32 {
         let start = number as usize * half;
@@ -396,10 +404,10 @@ pub(crate) fn read_journal(
         match read_half(slice, number, nonce) {
             Some(mut half) => {
                 half.lost_end = half.loses_end(slice, nonce);
+                half.damaged_start = damaged_start(slice, nonce);
                 halves.push(half);
             }
-            // Where the first cell never reached the disk, nothing behind it was acknowledged.
-            None => recordless = recordless.max(of_first_cell(slice)),
+            None => recordless = recordless.max(damaged_start(slice, nonce)),
         }
     }
     halves.sort_by_key(|half| half.epoch);
@@ -408,13 +416,14 @@ pub(crate) fn read_journal(
         halves.remove(0);
     }
     let newest = halves.last().and_then(Half::last_seq);
-    let lost_half = recordless.is_some_and(|seq| newest.is_none_or(|newest| seq >= newest));
-    if let [older, newer] = &mut halves[..]
-        && older.lost_end
-    {
-        let next = newer.records.first().map(JournalRecord::sequence);
-        older.lost_before = older.lost_before.max(next);
+    if let [older, newer] = &mut halves[..] {
+        recordless = recordless.max(older.damaged_start);
+        if older.lost_end {
+            let next = newer.records.first().map(JournalRecord::sequence);
+            older.lost_before = older.lost_before.max(next);
+        }
     }
+    let lost_half = recordless.is_some_and(|seq| newest.is_none_or(|newest| seq >= newest));
     let (epoch, end) = halves.last().map_or((0, half as u64), |half| (half.epoch, half.end));
     let last = halves.last().and_then(|half| half.records.last());
     Ok(JournalContents {
@@ -474,13 +483,14 @@ fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
     half
 }
 
-/// The number at the end of the first cell of a half without a record; `None` where the half is
-/// empty: where the first cell never reached the disk, or nothing behind it did, nothing in there was
-/// acknowledged, since a half begins with a record of its own.
-fn of_first_cell(half: &[u8]) -> Option<u64> {
+/// The number at the end of the first cell of a half, if that is damaged. `None` also where it never
+/// reached the disk, or nothing behind it did: then nothing in there was acknowledged, since a half
+/// begins with a record of its own.
+fn damaged_start(half: &[u8], nonce: StoreNonce) -> Option<u64> {
     let (first, rest) = half.split_at_checked(JOURNAL_CELL_BYTES)?;
     let has = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
-    if has(first) && has(rest) { JournalRecord::claimed_seq(first) } else { None }
+    let is_damaged = has(first) && has(rest) && JournalRecord::decode(half, nonce).is_err();
+    if is_damaged { JournalRecord::claimed_seq(first) } else { None }
 }
 
 /// Overwritten records are covered by the checkpoint that the newest half names; without that
@@ -606,6 +616,20 @@ mod tests {
         let (_, last) = tight(&bytes);
         assert!(last > IN_HALF && !contents(&bytes).lost_end);
         lock(&bytes)[..(IN_HALF * MARK_BYTES) as usize].fill(0xa5);
+        assert!(contents(&bytes).lost_end);
+        // Or over what its newest life has written, before the records of an older one.
+        let bytes = empty();
+        let journal = journal(&bytes, Durability::Flushed);
+        for seq in 1.. {
+            append(&journal, seq).expect("covered");
+            journal.checkpoint_done(journal.checkpoint_begins(), 1);
+            if contents(&bytes).epoch == 3 {
+                break;
+            }
+        }
+        append(&journal, 9_000).expect("there is room");
+        assert!(!contents(&bytes).lost_end);
+        lock(&bytes)[(FIRST * MARK_BYTES) as usize..][..3 * MARK_BYTES as usize].fill(0xa5);
         assert!(contents(&bytes).lost_end);
     }
 
