@@ -254,18 +254,21 @@ mod tests {
     const ASKED: Decision = Decision::Validate(ForwardReason::Request);
     const STALE: Decision = Decision::Validate(ForwardReason::Stale);
 
-    fn policy(text: &str, caching: &CachingConfig) -> Policy {
-        let map = headers(&[("cache-control", text)]);
-        let directives = ResponseDirectives::of(&map, caching);
+    fn policy_of(map: &HeaderMap, caching: &CachingConfig) -> Policy {
+        let directives = ResponseDirectives::of(map, caching);
         let arrived = Arrived {
             status: StatusCode::OK,
-            headers: &map,
-            received: &map,
+            headers: map,
+            received: map,
             directives: &directives,
             request_time_ms: NOW,
             response_time_ms: NOW,
         };
         Policy::of(arrived, caching)
+    }
+
+    fn policy(text: &str, caching: &CachingConfig) -> Policy {
+        policy_of(&headers(&[("cache-control", text)]), caching)
     }
 
     fn wish(text: &str) -> RequestDirectives {
@@ -324,16 +327,7 @@ mod tests {
             ("public", false),
         ] {
             let map = headers(&[("cache-control", says), ("set-cookie", "session=1")]);
-            let directives = ResponseDirectives::of(&map, &caching);
-            let arrived = Arrived {
-                status: StatusCode::OK,
-                headers: &map,
-                received: &map,
-                directives: &directives,
-                request_time_ms: NOW,
-                response_time_ms: NOW,
-            };
-            assert_eq!(Policy::of(arrived, &caching).never_stale, never_stale, "{says}");
+            assert_eq!(policy_of(&map, &caching).never_stale, never_stale, "{says}");
             assert!(!policy(says, &caching).never_stale, "{says} without a cookie");
         }
     }
