@@ -153,6 +153,11 @@ fn check_config_refuses_what_could_not_run() {
         ("[upstream]\ncheck = \"/ every 0s\"\n", 3, "above zero"),
         ("[caching]\nslice_bytes = \"17MiB\"\n", 3, "16MiB"),
         ("workers = 100000\n", 2, "1024"),
+        ("name = \"a b\"\n", 2, "`a b`"),
+        ("[limits]\nheader_lines_max = 99999999999\n", 3, "10000"),
+        ("[limits]\nuri_bytes_max = 0\n", 3, "1KiB"),
+        ("[caching]\nstale_if_error = \"500ms\"\n", 3, "whole seconds"),
+        ("[timeouts]\ntunnel_idle = \"4000d\"\n", 3, "3650d"),
     ] {
         let file = if line == 1 { text.to_owned() } else { format!("{start}{text}") };
         bed.write("bad.toml", &file);
@@ -297,6 +302,8 @@ fn top_shows_what_is_busy() {
     let error = bed.says(4, &["top", "--admin", &proxy.admin, "--once"]);
     assert!(error.contains("401"), "{error}");
     let args = ["top", "--admin", &proxy.admin, "--token", "t"];
+    let text = bed.says(2, &args);
+    assert!(text.contains("--once"), "no terminal here: {text}");
     let text = bed.says(0, &[&args[..], &["--once"]].concat());
     assert!(text.contains("requests 21  hits 90.5%"), "{text}");
     assert!(text.contains("http://demo/style.css") && text.contains("95.0%"), "{text}");

@@ -163,7 +163,7 @@ pub struct Config {
     /// Segment size for a new store: a power of two, 256 KiB to 64 MiB. Default 16 MiB, less on
     /// small volumes.
     pub segment: Option<ByteSize>,
-    /// Largest object accepted. Default 8 GiB; never more than about half of the volumes, see
+    /// Largest object accepted, 1 byte to 1 TiB. Default 8 GiB; never more than about half of the volumes, see
     /// [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
     pub object_max: ByteSize,
     /// Overwrite a device or file that holds other data.

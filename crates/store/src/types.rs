@@ -147,7 +147,8 @@ impl ByteSize {
     }
 }
 
-const SIZE_UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+const SIZE_UNITS: [(&str, u32); 6] =
+    [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,9 +166,12 @@ impl fmt::Display for ByteSize {
     }
 }
 
+/// Sizes are below this, 8 EiB, so that sums of a few of them do not overflow.
+const SIZE_BYTES_END: f64 = (1_u64 << 63) as f64;
+
 /// The text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{input}` is not a size: write a number and a unit, such as 512MiB or 20GiB")]
+#[error("`{input}` is not a size below 8EiB: write a number and a unit, such as 512MiB or 20GiB")]
 pub struct ParseByteSizeError {
     input: String,
 }
@@ -186,13 +190,14 @@ impl FromStr for ByteSize {
             "m" | "mb" | "mib" => 20,
             "g" | "gb" | "gib" => 30,
             "t" | "tb" | "tib" => 40,
+            "p" | "pb" | "pib" => 50,
             _ => return Err(error()),
         };
         if shift == 0 && text[..split].contains('.') {
             return Err(error());
         }
         let bytes = number * (1_u64 << shift) as f64;
-        if bytes >= 9.0e18 {
+        if bytes >= SIZE_BYTES_END {
             return Err(error());
         }
         // Whole numbers are multiplied as integers: a double is exact to 53 bits only.

@@ -3,7 +3,7 @@
 //! The frame is made as plain lines by a pure function; the terminal only shows it. Invariants:
 //! the terminal is left as it was found, whatever happens. Threads: the main thread only.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -69,6 +69,10 @@ pub(crate) fn run(args: &Top) -> Result<(), Failure> {
     // The first query comes before the terminal is taken over, so that an unreachable proxy is
     // reported as an ordinary error.
     let first = look()?;
+    if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+        let text = "there is no terminal to watch on: print one frame with --once or --json";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let failed = |source| Failure::io("use the terminal", source);
     let _screen = Screen::open().map_err(failed)?;
     watch(args, first, look, failed)

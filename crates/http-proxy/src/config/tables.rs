@@ -28,6 +28,9 @@ pub struct ProxyProtocolConfig {
     pub networks: Vec<IpNet>,
 }
 
+/// More header lines than this are never accepted: memory for them is set aside for each connection.
+pub(crate) const HEADER_LINES_MAX: usize = 10_000;
+
 /// `[limits]`: what clients and origins may ask of the proxy. Exceeding a limit is answered with a
 /// status code or ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,9 +43,10 @@ pub struct Limits {
     /// Connections at once from one address (IPv6: from one /64); further ones get 429. Clients
     /// on a loopback address or a Unix socket are not limited. Default 1,024; 0 is no limit.
     pub connections_per_client_max: usize,
-    /// Lines in the headers of a request; more get 431. Default 100.
+    /// Lines in the headers of a request; more get 431. Default 100, at most 10,000.
     pub header_lines_max: usize,
-    /// Lines in the headers of a response over HTTP/1.1; more make it a 502. Default 500.
+    /// Lines in the headers of a response over HTTP/1.1; more make it a 502. Default 500, at most
+    /// 10,000.
     pub origin_header_lines_max: usize,
     /// Slowest upload, in bytes per second, that the proxy waits for, after a grace period of
     /// [`Timeouts::body_idle`] in all; slower ones get 408. Default 500; 0 is no limit.

@@ -25,6 +25,7 @@ use tokio::sync::watch;
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
+use crate::config::tables::HEADER_LINES_MAX;
 use crate::handler;
 use crate::io::BUFFER_BYTES_MIN;
 use crate::listen::body::ClientBody;
@@ -100,7 +101,7 @@ fn builder(worker: &Worker) -> http1::Builder {
         .timer(TokioTimer::new())
         .header_read_timeout(None)
         .max_buf_size(config.limits.header_bytes_max.max(BUFFER_BYTES_MIN));
-    let lines_max = config.limits.header_lines_max;
+    let lines_max = config.limits.header_lines_max.min(HEADER_LINES_MAX);
     if lines_max != HEADER_LINES_INLINE {
         builder.max_headers(lines_max);
     }

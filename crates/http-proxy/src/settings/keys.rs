@@ -8,9 +8,9 @@ use super::Settings;
 use super::kinds::{
     AccessRules, Address, CachePath, Certificates, Check, Choosing, Cookies, Count, File, Flag,
     Format, GroupRule, Headers, Kind, Limit, Listeners, LogFile, Negotiated, Networks, OriginUrl,
-    Origins, Percent, Query, Size, Text, Time, Value, Words,
+    Origins, Percent, Query, Size, Time, Value,
 };
-use super::ranges::{SliceSize, Span, Threads};
+use super::ranges::{CacheName, HeaderSize, Lines, Secret, SliceSize, Span, Threads, Tokens};
 
 /// One configuration key.
 pub(crate) struct Key {
@@ -58,27 +58,27 @@ keys! {
     "cache" start CachePath [cache: Option<String>] "Store to use, made with this size if it does not exist. With several paths, its volumes in their order.";
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
     "workers" start Threads [proxy.workers: usize] "Threads that serve, each with its own event loop.";
-    "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
+    "name" live CacheName [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
     "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own. Where this is off, redirects of the origin to itself, by its own name, lose scheme and host, so that clients come back here.";
     "listen" start Listeners [proxy.listen: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
     "tls.certificates" start Certificates [proxy.tls.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
     "proxy_protocol.networks" start Networks [proxy.proxy_protocol.networks: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
-    "upgrades" live Words [proxy.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
+    "upgrades" live Tokens [proxy.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
     "obey_request_directives" live Flag [proxy.caching.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
     "admin.from" start Address [proxy.admin.from: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
     "admin.networks" live Networks [proxy.admin.networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
-    "admin.token" live Text [proxy.admin.token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
-    "limits.header_bytes_max" live Size [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
+    "admin.token" live Secret [proxy.admin.token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
+    "limits.header_bytes_max" live HeaderSize [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
     "limits.connections_max" start Count [proxy.limits.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";
     "limits.connections_per_client_max" start Limit [proxy.limits.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
-    "limits.header_lines_max" live Count [proxy.limits.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
-    "limits.origin_header_lines_max" live Count [proxy.limits.origin_header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
+    "limits.header_lines_max" live Lines [proxy.limits.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
+    "limits.origin_header_lines_max" live Lines [proxy.limits.origin_header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
     "limits.upload_second_bytes_min" live Limit [proxy.limits.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count, nor does any once the answer has begun.";
     "limits.half_closed_clients" live Flag [proxy.limits.half_closed_clients: bool] "Answer a client of HTTP/1 that has closed its sending side and still reads. It looks like one that is gone, whose request is dropped otherwise, at the origin too. Applies to new connections.";
-    "limits.uri_bytes_max" live Size [proxy.limits.uri_bytes_max: usize] "Request targets larger than this get 414.";
+    "limits.uri_bytes_max" live HeaderSize [proxy.limits.uri_bytes_max: usize] "Request targets larger than this get 414.";
     "limits.http2_streams_max" live Count [proxy.limits.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
     "limits.http2_resets_max" live Count [proxy.limits.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
-    "limits.http2_header_bytes_max" live Size [proxy.limits.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
+    "limits.http2_header_bytes_max" live HeaderSize [proxy.limits.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
     "limits.body_bytes_max" live Size [proxy.limits.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
     "limits.whole_body_bytes_max" start Size [proxy.limits.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
     "limits.pool_idle_max" live Count [proxy.limits.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
@@ -104,7 +104,7 @@ keys! {
     "log.format" live Format [proxy.log.format: crate::config::LogFormat] "What a line looks like.";
     "purge.method" live Flag [proxy.purge.method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";
     "purge.networks" live Networks [proxy.purge.networks: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
-    "purge.token" live Text [proxy.purge.token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
+    "purge.token" live Secret [proxy.purge.token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
     "upstream.more_origins" start Origins [proxy.upstream.more_origins: Vec<String>] "Origins besides `to` that serve the same site; all are asked with the host of the first.";
     "upstream.origin_choice" live Choosing [proxy.upstream.origin_choice: crate::config::transport::OriginChoice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";
     "upstream.check" start Check [proxy.upstream.check: Option<crate::config::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring 2xx or 3xx `fall` times in a row is not asked until `rise` checks succeed.";
@@ -138,7 +138,7 @@ keys! {
     "key.query" live Query [proxy.caching.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest.";
     "key.sort_query" live Flag [proxy.caching.key.sort_query: bool] "Make the order of query parameters no difference.";
     "key.headers" live Headers [proxy.caching.key.headers: Vec<http::HeaderName>] "Request headers that select among variants, whatever `Vary` says.";
-    "key.cookies" live Words [proxy.caching.key.cookies: Vec<String>] "Cookies that select among variants.";
+    "key.cookies" live Tokens [proxy.caching.key.cookies: Vec<String>] "Cookies that select among variants.";
     "key.show" live Flag [proxy.caching.show_key: bool] "Send the key in `Cache-Status`.";
     "forward.rules" start AccessRules [forward.rules: Vec<crate::AccessRule>] "`damelo forward`: who may go where; the first rule that matches decides. After the last, clients on this host may and others may not.";
     "forward.users" start File [forward.users: Option<std::path::PathBuf>] "`damelo forward`: names and hashed passwords of who may use it; read again when the file changes.";

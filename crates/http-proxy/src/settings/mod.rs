@@ -187,6 +187,10 @@ pub fn reference() -> String {
         let default = match key.name {
             "workers" => "one for each core".to_owned(),
             "to" => "none: must be said".to_owned(),
+            "from" => {
+                let forward = (key.show)(&Settings::for_forward());
+                format!("`{}`; for `damelo forward` `{forward}`", (key.show)(&defaults))
+            }
             "cache" => (key.show)(&defaults),
             _ => format!("`{}`", (key.show)(&defaults)),
         };

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::kinds::{Count, Kind, Size, Time, Value};
+use super::kinds::{Count, Kind, Size, Text, Time, Value, Words};
+use crate::config::name::check_name;
+use crate::config::tables::HEADER_LINES_MAX;
 use crate::server::WORKERS_MAX;
 use crate::slices::SLICE_BYTES_MAX;
 
@@ -13,6 +15,19 @@ pub(crate) struct Span;
 pub(crate) struct Threads;
 /// A slice length.
 pub(crate) struct SliceSize;
+/// A number of header lines: memory for them is set aside for each connection.
+pub(crate) struct Lines;
+/// A size of headers, or of a part of them, that requests as they are fit into.
+pub(crate) struct HeaderSize;
+/// The name of this cache.
+pub(crate) struct CacheName;
+/// Tokens, such as names of protocols and of cookies (RFC 9110 §5.6.2).
+pub(crate) struct Tokens;
+/// A secret that a header field can hold.
+pub(crate) struct Secret;
+
+/// Header sizes that are accepted.
+const HEADER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=16 << 20;
 
 impl Kind<Duration> for Span {
     const WRITTEN: &'static str = "a time above zero such as 500ms, 30s, 5m, 2h or 1d";
@@ -63,6 +78,85 @@ impl Kind<u64> for SliceSize {
     }
 }
 
+impl Kind<usize> for Lines {
+    const WRITTEN: &'static str = "a number from 1 to 10000";
+    fn read(value: &Value) -> Result<usize, String> {
+        let number = <Count as Kind<usize>>::read(value).ok();
+        number.filter(|n| *n <= HEADER_LINES_MAX).ok_or_else(|| value.wanted(Self::WRITTEN))
+    }
+    fn show(value: &usize) -> String {
+        <Count as Kind<usize>>::show(value)
+    }
+}
+
+impl Kind<u32> for HeaderSize {
+    const WRITTEN: &'static str = "a size from 1KiB to 16MiB";
+    fn read(value: &Value) -> Result<u32, String> {
+        let size = <Size as Kind<u32>>::read(value)?;
+        let fits = HEADER_BYTES.contains(&u64::from(size));
+        if fits { Ok(size) } else { Err(value.wanted(<Self as Kind<u32>>::WRITTEN)) }
+    }
+    fn show(value: &u32) -> String {
+        <Size as Kind<u32>>::show(value)
+    }
+}
+
+impl Kind<usize> for HeaderSize {
+    const WRITTEN: &'static str = <HeaderSize as Kind<u32>>::WRITTEN;
+    fn read(value: &Value) -> Result<usize, String> {
+        <HeaderSize as Kind<u32>>::read(value).map(|size| size as usize)
+    }
+    fn show(value: &usize) -> String {
+        <Size as Kind<usize>>::show(value)
+    }
+}
+
+impl Kind<String> for CacheName {
+    const WRITTEN: &'static str = "text";
+    fn read(value: &Value) -> Result<String, String> {
+        let name = <Text as Kind<String>>::read(value)?;
+        check_name(&name).map_err(|error| error.to_string())?;
+        Ok(name)
+    }
+    fn show(value: &String) -> String {
+        <Text as Kind<String>>::show(value)
+    }
+}
+
+impl Kind<Vec<String>> for Tokens {
+    const WRITTEN: &'static str = Words::WRITTEN;
+    fn read(value: &Value) -> Result<Vec<String>, String> {
+        let words = Words::read(value)?;
+        match words.iter().find(|word| !is_token(word)) {
+            Some(word) => Err(format!("{word:?} is no token: letters, digits and !#$%&'*+-.^_`|~")),
+            None => Ok(words),
+        }
+    }
+    fn show(value: &Vec<String>) -> String {
+        Words::show(value)
+    }
+}
+
+fn is_token(word: &str) -> bool {
+    let may = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !word.is_empty() && word.bytes().all(may)
+}
+
+impl Kind<Option<String>> for Secret {
+    const WRITTEN: &'static str = "text without spaces, or \"none\"";
+    fn read(value: &Value) -> Result<Option<String>, String> {
+        let secret = <Text as Kind<Option<String>>>::read(value)?;
+        // Not shown: it goes to logs and terminals.
+        match secret.as_deref().is_none_or(|text| text.bytes().all(|b| b.is_ascii_graphic())) {
+            true => Ok(secret),
+            false => Err("a token is printable ASCII without spaces".to_owned()),
+        }
+    }
+    fn show(value: &Option<String>) -> String {
+        <Text as Kind<Option<String>>>::show(value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,10 +174,37 @@ mod tests {
         }
         assert_eq!(SliceSize::read(&text("16MiB")), Ok(16 << 20));
         assert!(SliceSize::read(&text("16777217")).is_err());
+        assert_eq!(Lines::read(&text("10000")), Ok(10_000));
+        for wrong in ["0", "10001", "9223372036854775807"] {
+            assert!(Lines::read(&text(wrong)).is_err(), "{wrong}");
+        }
+        assert_eq!(<HeaderSize as Kind<u32>>::read(&text("1KiB")), Ok(1024));
+        for wrong in ["0", "1", "1023", "17MiB", "8GiB"] {
+            assert!(<HeaderSize as Kind<usize>>::read(&text(wrong)).is_err(), "{wrong}");
+        }
         assert!(Threads::WRITTEN.ends_with(&WORKERS_MAX.to_string()));
+        assert!(Lines::WRITTEN.ends_with(&HEADER_LINES_MAX.to_string()));
         assert!(
             SliceSize::WRITTEN
                 .ends_with(&<Size as Kind<u64>>::show(&SLICE_BYTES_MAX).replace('"', ""))
         );
+    }
+
+    #[test]
+    fn what_no_header_can_hold_is_refused() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        for wrong in ["a b", "\u{1}", "é", "a=b"] {
+            let error = Tokens::read(&text(wrong)).unwrap_err();
+            assert!(error.contains(&format!("{:?}", wrong.trim())), "{error}");
+        }
+        assert_eq!(Tokens::read(&text("sid, __Host-x")).unwrap(), ["sid", "__Host-x"]);
+        for wrong in ["two words", "line\n", "ü"] {
+            let error = Secret::read(&text(wrong)).unwrap_err();
+            assert!(!error.contains(wrong), "the secret is shown: {error}");
+        }
+        assert_eq!(Secret::read(&text("none")), Ok(None));
+        assert_eq!(Secret::read(&text("s3cret/+=")), Ok(Some("s3cret/+=".to_owned())));
+        assert!(CacheName::read(&text("a b")).unwrap_err().contains("`a b`"));
+        assert_eq!(CacheName::read(&text("edge-1")), Ok("edge-1".to_owned()));
     }
 }

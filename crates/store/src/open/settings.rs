@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use crate::config::{Admission, Config, Reinsertion};
 use crate::error::OpenError;
+use crate::format::VALUE_MAX_BYTES;
 use crate::policy::reinsertion::REINSERT_PERCENT_LIMIT;
 use crate::types::ByteSize;
 
@@ -33,10 +34,13 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
         return bad("anew", "true".to_owned(), "not together with must_exist");
     }
     if config.memory.bytes() < MEMORY_MIN {
-        return bad("memory", config.memory.to_string(), "at least 4MiB");
+        return bad("memory", format!("{:#}", config.memory), "at least 4MiB");
     }
     if config.memory.bytes() > MEMORY_MAX {
-        return bad("memory", config.memory.to_string(), "at most 16TiB");
+        return bad("memory", format!("{:#}", config.memory), "at most 16TiB");
+    }
+    if !(1..=VALUE_MAX_BYTES).contains(&config.object_max.bytes()) {
+        return bad("object_max", format!("{:#}", config.object_max), "1B to 1TiB");
     }
     check_counts(config)?;
     if let Some(page) = config.page {
@@ -95,7 +99,7 @@ pub(super) fn enough_memory(config: &Config, page_bytes: u64) -> Result<(), Open
     }
     Err(OpenError::Setting {
         setting: "memory",
-        value: config.memory.to_string(),
+        value: format!("{:#}", config.memory),
         limit: format!("at least {} with pages this large", ByteSize::new(min)),
     })
 }

@@ -39,6 +39,16 @@ fn a_refused_open_leaves_files_as_they_were() {
         let refusal = refused(config);
         assert!(matches!(refusal, OpenError::Setting { .. }), "{depth}, {groups}: {refusal}");
     }
+    for bytes in [0, (1 << 40) + 1, u64::MAX] {
+        let mut config = sized(64 << 20);
+        config.object_max = ByteSize::new(bytes);
+        let refusal = refused(config);
+        assert!(
+            matches!(refusal, OpenError::Setting { setting: "object_max", .. }),
+            "{bytes}: {refusal}"
+        );
+        assert!(!path.exists(), "made, but never to be opened again");
+    }
 
     std::fs::write(&path, "").unwrap();
     refused(sized(100 << 10));

@@ -58,6 +58,11 @@ impl Value {
         format!("{} is not {what}", self.shown())
     }
 
+    /// The error of a value that is beyond the largest one accepted.
+    fn beyond(&self, most: &str) -> String {
+        format!("{} is more than {most}, the most that is accepted", self.shown())
+    }
+
     /// The text, or a number as it was written.
     pub(super) fn plain(&self) -> Option<&str> {
         match self {

@@ -69,8 +69,8 @@ impl Kind<u8> for Percent {
 impl Kind<u64> for Size {
     const WRITTEN: &'static str = "a size such as 512MiB";
     fn read(value: &Value) -> Result<u64, String> {
-        let size = value.plain().and_then(|text| text.parse::<ByteSize>().ok());
-        size.map(ByteSize::bytes).ok_or_else(|| value.wanted(<Self as Kind<u64>>::WRITTEN))
+        let text = value.plain().ok_or_else(|| value.wanted(<Self as Kind<u64>>::WRITTEN))?;
+        text.parse::<ByteSize>().map(ByteSize::bytes).map_err(|error| error.to_string())
     }
     fn show(value: &u64) -> String {
         quoted(ByteSize::new(*value))
@@ -105,7 +105,11 @@ impl Kind<Duration> for Time {
             Value::Text(text) => parse_duration(text),
             _ => None,
         };
-        time.ok_or_else(|| value.wanted(<Self as Kind<Duration>>::WRITTEN))
+        match time {
+            Some(time) if time > TIME_MAX => Err(value.beyond(&show_duration(TIME_MAX))),
+            Some(time) => Ok(time),
+            None => Err(value.wanted(<Self as Kind<Duration>>::WRITTEN)),
+        }
     }
     fn show(value: &Duration) -> String {
         quoted(show_duration(*value))
@@ -123,9 +127,9 @@ const TIME_UNITS_MS: [(&str, u64); 6] = [
 
 /// Longest duration that may be written: ten years, beyond which sums with clock times might
 /// overflow.
-const TIME_MS_MAX: u64 = 10 * 365 * 24 * 3600 * 1000;
+const TIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// `1h30m`, `250ms`, `0s`: whole numbers, each with its unit.
+/// `1h30m`, `250ms`, `0s`: whole numbers, each with its unit. Saturates.
 fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total_ms = 0_u64;
@@ -134,14 +138,16 @@ fn parse_duration(text: &str) -> Option<Duration> {
     }
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
+        // Digits that do not fit are a number too large, not none.
+        let number: u64 =
+            rest.get(..digits).filter(|text| !text.is_empty())?.parse().unwrap_or(u64::MAX);
         rest = &rest[digits..];
         let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let (_, unit_ms) = TIME_UNITS_MS.iter().find(|(unit, _)| *unit == &rest[..end])?;
-        total_ms = total_ms.checked_add(number.checked_mul(*unit_ms)?)?;
+        total_ms = total_ms.saturating_add(number.saturating_mul(*unit_ms));
         rest = rest[end..].trim_start();
     }
-    (total_ms <= TIME_MS_MAX).then(|| Duration::from_millis(total_ms))
+    Some(Duration::from_millis(total_ms))
 }
 
 /// Shows a duration in the largest unit that divides it.
@@ -298,11 +304,13 @@ impl Kind<Option<u64>> for Size {
     }
 }
 
-/// As whole seconds.
+/// As whole seconds: HTTP counts lifetimes and ages so.
 impl Kind<u64> for Time {
-    const WRITTEN: &'static str = "a time such as 30s, 5m, 2h or 1d";
+    const WRITTEN: &'static str = "a time in whole seconds such as 30s, 5m, 2h or 1d";
     fn read(value: &Value) -> Result<u64, String> {
-        <Time as Kind<Duration>>::read(value).map(|time| time.as_secs())
+        let time = <Time as Kind<Duration>>::read(value)?;
+        let whole = time.subsec_nanos() == 0;
+        whole.then(|| time.as_secs()).ok_or_else(|| value.wanted(<Self as Kind<u64>>::WRITTEN))
     }
     fn show(value: &u64) -> String {
         <Time as Kind<Duration>>::show(&Duration::from_secs(*value))
@@ -326,8 +334,8 @@ mod tests {
             ("30", None),
             ("-5s", None),
             ("5 parsecs", None),
-            ("99999999999999999999s", None),
-            ("4000d", None),
+            ("s", None),
+            ("99999999999999999999s", Some(u64::MAX)),
         ] {
             let got = parse_duration(text).map(|time| time.as_millis() as u64);
             assert_eq!(got, ms, "{text}");
@@ -335,5 +343,23 @@ mod tests {
         for text in ["250ms", "30s", "90m", "2h", "1d", "0s"] {
             assert_eq!(show_duration(parse_duration(text).unwrap()), text);
         }
+    }
+
+    #[test]
+    fn what_is_too_long_too_large_or_too_fine_is_told_so() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        for long in ["3651d", "4000d", "99999999999999999999s"] {
+            let error = <Time as Kind<Duration>>::read(&text(long)).unwrap_err();
+            assert!(error.contains(long) && error.contains("3650d"), "{error}");
+        }
+        assert!(<Time as Kind<Duration>>::read(&text("3650d")).is_ok());
+        for fine in ["500ms", "1500ms", "1s 1ms"] {
+            let error = <Time as Kind<u64>>::read(&text(fine)).unwrap_err();
+            assert!(error.contains("whole seconds"), "{error}");
+        }
+        assert_eq!(<Time as Kind<u64>>::read(&text("2000ms")), Ok(2));
+        assert_eq!(<Size as Kind<u64>>::read(&text("2PiB")), Ok(2 << 50));
+        let error = <Size as Kind<u64>>::read(&text("9EiB")).unwrap_err();
+        assert!(error.contains("9EiB"), "{error}");
     }
 }

@@ -22,6 +22,7 @@ use hyper::client::conn::http1;
 use tokio::time::timeout;
 
 use crate::config::ProxyConfig;
+use crate::config::tables::HEADER_LINES_MAX;
 use crate::forward::Permit;
 use crate::io::locks::lock;
 use crate::upstream::OriginBody;
@@ -62,7 +63,7 @@ impl PoolSettings {
             connect_timeout: config.timeouts.connect,
             origin_header_timeout: config.timeouts.origin_header,
             header_bytes_max: config.limits.header_bytes_max,
-            header_lines_max: config.limits.origin_header_lines_max,
+            header_lines_max: config.limits.origin_header_lines_max.min(HEADER_LINES_MAX),
             http2_streams_max: config.upstream.http2_streams_max,
             http2_ping: config.upstream.http2_ping,
             keep_http2: true,
