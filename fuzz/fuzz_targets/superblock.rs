@@ -11,7 +11,8 @@ use libfuzzer_sys::fuzz_target;
 fn check(superblock: &Superblock) {
     assert_eq!(superblock.validate(), Ok(()));
     let layout = superblock.layout();
-    let journal_end = layout.journal_half(1).0 + layout.journal_half(1).1;
+    let (last_half, half_bytes) = layout.journal_half(1, 1);
+    let journal_end = last_half + half_bytes;
     assert!(layout.journal_offset >= AREAS_OFFSET && journal_end <= layout.checkpoint_slot(0));
     let checkpoints_end = layout.checkpoint_slot(1) + layout.checkpoint_bytes;
     let first = layout.segment_offset(0).expect("there is a segment");

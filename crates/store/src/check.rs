@@ -15,7 +15,7 @@ use crate::device::{Device, OpenOptions};
 use crate::error::OpenError;
 use crate::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointTables, FORMAT_VERSION, FormatError,
-    JOURNAL_CELL_BYTES, JournalRecord, JournalWalk, StoreNonce, Superblock,
+    JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalRecord, JournalWalk, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::open::{check_belong, check_paths};
@@ -199,8 +199,11 @@ fn check_first_areas(
         superblock.journal_bytes,
         "reading the journal",
     )?;
-    for half in area.chunks_exact((superblock.journal_bytes / 2) as usize) {
-        check_journal_half(half, superblock.nonce(), report);
+    let parts: Vec<&[u8]> =
+        area.chunks_exact((superblock.journal_bytes / JOURNAL_PARTS) as usize).collect();
+    if let [first0, first1, second0, second1] = parts[..] {
+        check_journal_half(0, [first0, second0], superblock.nonce(), report);
+        check_journal_half(1, [first1, second1], superblock.nonce(), report);
     }
     let mut newest: Option<CheckpointHeader> = None;
     for slot in 0..2 {
@@ -214,17 +217,36 @@ fn check_first_areas(
     Ok(())
 }
 
-/// Counts the records of a half up to its end, and checks every cell. Cells after the end hold
-/// zeros, or records of a former life, whose prefixes may be any bytes.
-fn check_journal_half(half: &[u8], nonce: StoreNonce, report: &mut CheckReport) {
-    report.journal_records += JournalWalk::half(half, nonce).count() as u64;
+/// Counts the records of a half up to its end, and checks every cell of both copies. Cells after the
+/// end hold zeros, or records of a former life, whose prefixes may be any bytes.
+fn check_journal_half(
+    number: u32,
+    copies: [&[u8]; 2],
+    nonce: StoreNonce,
+    report: &mut CheckReport,
+) {
+    let counts = copies.map(|copy| JournalWalk::half(copy, nonce).count() as u64);
+    let most = counts[0].max(counts[1]);
+    report.journal_records += most;
+    for (copy, (half, count)) in copies.into_iter().zip(counts).enumerate() {
+        let complaints = report.damaged_total;
+        check_journal_cells(half, nonce, report, &format!("half {number}, copy {copy}"));
+        // A death of the process leaves the last record in the first copy only.
+        if count + 1 < most && report.damaged_total == complaints {
+            let of = format!("journal half {number}, copy {copy}");
+            report.complain(format!("{of}: {count} of the {most} records that the other has"));
+        }
+    }
+}
+
+fn check_journal_cells(half: &[u8], nonce: StoreNonce, report: &mut CheckReport, place: &str) {
     let mut at = 0;
     while let Some(rest) = half.get(at..).filter(|rest| rest.len() >= JOURNAL_CELL_BYTES) {
         match JournalRecord::decode(rest, nonce) {
             Ok((_, length)) => at += length,
             Err(error) => {
                 if JournalRecord::is_like(rest, nonce) {
-                    report.complain(format!("journal record at {at} of its half: {error}"));
+                    report.complain(format!("journal record at {at} of {place}: {error}"));
                 }
                 at += JOURNAL_CELL_BYTES;
             }

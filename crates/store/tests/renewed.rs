@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use damelo::{ByteSize, Config, CreateOptions, GroupId, Store};
 use in_memory::{Memory, State, Stopped};
 
-const DEVICE_BYTES: usize = 24 << 20;
+/// With half a MiB less, new metadata is written again in the round in which its value's segment is
+/// reused, and goes with that.
+const DEVICE_BYTES: usize = (24 << 20) + (512 << 10);
 const SEGMENT_BYTES: usize = 512 << 10;
 /// Not in a page, and less than may be written again of a segment.
 const BYTES: usize = 60_000;

@@ -107,8 +107,8 @@ fn first_places(image: &[u8], first: &Superblock) -> Places {
         ("superblock, first".to_owned(), 0..block),
         ("superblock, second".to_owned(), block..2 * block),
     ];
-    for half in 0..2 {
-        let (at, bytes) = layout.journal_half(half);
+    for (copy, half) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (at, bytes) = layout.journal_half(copy, half);
         let half_bytes = &image[at as usize..(at + bytes) as usize];
         let mut walk = JournalWalk::half(half_bytes, first.nonce());
         let mut start = 0;
@@ -226,5 +226,5 @@ fn another_version_of_the_format_is_named_as_such() {
     }
     fs::write(&path, image).unwrap();
     let error = check_volumes(&[path], &mut |_| {}).unwrap_err();
-    assert!(matches!(error, OpenError::Version { found: 2, expected: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::Version { found: 3, expected: 2, .. }), "{error}");
 }

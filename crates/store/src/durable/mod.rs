@@ -1,5 +1,5 @@
-//! Durable state. `journal` and `marks`: deletes and purges; `checkpoint`: the index; `recovery`:
-//! restoring a store after open; `segment_contents`: the records of a segment on disk; `progress`:
+//! Durable state. `journal` and `marks`: deletes and purges; `checkpoint`: the index; `replay`: the
+//! journal of an earlier life; `recovery`: restoring a store after open; `segment_contents`: the records of a segment on disk; `progress`:
 //! the state of recovery and checkpoints. Each module states its invariants and threads.
 
 pub(crate) mod checkpoint;
@@ -7,4 +7,5 @@ pub(crate) mod journal;
 pub(crate) mod marks;
 pub(crate) mod progress;
 pub(crate) mod recovery;
+pub(crate) mod replay;
 pub(crate) mod segment_contents;

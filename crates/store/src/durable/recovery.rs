@@ -11,7 +11,7 @@ use crate::sync::{Arc, exclusive, shared, spawn_scoped, thread};
 use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
-use super::journal::{JournalContents, MARK, Requires};
+use super::replay::{JournalContents, LostHalf, MARK, Requires};
 use super::segment_contents::{read_footer, segment_entries};
 use crate::engine::Engine;
 use crate::format::{
@@ -32,19 +32,22 @@ const FINDERS_MAX: usize = 8;
 /// place to another one in the same life of a segment.
 const SEQ_GAP: u64 = (1 << 40) + 0x9e37_79b9;
 
+/// The same where a lost half of the journal may have held the marks of several opens.
+const SEQ_GAP_OF_LOST_HALF: u64 = SEQ_GAP << 10;
+
 /// The input of the recovery thread, found before the store is handed out.
 pub(crate) struct Plan {
     found: Option<Found>,
     /// First sequence number given after the store was opened.
     seq_at_open: Sequence,
     follows_crash: bool,
-    lost_end: bool,
+    lost_halves: Vec<LostHalf>,
 }
 
 impl Plan {
-    /// True if the journal's last records may be lost: everything older is forgotten.
-    pub(crate) fn lost_end(&self) -> bool {
-        self.lost_end
+    /// Halves of the journal that are lost: everything older than this open is forgotten.
+    pub(crate) fn lost_halves(&self) -> &[LostHalf] {
+        &self.lost_halves
     }
 
     /// True if the store existed before and was not closed cleanly.
@@ -107,15 +110,17 @@ impl Engine {
             // numbers that are greater still.
             next_seq = Sequence::from_raw(next_seq.get() + SEQ_GAP);
         }
-        let lost_end = contents.lost_end && follows_crash;
-        if lost_end {
+        let mut lost_halves = Vec::new();
+        if follows_crash && !contents.lost_halves.is_empty() {
             // Unlike before damage, nothing says how far the lost records reach.
-            add(&self.counters.damaged_records, 1);
+            next_seq = Sequence::from_raw(next_seq.get() + SEQ_GAP_OF_LOST_HALF);
+            add(&self.counters.damaged_records, contents.lost_halves.len() as u64);
             self.marks.apply(&JournalOp::PurgeAll, next_seq);
+            lost_halves.clone_from(&contents.lost_halves);
         }
         let given = self.next_seq.fetch_max(next_seq.get(), Ordering::AcqRel);
         let seq_at_open = Sequence::from_raw(given).max(next_seq);
-        Plan { found, seq_at_open, follows_crash, lost_end }
+        Plan { found, seq_at_open, follows_crash, lost_halves }
     }
 
     /// Deletes that a checkpoint covered were dropped from the journal. Without that checkpoint,

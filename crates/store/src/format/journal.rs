@@ -178,30 +178,6 @@ impl JournalRecord {
         Self::decode(&whole, nonce).ok()
     }
 
-    /// Bytes of the record that begins here, by its own account; `None` if its first cell, which
-    /// says so, is damaged.
-    #[must_use]
-    pub fn claimed_len(bytes: &[u8], nonce: StoreNonce) -> Option<usize> {
-        let cell = first::<JOURNAL_CELL_BYTES>(bytes).ok()?;
-        let is_whole = at::CRC.get(cell) == cell_crc(cell) && at::NONCE.get(cell) == nonce.0;
-        let payload = usize::from(at::LEN.get(cell)).next_multiple_of(JOURNAL_CELL_BYTES);
-        is_whole.then_some(JOURNAL_CELL_BYTES + payload)
-    }
-
-    /// The sequence number in the cell that begins here, damaged or not.
-    #[must_use]
-    pub fn claimed_seq(bytes: &[u8]) -> Option<u64> {
-        first::<JOURNAL_CELL_BYTES>(bytes).ok().map(|cell| at::SEQ.get(cell))
-    }
-
-    /// Whether the cell that begins here, damaged or not, names nothing: a mark, or the beginning of
-    /// a record.
-    #[must_use]
-    pub fn names_nothing(bytes: &[u8]) -> bool {
-        let cell = first::<JOURNAL_CELL_BYTES>(bytes);
-        cell.is_ok_and(|cell| at::KIND.get(cell) <= KIND_DELETE_KEY && at::VALUE.get(cell) == 0)
-    }
-
     /// Whether a cell that does not decode was once a record of this store. There is no magic: the
     /// nonce alone tells it from what else lies there, so only one bit of that may differ.
     #[must_use]

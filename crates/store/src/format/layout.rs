@@ -22,6 +22,8 @@ pub const SEGMENTS_MAX: u32 = 1 << 28;
 const ALIGN_MAX: u64 = 1 << 20;
 /// The largest journal: keeps every sum of areas far from overflow.
 const JOURNAL_MAX: u64 = 1 << 50;
+/// The journal is there twice, and has two halves.
+pub(crate) const JOURNAL_PARTS: u64 = 4;
 
 /// Where the areas of a volume are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,11 +146,13 @@ impl VolumeLayout {
         })
     }
 
-    /// Offset and bytes of a journal half (0 or 1; any other number means half 1).
+    /// Offset and bytes of a journal half in one of its two copies (0 or 1 each; any other number
+    /// means 1).
     #[must_use]
-    pub const fn journal_half(&self, half: usize) -> (u64, u64) {
-        let bytes = self.journal_bytes / 2;
-        (self.journal_offset.saturating_add(if half == 0 { 0 } else { bytes }), bytes)
+    pub const fn journal_half(&self, copy: usize, half: usize) -> (u64, u64) {
+        let bytes = self.journal_bytes / JOURNAL_PARTS;
+        let before = if copy == 0 { 0 } else { 2 } + if half == 0 { 0 } else { 1 };
+        (self.journal_offset.saturating_add(before * bytes), bytes)
     }
 
     /// Offset of a checkpoint slot (0 or 1; any other number means slot 1).
@@ -197,7 +201,7 @@ fn first_volume_areas(request: &PlanRequest, volume_bytes: u64) -> Result<(u64, 
     if request.volume_index != 0 {
         return Ok((0, 0));
     }
-    let journal_bytes = round_up(request.journal_bytes, 2 * BLOCK_BYTES)
+    let journal_bytes = round_up(request.journal_bytes, JOURNAL_PARTS * BLOCK_BYTES)
         .filter(|bytes| (1..=JOURNAL_MAX).contains(bytes))
         .ok_or(LayoutError::JournalSize { journal_bytes: request.journal_bytes })?;
     let here = segments_upper_bound(volume_bytes, request.segment_bytes);

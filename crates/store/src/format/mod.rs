@@ -37,6 +37,7 @@ mod tests;
 
 pub use checkpoint::{CheckpointHeader, CheckpointTables, MARKS_MAX, ShardPlan};
 pub use journal::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, JournalWalk, PREFIX_MAX_BYTES};
+pub(crate) use layout::JOURNAL_PARTS;
 pub use layout::{
     LayoutError, PlanRequest, SEGMENTS_MAX, SEGMENTS_MIN, VolumeLayout, checkpoint_slot_bytes,
     segments_upper_bound,
@@ -73,7 +74,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub const BLOCK: usize = 4096;
 
 /// The one version of the format that this code reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Offset of the journal area (and of everything that follows the two superblocks).
 pub const AREAS_OFFSET: u64 = 65_536;

@@ -8,7 +8,7 @@
 //! Threads: none; pure functions.
 
 use super::fields::{Field, Slot, table};
-use super::layout::{VolumeLayout, checkpoint_slot_bytes, segment_align};
+use super::layout::{JOURNAL_PARTS, VolumeLayout, checkpoint_slot_bytes, segment_align};
 use super::{
     AREAS_OFFSET, BLOCK, BLOCK_BYTES, FORMAT_VERSION, FormatError, StoreNonce, VALUE_MAX_BYTES,
     ensure, first,
@@ -50,7 +50,7 @@ pub(crate) mod at {
         HASH_SEED: u64, 72, "hash_seed",
             "seed of the key hash, so that keys cannot be made to collide";
         JOURNAL_OFFSET: u64, 80, "journal_offset", "start of the journal, 65536";
-        JOURNAL_BYTES: u64, 88, "journal_bytes", "both halves together; 0 on volumes other than 0";
+        JOURNAL_BYTES: u64, 88, "journal_bytes", "both copies of both halves; 0 on volumes other than 0";
         CHECKPOINT_OFFSET: u64, 96, "checkpoint_offset", "start of checkpoint slot A; B follows it";
         CHECKPOINT_BYTES: u64, 104, "checkpoint_bytes", "one slot; 0 on volumes other than 0";
         SEGMENTS_OFFSET: u64, 112, "segments_offset", "start of the first segment";
@@ -237,7 +237,7 @@ impl Superblock {
     fn validate_areas(&self) -> Result<(), FormatError> {
         let first_volume = self.volume_index == 0;
         ensure(self.journal_offset == AREAS_OFFSET, "journal offset")?;
-        ensure(self.journal_bytes.is_multiple_of(2 * BLOCK_BYTES), "journal size")?;
+        ensure(self.journal_bytes.is_multiple_of(JOURNAL_PARTS * BLOCK_BYTES), "journal size")?;
         ensure((self.journal_bytes > 0) == first_volume, "journal on the wrong volume")?;
         let journal_end = self.journal_offset.checked_add(self.journal_bytes);
         ensure(journal_end == Some(self.checkpoint_offset), "checkpoint offset")?;

@@ -10,7 +10,7 @@ use super::{RawVolume, SUPERBLOCKS_BYTES};
 use crate::config::Config;
 use crate::error::OpenError;
 use crate::format::{
-    BLOCK_BYTES, LayoutError, PlanRequest, Superblock, UNIT_BYTES, VolumeLayout,
+    BLOCK_BYTES, JOURNAL_PARTS, LayoutError, PlanRequest, Superblock, UNIT_BYTES, VolumeLayout,
     segments_upper_bound,
 };
 use crate::index::Index;
@@ -32,12 +32,14 @@ const OBJECTS_FEW: u64 = 1 << 20;
 const RECORD_BYTES_MIN: u64 = 2 * UNIT_BYTES;
 /// Fewest slots of an index.
 const OBJECTS_MIN: u64 = 64;
+/// A half, a quarter of it, has room for several of the longest prefixes.
 const JOURNAL_MIN: u64 = 256 << 10;
-const JOURNAL_MAX: u64 = 4 << 20;
-/// The journal has two halves of whole blocks.
-const JOURNAL_STEP: u64 = 2 * BLOCK_BYTES;
+/// The area is locked in memory, of which a process may lock 8 MiB by default on Linux.
+const JOURNAL_MAX: u64 = 7 << 20;
+/// The journal's parts are whole blocks.
+const JOURNAL_STEP: u64 = JOURNAL_PARTS * BLOCK_BYTES;
 /// Journal bytes per index slot, for the deletes between two checkpoints.
-const JOURNAL_BYTES_PER_SLOT: u64 = 16;
+const JOURNAL_BYTES_PER_SLOT: u64 = 32;
 
 /// Rounds a volume's size down to whole blocks.
 pub(super) fn whole_blocks(bytes: u64) -> u64 {

@@ -18,8 +18,9 @@ use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
 use crate::config::{Config, IoEngine, OwnPolicies};
 use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
-use crate::durable::journal::{Journal, JournalContents, read_journal};
+use crate::durable::journal::Journal;
 use crate::durable::progress::{CheckpointState, RecoveryState};
+use crate::durable::replay::{JournalContents, read_journal};
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::format::{FORMAT_VERSION, FormatError, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES};
@@ -325,7 +326,7 @@ pub(crate) fn start(
     }));
     let plan = engine.prepare_recovery(&contents);
     if plan.follows_crash() {
-        let _ = engine.counted(engine.journal.mark_open(engine.new_seq(), plan.lost_end()));
+        let _ = engine.counted(engine.journal.mark_open(engine.new_seq(), plan.lost_halves()));
     }
     let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
     Ok((engine, threads))

@@ -61,10 +61,10 @@ fn superblock_identity() {
         let crc = crc32c::crc32c(&block[..4092]);
         block[4092..].copy_from_slice(&crc.to_le_bytes());
     };
-    block[8] = 2;
+    block[8] = 1;
     assert_eq!(Superblock::decode(&block), Err(FormatError::Checksum { what: "superblock" }));
     seal(&mut block);
-    assert_eq!(Superblock::decode(&block), Err(FormatError::OtherVersion { found: 2 }));
+    assert_eq!(Superblock::decode(&block), Err(FormatError::OtherVersion { found: 1 }));
     let zeros = [0; 4096];
     assert_eq!(Superblock::decode(&zeros), Err(FormatError::NotOurs));
     assert_eq!(Superblock::decode(&[]), Err(FormatError::Short { need: 4096, have: 0 }));
@@ -72,7 +72,7 @@ fn superblock_identity() {
     let good = samples::superblock().encode();
     assert_eq!(either(&zeros, &good), Ok(samples::superblock()));
     assert_eq!(either(&good, &zeros), Ok(samples::superblock()));
-    assert_eq!(either(&zeros, &block), Err(FormatError::OtherVersion { found: 2 }));
+    assert_eq!(either(&zeros, &block), Err(FormatError::OtherVersion { found: 1 }));
     assert_eq!(either(&zeros, &zeros), Err(FormatError::NotOurs));
     block[40] ^= 1;
     assert_eq!(either(&block, &zeros), Err(FormatError::Checksum { what: "superblock" }));

@@ -1,0 +1,291 @@
+//! What a journal keeps through deaths and damage: written by `Journal`, read by `replay`.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::durable::replay::read_journal;
+
+const NONCE: StoreNonce = StoreNonce(7);
+const IN_HALF: u64 = 32;
+const BYTES: u64 = 4 * IN_HALF * MARK_BYTES;
+/// Bytes of one copy of the journal.
+const COPY: usize = BYTES as usize / 2;
+
+/// An area in memory, whose process may die within a write.
+struct Area {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// Bytes that are written before it dies.
+    alive: Arc<Mutex<usize>>,
+}
+
+impl JournalArea for Area {
+    fn read_all(&self) -> io::Result<Vec<u8>> {
+        Ok(lock(&self.bytes).clone())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut alive = lock(&self.alive);
+        let written = bytes.len().min(*alive);
+        *alive -= written;
+        lock(&self.bytes)[offset as usize..][..written].copy_from_slice(&bytes[..written]);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
+fn contents(bytes: &Bytes) -> JournalContents {
+    let area = Area { bytes: Arc::clone(bytes), alive: Arc::new(Mutex::new(0)) };
+    read_journal(&area, BYTES, NONCE).expect("memory can be read")
+}
+
+/// A journal that goes on where the bytes end, and how many more it may write.
+fn mortal(bytes: &Bytes, durability: Durability) -> (Journal, Arc<Mutex<usize>>) {
+    let alive = Arc::new(Mutex::new(usize::MAX));
+    let area = Box::new(Area { bytes: Arc::clone(bytes), alive: Arc::clone(&alive) });
+    (Journal::new(Some(area), BYTES, NONCE, durability, &contents(bytes)), alive)
+}
+
+fn journal(bytes: &Bytes, durability: Durability) -> Journal {
+    mortal(bytes, durability).0
+}
+
+fn delete(hash: u64) -> JournalOp {
+    JournalOp::DeleteKey { hash }
+}
+
+/// Appends the delete of a key, whose hash and sequence number are both `number`.
+fn append(journal: &Journal, number: u64) -> io::Result<()> {
+    journal.append(delete(number), Sequence::from_raw(number))
+}
+
+fn empty() -> Bytes {
+    Arc::new(Mutex::new(vec![0; BYTES as usize]))
+}
+
+/// Appends until callers that may wait must do so, in a second half that may not be left yet.
+fn tight(bytes: &Bytes) -> (Journal, u64) {
+    let journal = journal(bytes, Durability::Flushed);
+    let full = (1..3 * IN_HALF).find(|seq| {
+        append(&journal, *seq).expect("there is room");
+        !journal.has_room()
+    });
+    (journal, full.expect("it is full at some time"))
+}
+
+/// Random records, of one cell or several, through some lives of the halves; the last number.
+fn history(bytes: &Bytes, rng: &mut fastrand::Rng) -> u64 {
+    let journal = journal(bytes, Durability::Flushed);
+    let records = rng.u64(1..6 * IN_HALF);
+    for seq in 1..=records {
+        let op = random_op(seq, rng);
+        journal.append(op, Sequence::from_raw(seq)).expect("covered");
+        journal.checkpoint_done(journal.checkpoint_begins(), seq);
+    }
+    records
+}
+
+fn random_op(seq: u64, rng: &mut fastrand::Rng) -> JournalOp {
+    match rng.u8(0..4) {
+        0 => JournalOp::PurgePrefix { prefix: vec![rng.u8(1..); rng.usize(1..300)] },
+        1 => JournalOp::PurgeGroup { group: rng.u64(..) },
+        _ => delete(seq),
+    }
+}
+
+#[test]
+fn the_last_quarter_is_for_those_whom_a_checkpoint_waits_for() {
+    let bytes = empty();
+    let (journal, last) = tight(&bytes);
+    // No append waits: each would fail after ten seconds.
+    for seq in last + 1..last + IN_HALF / 4 - 2 {
+        append(&journal, seq).expect("a checkpoint waits for whoever writes this");
+    }
+    journal.append_soon(delete(1_000), Sequence::from_raw(1_000)).expect("it is written later");
+    let has = |hash| contents(&bytes).records.iter().any(|record| record.op == delete(hash));
+    assert!(!has(1_000) && has(last + 1));
+    journal.checkpoint_done(journal.checkpoint_begins(), 1);
+    assert!(journal.wait_room().is_ok());
+    journal.append_left().expect("there is room");
+    assert!(has(1_000));
+}
+
+#[test]
+fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
+    let bytes = empty();
+    let (journal, last) = tight(&bytes);
+    journal.go_uncovered();
+    for seq in last + 1..last + 5 * IN_HALF {
+        assert!(journal.wait_room().is_ok());
+        append(&journal, seq).expect("nobody waits");
+    }
+    let requires = contents(&bytes).requires.expect("what was overwritten is not covered");
+    assert!(requires.generation > 1 && requires.seq.get() > last);
+}
+
+/// Garbage, zeros or turned bits, anywhere in one copy and of any length.
+#[test]
+fn damage_to_one_copy_loses_nothing() {
+    for seed in 0..500 {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let bytes = empty();
+        history(&bytes, rng);
+        let before = contents(&bytes);
+        let copy = rng.usize(0..2) * COPY;
+        let start = rng.usize(0..COPY);
+        let end = rng.usize(start..COPY) + 1;
+        let kind = rng.u8(0..3);
+        for byte in &mut lock(&bytes)[copy + start..copy + end] {
+            match kind {
+                0 => *byte = rng.u8(..),
+                1 => *byte = 0,
+                _ => *byte ^= rng.u8(..) & rng.u8(..),
+            }
+        }
+        let after = contents(&bytes);
+        assert_eq!(after.records, before.records, "seed {seed}");
+        assert_eq!((after.epoch, after.end), (before.epoch, before.end), "seed {seed}");
+        assert_eq!(after.requires.map(|r| r.generation), before.requires.map(|r| r.generation));
+        assert!(after.lost_before.is_none() && after.lost_halves.is_empty(), "seed {seed}");
+    }
+}
+
+/// A death within any write, at any byte of it, costs at most that record, and nothing is taken for
+/// damage: not then, and not at the opens and deaths after it.
+#[test]
+fn a_death_while_a_record_is_written_is_no_damage() {
+    for seed in 0..300 {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let bytes = empty();
+        let mut seq = history(&bytes, rng);
+        for _ in 0..4 {
+            let (journal, alive) = mortal(&bytes, Durability::Flushed);
+            let before = contents(&bytes);
+            seq += 1;
+            journal.mark_open(Sequence::from_raw(seq), &[]).expect("there is room");
+            journal.checkpoint_done(journal.checkpoint_begins(), seq);
+            for _ in 0..rng.usize(0..3) {
+                seq += 1;
+                journal.append(random_op(seq, rng), Sequence::from_raw(seq)).expect("covered");
+                journal.checkpoint_done(journal.checkpoint_begins(), seq);
+            }
+            let whole = contents(&bytes).records;
+            *lock(&alive) = rng.usize(0..200);
+            seq += 1;
+            journal.append(random_op(seq, rng), Sequence::from_raw(seq)).expect("it is not told");
+            let after = contents(&bytes);
+            assert!(after.lost_before.is_none(), "seed {seed}");
+            assert!(after.lost_halves.is_empty(), "seed {seed}");
+            // A turn drops the half that a checkpoint covers.
+            let turned = after.epoch != before.epoch || after.records.first() != whole.first();
+            let kept = after.records.len() >= whole.len() && after.records[..whole.len()] == whole;
+            assert!(turned || kept, "seed {seed}");
+        }
+    }
+}
+
+/// Two bits, in both copies.
+fn damage_both(bytes: &Bytes, cell: u64) {
+    for copy in [0, COPY] {
+        lock(bytes)[copy + (cell * MARK_BYTES) as usize + 20] ^= 0x11;
+    }
+}
+
+/// Where the first half of all lies, that of epoch 1.
+const FIRST: u64 = IN_HALF;
+
+#[test]
+fn what_both_copies_lost_is_told_where_something_follows_and_at_the_start() {
+    let filled = || {
+        let bytes = empty();
+        let journal = journal(&bytes, Durability::Flushed);
+        // The first record is the half's own.
+        (1..4).for_each(|seq| append(&journal, seq).expect("there is room"));
+        bytes
+    };
+    let bytes = filled();
+    damage_both(&bytes, FIRST + 2);
+    let found = contents(&bytes);
+    assert_eq!((found.lost_before.map(Sequence::get), found.lost_halves.len()), (Some(3), 0));
+
+    let bytes = filled();
+    (0..4).for_each(|cell| damage_both(&bytes, FIRST + cell));
+    assert_eq!(contents(&bytes).lost_halves, [LostHalf(1)]);
+
+    // Garbage all over a half, in both copies.
+    let bytes = empty();
+    let (_, last) = tight(&bytes);
+    assert!(last > IN_HALF && contents(&bytes).lost_halves.is_empty());
+    for copy in [0, COPY] {
+        lock(&bytes)[copy..][..(IN_HALF * MARK_BYTES) as usize].fill(0xa5);
+    }
+    assert_eq!(contents(&bytes).lost_halves, [LostHalf(0)]);
+}
+
+/// The open that finds a lost half says so to those after it, once.
+#[test]
+fn a_lost_half_is_told_once_and_for_good() {
+    for lost in [FIRST, 0] {
+        let bytes = empty();
+        let (_, last) = tight(&bytes);
+        (0..IN_HALF).for_each(|cell| damage_both(&bytes, lost + cell));
+        let found = contents(&bytes);
+        assert_eq!(found.lost_halves.len(), 1);
+        let open = journal(&bytes, Durability::Flushed);
+        open.mark_open(Sequence::from_raw(900), &found.lost_halves).expect("there is room");
+        append(&open, 901).expect("there is room");
+        assert!(last < 900);
+        for seq in 902..930 {
+            let found = contents(&bytes);
+            assert!(found.lost_halves.is_empty(), "told again at {seq}");
+            let purged = |record: &JournalRecord| record.op == JournalOp::PurgeAll;
+            assert!(found.records.iter().any(|record| purged(record) && record.seq == 900));
+            let next = journal(&bytes, Durability::Flushed);
+            next.mark_open(Sequence::from_raw(seq), &[]).expect("there is room");
+        }
+    }
+}
+
+/// A record longer than half a half begins a new life where it does not fit.
+#[test]
+fn a_long_record_stays_within_its_half() {
+    for before in 1..IN_HALF {
+        let bytes = empty();
+        let journal = journal(&bytes, Durability::Flushed);
+        (1..before).for_each(|seq| append(&journal, seq).expect("there is room"));
+        let prefix = vec![b'p'; (IN_HALF / 2 * MARK_BYTES) as usize];
+        let op = JournalOp::PurgePrefix { prefix };
+        journal.append(op.clone(), Sequence::from_raw(900)).expect("there is room");
+        let found = contents(&bytes);
+        assert!(found.end <= IN_HALF * MARK_BYTES, "after {before}");
+        assert_eq!(found.records.last().map(|record| &record.op), Some(&op));
+        let deletes = found.records.iter().filter(|r| matches!(r.op, JournalOp::DeleteKey { .. }));
+        assert_eq!(deletes.count() as u64, before - 1, "after {before}");
+    }
+}
+
+#[test]
+fn each_open_leaves_a_greater_number_and_many_in_a_row_one_record() {
+    for durability in [Durability::Flushed, Durability::None] {
+        let bytes = empty();
+        let (filled, last) = tight(&bytes);
+        // Fills the half up to the room reserved for the mark.
+        let more = last + 1..last + IN_HALF;
+        let taken = more.take_while(|seq| {
+            lock(&filled.state).offset + 2 * MARK_BYTES <= filled.half_bytes
+                && append(&filled, *seq).is_ok()
+        });
+        let before = taken.count() + contents(&bytes).records.len();
+        for seq in (1..100).map(|n| n * 1_000) {
+            let open = journal(&bytes, durability);
+            open.mark_open(Sequence::from_raw(seq), &[]).expect("room is left for it");
+            let records = contents(&bytes).records;
+            assert_eq!(records.last().map(|record| record.seq), Some(seq));
+            assert!(records.len() <= before + 1);
+        }
+    }
+}
