@@ -219,6 +219,15 @@ impl FetchError {
         matches!(self, Connect | Unresolved(_) | ConnectTimeout | Tls)
     }
 
+    /// Whether the origin may have got the request, and done what it asks for.
+    pub(crate) fn may_have_acted(&self) -> bool {
+        use FetchError::{
+            Broken, ClientBroken, ClientTimeout, Framing, HeaderTimeout, HeadersTooLarge, Unasked,
+        };
+        let of_request = matches!(self, ClientTimeout | ClientBroken);
+        of_request || matches!(self, Broken | Framing | HeaderTimeout | HeadersTooLarge | Unasked)
+    }
+
     /// Whether the error counts against the origin's health.
     pub(crate) fn is_origins_fault(&self) -> bool {
         use FetchError::{Broken, Framing, HeaderTimeout, Refused, Unasked};

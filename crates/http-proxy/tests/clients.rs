@@ -307,9 +307,15 @@ fn the_proxy_protocol_is_demanded_where_configured_and_believed_nowhere_else() {
         config.proxy_protocol.networks = vec!["127.0.0.1/32".parse().expect("network")];
     });
     let header = b"PROXY TCP4 198.51.100.7 192.0.2.1 1000 80\r\n";
-    for bytes in [GET, b"PROXY TCP4 198.51.100.7", b"PROXY TCP4 bogus\r\n"] {
+    for (bytes, status) in [
+        (GET, "400"),
+        (b"PROXY TCP4 bogus\r\n", "400"),
+        // The rest never comes.
+        (b"PROXY TCP4 198.51.100.7", "408"),
+        (b"", "408"),
+    ] {
         let answer = raw(tcp_address(&proxy.info, 0), bytes);
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{bytes:?}: {answer}");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{bytes:?}: {answer}");
     }
     let answer = raw(proxy.info.address, &[header, GET].concat());
     assert!(answer.starts_with("HTTP/1.1 400 "), "not configured there: {answer}");

@@ -290,6 +290,10 @@ fn our_own_admin_listener_is_for_nobody() {
             assert_eq!(proxy.ask(method, &target, "").status(), 403, "{method} {target}");
         }
     }
+    // Also what was found only when the name was looked up.
+    let metrics =
+        raw_answer(admin, b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").text();
+    assert!(metrics.contains("\ndamelo_proxy_forward_denied_total 20\n"), "{metrics}");
 }
 
 #[test]

@@ -561,3 +561,22 @@ fn a_proxy_that_stops_does_not_wait_for_who_has_asked_for_nothing() {
     assert!(start.elapsed() < drain / 2, "{:?}", start.elapsed());
     drop((silent, http2));
 }
+
+/// A stop closes only what was not asked for yet.
+#[test]
+fn a_request_that_comes_while_the_proxy_stops_is_answered() {
+    use std::io::{Read as _, Write as _};
+    for _ in 0..8 {
+        let origin = Origin::start(|_| reply(200, "", "x"));
+        let proxy = Proxy::start(&origin);
+        let mut early = std::net::TcpStream::connect(proxy.info.address).expect("it listens");
+        assert_eq!(proxy.get("/").status(), 200);
+        let stopping = std::thread::spawn(move || proxy.stop());
+        std::thread::sleep(Duration::from_millis(50));
+        early.write_all(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n").expect("write");
+        let mut got = String::new();
+        early.read_to_string(&mut got).expect("an answer");
+        assert!(got.starts_with("HTTP/1.1 200"), "{got}");
+        stopping.join().expect("it stops");
+    }
+}

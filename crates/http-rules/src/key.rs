@@ -125,7 +125,11 @@ pub fn is_plain_authority(bytes: &[u8]) -> bool {
     let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
     // The last colon introduces a port, unless it is within an IPv6 address.
     let port = bytes.iter().rposition(|byte| *byte == b':').map(|colon| &bytes[colon + 1..]);
-    let is_port = |port: &[u8]| port.contains(&b']') || port.iter().all(u8::is_ascii_digit);
+    let is_number = |port: &[u8]| {
+        let digits = std::str::from_utf8(port).ok().filter(|_| port.iter().all(u8::is_ascii_digit));
+        digits.and_then(|digits| digits.parse::<u16>().ok()).is_some_and(|port| port > 0)
+    };
+    let is_port = |port: &[u8]| port.is_empty() || port.contains(&b']') || is_number(port);
     bytes.iter().all(is_host) && port.is_none_or(is_port)
 }
 

@@ -4,7 +4,6 @@
 //! and the response does not forbid it; the reason for a validation is told apart: the client's
 //! demand ([`ForwardReason::Request`]) or age ([`ForwardReason::Stale`]). Nothing here allocates.
 
-use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
@@ -78,7 +77,7 @@ impl Policy {
             never_stale: directives.must_revalidate
                 || directives.proxy_revalidate
                 || (directives.s_maxage.is_some() && !allowed_beside)
-                || (headers.contains_key(SET_COOKIE)
+                || (storing::stores_cookie(headers, directives, caching)
                     && !storing::lets_share_stale_cookies(lifetime, directives)),
             immutable: directives.immutable,
         }

@@ -2,15 +2,14 @@
 //!
 //! Invariants: two requests get the same secondary key only if every header that `Vary` names is
 //! absent from both or equal in both, after joining lines, normalising whitespace around the commas
-//! of lists (not where a value has quotes or comments, nor in fields that are no lists) and, for
-//! known fields, normalising equivalent values ([`crate::negotiation`]). The same holds
+//! of fields known to be lists (not where a value has quotes or comments) and, for some of them, normalising equivalent values ([`crate::negotiation`]). The same holds
 //! for the headers and cookies that the configuration adds to the key. The key is unambiguous,
 //! because header values contain no byte below 0x09.
 
 use http::HeaderMap;
 use http::header::{
-    ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE as COOKIE_FIELD, HOST, HeaderName,
-    HeaderValue, ORIGIN, REFERER, USER_AGENT, VARY,
+    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, FORWARDED, HeaderName,
+    HeaderValue, PRAGMA, TE, VARY, VIA,
 };
 
 use crate::config::CachingConfig;
@@ -20,8 +19,19 @@ use crate::negotiation::Normaliser;
 /// Most header names that one `Vary` may list; more count as `*`.
 pub const VARY_NAMES_MAX: usize = 16;
 
-/// Fields whose commas separate nothing.
-const NO_LISTS: [HeaderName; 6] = [AUTHORIZATION, COOKIE_FIELD, HOST, ORIGIN, REFERER, USER_AGENT];
+/// Fields that are known to be lists, whose whitespace and empty members mean nothing. Of any other
+/// field nobody here knows what its commas mean.
+const LISTS: [HeaderName; 9] = [
+    ACCEPT,
+    ACCEPT_CHARSET,
+    ACCEPT_ENCODING,
+    ACCEPT_LANGUAGE,
+    CACHE_CONTROL,
+    FORWARDED,
+    PRAGMA,
+    TE,
+    VIA,
+];
 
 const ABSENT: u8 = 0x01;
 const PRESENT: u8 = 0x02;
@@ -104,11 +114,11 @@ fn write_field(name: &HeaderName, request: &HeaderMap, caching: &CachingConfig, 
 
 /// Appends the lines of a field as one, without the whitespace and the empty members that lists may
 /// have. A value with quotes or comments, where commas and spaces may be content, and fields that
-/// are no lists are taken as they are.
+/// are not known to be lists are taken as they are.
 fn write_lines(name: &HeaderName, request: &HeaderMap, key: &mut Vec<u8>) {
     let lines = || request.get_all(name).into_iter().map(HeaderValue::as_bytes);
     let is_content = |byte: &u8| matches!(byte, b'"' | b'(' | b'\\');
-    if NO_LISTS.contains(name) || lines().any(|line| line.iter().any(is_content)) {
+    if !LISTS.contains(name) || lines().any(|line| line.iter().any(is_content)) {
         for (index, line) in lines().enumerate() {
             if index > 0 {
                 key.extend_from_slice(b", ");
@@ -219,16 +229,17 @@ mod tests {
         }
     }
 
-    /// RFC 6265 §4.2.1, RFC 9110 §10.1.5: neither is a list.
+    /// RFC 9111 §4.1: only what is known to mean the same matches. RFC 6265 §4.2.1 and RFC 9110
+    /// §10.1.5: the first two are no lists.
     #[test]
-    fn fields_that_are_no_lists_are_compared_as_they_are() {
-        let names = [COOKIE_FIELD, USER_AGENT];
+    fn fields_that_are_not_known_to_be_lists_are_compared_as_they_are() {
+        let names = ["cookie", "user-agent", "x-filter"].map(HeaderName::from_static);
         let key = |name, value| {
             let mut key = Vec::new();
             secondary_key(&names, &headers(&[(name, value)]), &CachingConfig::default(), &mut key);
             key
         };
-        for name in ["cookie", "user-agent"] {
+        for name in ["cookie", "user-agent", "x-filter"] {
             assert_ne!(key(name, "q=a,,b"), key(name, "q=a,b"));
             assert_ne!(key(name, "q=a, b"), key(name, "q=a,b"));
         }

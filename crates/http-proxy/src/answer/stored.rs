@@ -125,6 +125,7 @@ pub(crate) fn not_modified(worker: &Worker, mut headers: HeaderMap) -> Response<
 pub(crate) fn precondition_failed(worker: &Worker, stored: &HeaderMap) -> Response<ProxyBody> {
     const KEPT: [HeaderName; 7] = [AGE, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY];
     worker.counters.client_preconditions_failed.one();
+    worker.counters.own_errors.one();
     let words = "The resource is another one than the request's condition allows.";
     let mut response = text(StatusCode::PRECONDITION_FAILED, words);
     for name in KEPT {

@@ -13,6 +13,9 @@ use tokio::time::{Duration, Instant};
 use crate::client::limits::Counted;
 use crate::metrics::{BodySource, BrokenBy, Counters};
 
+/// The socket is full.
+const BLOCKED: u64 = u64::MAX;
+
 /// State of one connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
@@ -23,6 +26,8 @@ pub(crate) struct Activity {
     /// Responses with bytes ready that the client does not accept.
     stalled: AtomicUsize,
     moved_ms: AtomicU64,
+    /// Since when the socket takes what is written, or [`BLOCKED`].
+    writable_ms: AtomicU64,
     /// When the last request ended.
     idle_ms: AtomicU64,
     /// After the last request no byte of it can still be in flight.
@@ -53,6 +58,7 @@ impl Activity {
             begun: AtomicU64::new(0),
             stalled: AtomicUsize::new(0),
             moved_ms: AtomicU64::new(0),
+            writable_ms: AtomicU64::new(0),
             idle_ms: AtomicU64::new(0),
             may_rest: AtomicBool::new(true),
             may_switch: AtomicBool::new(false),
@@ -122,6 +128,17 @@ impl Activity {
     pub(crate) fn stalled_since(&self) -> Option<Instant> {
         let moved = Duration::from_millis(self.moved_ms.load(Relaxed));
         (self.stalled.load(Relaxed) > 0).then(|| self.opened + moved)
+    }
+
+    /// Records that the socket has become full, or writable again.
+    pub(crate) fn set_blocked(&self, blocked: bool) {
+        self.writable_ms.store(if blocked { BLOCKED } else { self.age_ms() }, Relaxed);
+    }
+
+    /// Since when the socket takes what is written; `None` while it is full.
+    pub(crate) fn writable_since(&self) -> Option<Instant> {
+        let writable_ms = self.writable_ms.load(Relaxed);
+        (writable_ms != BLOCKED).then(|| self.opened + Duration::from_millis(writable_ms))
     }
 
     /// Whether the connection must not close normally.

@@ -17,7 +17,7 @@ use crate::collapse::sharing::SharedResponse;
 use crate::fetch::Fetch;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision};
-use crate::rules::{ForwardReason, RequestDirectives, ResponseDirectives};
+use crate::rules::{ForwardReason, RequestDirectives, ResponseDirectives, storing};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
@@ -75,8 +75,9 @@ impl Fetch<'_> {
         let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&Method::GET, parts, &directives);
         effects.admit(exchange, caching).ok()?;
-        let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
-        effects.adjust(&mut policy);
+        let headers = &parts.headers;
+        let mut policy = self.policy(&directives, caching, parts.status, headers, headers);
+        effects.adjust(&mut policy, storing::stores_cookie(headers, &directives, caching));
         let unwishing = RequestDirectives::default();
         if reuse::decide(&unwishing, &policy, caching, worker.now_ms()) != Decision::Serve {
             return None;

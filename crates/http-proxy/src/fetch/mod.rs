@@ -157,21 +157,9 @@ impl<'a> Fetch<'a> {
         self.response_time_ms / 1000
     }
 
-    /// The policy of a response with these headers, new or merged with a stored one's.
+    /// The policy of a response with these headers and their directives, new or merged with a stored
+    /// one's.
     pub(crate) fn policy(
-        &self,
-        worker: &Worker,
-        status: StatusCode,
-        headers: &http::HeaderMap,
-        received: &http::HeaderMap,
-    ) -> Policy {
-        let caching = self.caching(worker);
-        let directives = ResponseDirectives::of(headers, caching);
-        self.policy_by(&directives, caching, status, headers, received)
-    }
-
-    /// As [`Fetch::policy`], with the directives of these headers.
-    fn policy_by(
         &self,
         directives: &ResponseDirectives,
         caching: &CachingConfig,

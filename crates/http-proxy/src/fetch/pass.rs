@@ -36,14 +36,17 @@ pub(crate) async fn pass(
     let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
     let unanswered = Unanswered::new(worker, ask);
     let answered = worker.fetcher.send(ask.to_origin_request(&worker.shared, body)).await;
+    let answered = answered.and_then(|response| {
+        let is_unasked = response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes();
+        if is_unasked { Err(FetchError::Unasked) } else { Ok(response) }
+    });
+    if answered.as_ref().is_err_and(FetchError::may_have_acted) && !ask.method.is_safe() {
+        // Nobody knows what the origin has done.
+        invalidate_key(&worker.shared, &worker.counters, &ask.target.primary).await;
+    }
     unanswered.end();
     match answered {
         Err(error) => origin_failed(worker, ask, error, status),
-        Ok(response)
-            if response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes() =>
-        {
-            origin_failed(worker, ask, FetchError::Unasked, status)
-        }
         Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
             keep_for_get(worker, ask, response, asked_ms).await
         }

@@ -54,8 +54,8 @@ impl Fetch<'_> {
             return Err(NotStoredReason::TooLarge);
         }
         let headers = &parts.headers;
-        let mut policy = self.policy_by(&directives, caching, parts.status, headers, headers);
-        effects.adjust(&mut policy);
+        let mut policy = self.policy(&directives, caching, parts.status, headers, headers);
+        effects.adjust(&mut policy, storing::stores_cookie(headers, &directives, caching));
         let stored = self.to_store(caching, parts, &directives, policy);
         let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
         let announced = announced.map(|part| part.length_bytes());

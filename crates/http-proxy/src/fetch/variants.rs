@@ -62,11 +62,12 @@ impl Fetch<'_> {
         if !answer::begin(worker, self.ask, &mut found).await {
             return self.fetch_again(worker).await;
         }
+        // A cookie of this exchange is not for the clients of the stored variant.
+        let mut news = response.headers().clone();
+        news.remove(SET_COOKIE);
         for index in meant {
             let variant = &self.variants[index];
-            let mut merged = self.merged(worker, &variant.response, response.headers());
-            // A cookie of this exchange is not for the clients of the stored variant.
-            merged.headers.remove(SET_COOKIE);
+            let merged = self.merged(worker, &variant.response, &news);
             if let Some(metadata) = merged.encode() {
                 let primary = &self.ask.target.primary;
                 let _ =

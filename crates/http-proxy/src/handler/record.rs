@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
 use crate::answer::body::ProxyBody;
 use crate::client::Peer;
+use crate::error::FetchError;
 use crate::forward::auth::credentials;
 use crate::handler::tunnel::Passed;
 use crate::io::locks::lock;
@@ -162,6 +163,10 @@ pub(super) fn follow(
     let body = body.with_length(&parts.headers);
     response = Response::from_parts(parts, body);
     let tunnel = response.extensions_mut().remove::<TunnelRecord>();
+    if worker.shared.forward.is_some() && status.detail == Some(FetchError::Forbidden.name()) {
+        // Found when the name was resolved; what the rules forbid at once is counted there.
+        worker.counters.forward_denied.one();
+    }
     let Some(mut record) = record else { return response };
     let code = response.status();
     record.status = Some(code);

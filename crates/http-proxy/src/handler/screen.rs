@@ -17,7 +17,7 @@ use hyper::body::Body;
 
 use crate::config::tables::Limits;
 use crate::error::{Refusal, last_refusal, refusal};
-use crate::rules::key::is_plain_authority;
+use crate::rules::key::{is_plain_authority, normal_host};
 use crate::rules::list_members;
 
 /// Checks a request and removes the fields that `Connection` names.
@@ -33,6 +33,9 @@ pub(crate) fn screen<B: Body>(request: &mut Request<B>, limits: &Limits) -> Resu
         let text = "The request has more header lines than this proxy takes.";
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(refusal(status, "too-many-fields", text));
+    }
+    if request.version() == Version::HTTP_2 {
+        values(request.headers())?;
     }
     host(request)?;
     if !request.body().is_end_stream() {
@@ -73,6 +76,22 @@ const BAD_SCHEME: Refusal = refusal(
     "What this proxy serves is named by http or https.",
 );
 
+const BAD_VALUE: Refusal = refusal(
+    StatusCode::BAD_REQUEST,
+    "bad-field",
+    "A field's value must not begin or end with a space or a tab.",
+);
+
+/// Refuses what is malformed in HTTP/2 (RFC 9113 §8.2.1) and what HTTP/1.1 strips: rules would see
+/// another value than the origin does.
+fn values(headers: &HeaderMap) -> Result<(), Refusal> {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let padded = |value: &HeaderValue| {
+        is_space(value.as_bytes().first()) || is_space(value.as_bytes().last())
+    };
+    if headers.values().any(padded) { Err(BAD_VALUE) } else { Ok(()) }
+}
+
 fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     let (host, more) = (hosts.next(), hosts.next());
@@ -96,8 +115,13 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     if !is_plain_authority(authority.as_str().as_bytes()) {
         return Err(BAD_HOST);
     }
-    let agrees =
-        host.is_none_or(|host| host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()));
+    let scheme = request.uri().scheme_str().unwrap_or_default();
+    let agrees = host.is_none_or(|host| {
+        host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+            || host.to_str().is_ok_and(|host| {
+                normal_host(host, scheme) == normal_host(authority.as_str(), scheme)
+            })
+    });
     // HTTP/2: malformed (RFC 9113 §8.3.1). HTTP/1.1: the target wins (RFC 9112 §3.2.2).
     if !agrees && request.version() == Version::HTTP_2 {
         return Err(BAD_HOST);
@@ -216,6 +240,14 @@ mod tests {
             (Version::HTTP_11, "a:80", &[("host", "a")], 400),
             (Version::HTTP_2, "http://a/", &[("host", "b")], 400),
             (Version::HTTP_2, "http://a/", &[("host", "A")], 0),
+            (Version::HTTP_2, "http://a/", &[("host", "a:80")], 0),
+            (Version::HTTP_2, "https://a/", &[("host", "a:80")], 400),
+            (Version::HTTP_2, "http://a/", &[("x-role", " admin")], 400),
+            (Version::HTTP_2, "http://a/", &[("x-role", "admin\t")], 400),
+            (Version::HTTP_2, "http://a/", &[("x-role", "ad min"), ("y", "")], 0),
+            (Version::HTTP_11, "/", &[("host", "a:99999")], 400),
+            (Version::HTTP_11, "/", &[("host", "a:0")], 400),
+            (Version::HTTP_11, "/", &[("host", "a:")], 0),
             (Version::HTTP_11, "/", &[("host", "a"), ("connection", "x, host")], 400),
             (Version::HTTP_11, "/", &[("host", "a"), ("connection", "Content-Length")], 400),
             (Version::HTTP_11, "/", &[("host", "a"), ("transfer-encoding", "Chunked")], 0),

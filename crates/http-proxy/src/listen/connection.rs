@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::timeout;
+use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::client::Peer;
@@ -24,6 +24,7 @@ use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
 use crate::listen::{Gate, Kind, STOP_GRACE, http1, http2, stopped};
+use crate::metrics::Counters;
 use crate::say::say;
 use crate::worker::Worker;
 
@@ -39,6 +40,8 @@ const BAD_PROXY_HEADER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text
 enum Refused {
     /// It broke, or sent nothing in time.
     Gone,
+    /// It began something and did not finish it in time.
+    TooSlow(Box<Prefixed<Socket>>),
     /// The client is sent these bytes, if possible.
     With(&'static [u8], Box<Prefixed<Socket>>),
 }
@@ -94,23 +97,35 @@ pub(crate) async fn serve_connection(
             speak(worker, stream, protocol, peer, stop).await;
         }
         Err(Refused::Gone) => {}
-        Err(Refused::With(words, mut stream)) => {
-            if words == REQUEST_TIMEOUT {
-                counters.client_timeouts.one();
-            } else {
-                counters.connections_refused.one();
-            }
-            if !words.is_empty() {
-                // All of them are 4xx, and the metric counts only the class.
-                counters.refused(StatusCode::BAD_REQUEST);
-            }
-            let _ = timeout(limit, async {
-                stream.write_all(words).await?;
-                stream.shutdown().await
-            })
-            .await;
+        Err(Refused::TooSlow(stream)) => {
+            counters.client_timeouts.one();
+            say_goodbye(REQUEST_TIMEOUT, *stream, kind, &counters, limit).await;
+        }
+        Err(Refused::With(words, stream)) => {
+            counters.connections_refused.one();
+            say_goodbye(words, *stream, kind, &counters, limit).await;
         }
     }
+}
+
+/// Tells a client why its connection ends, unless it expects TLS.
+async fn say_goodbye(
+    words: &[u8],
+    mut stream: Prefixed<Socket>,
+    kind: Kind,
+    counters: &Counters,
+    limit: Duration,
+) {
+    let farewell = async {
+        if !kind.tls {
+            // All of them are 4xx, and the metric counts only the class.
+            counters.refused(StatusCode::BAD_REQUEST);
+            stream.write_all(words).await?;
+        }
+        stream.shutdown().await
+    };
+    // It may not be listening.
+    let _ = timeout(limit, farewell).await;
 }
 
 fn timeouts(worker: &Worker) -> &Timeouts {
@@ -130,21 +145,20 @@ async fn prepare(
     if kind.proxy_protocol {
         let trusted = from.is_none_or(|from| gate.trusts(from));
         let header = match trusted {
-            true => timeout(limit, proxied(&mut stream)).await.unwrap_or(ProxyHeader::Missing),
+            true => timeout(limit, proxied(&mut stream)).await.unwrap_or(ProxyHeader::TooSlow),
             false => ProxyHeader::Missing,
         };
         match header {
             ProxyHeader::For(told) => client = told,
             ProxyHeader::Anonymous => {}
-            // TLS clients would not understand clear text.
-            ProxyHeader::Missing if kind.tls => return Err(Refused::Gone),
+            ProxyHeader::TooSlow => return Err(Refused::TooSlow(Box::new(stream))),
             ProxyHeader::Missing => {
                 return Err(Refused::With(BAD_PROXY_HEADER, Box::new(stream)));
             }
         }
     }
     let Some(counted) = gate.clients.admit(client) else {
-        return Err(Refused::With(if kind.tls { b"" } else { TOO_MANY }, Box::new(stream)));
+        return Err(Refused::With(TOO_MANY, Box::new(stream)));
     };
     let client = client.to_canonical();
     if kind.tls {
@@ -154,7 +168,7 @@ async fn prepare(
     let protocol = match version(&mut stream, timeouts(worker)).await {
         Ok(protocol) => protocol,
         Err(NoRequest::TooSlow) => {
-            return Err(Refused::With(REQUEST_TIMEOUT, Box::new(stream)));
+            return Err(Refused::TooSlow(Box::new(stream)));
         }
         Err(NoRequest::Gone) => return Err(Refused::Gone),
     };
@@ -165,6 +179,8 @@ async fn prepare(
 enum ProxyHeader {
     /// No trusted and valid header.
     Missing,
+    /// Not all of one in time.
+    TooSlow,
     /// A header without an address: the proxy before this one speaks for itself.
     Anonymous,
     /// A header with this client address.
@@ -246,7 +262,11 @@ async fn speak(
     let timeouts = timeouts(&now);
     let deadlines = Deadlines {
         header: timeouts.client_header,
-        idle: timeouts.client_idle,
+        // An HTTP/2 client is told that the connection ends, and only then cut off.
+        idle: match protocol {
+            Protocol::Http1 => timeouts.client_idle,
+            Protocol::Http2 => timeouts.client_idle + 2 * STOP_GRACE,
+        },
         rest: timeouts.client_rest,
         write: timeouts.client_write,
     };

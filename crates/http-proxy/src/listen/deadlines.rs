@@ -265,6 +265,9 @@ impl Watched {
         result: Poll<io::Result<T>>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
+        if result.is_ready() == self.progress.is_blocked() {
+            self.activity.set_blocked(result.is_pending());
+        }
         if result.is_ready() {
             self.progress.wrote();
             return result;

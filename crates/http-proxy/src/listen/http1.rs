@@ -60,7 +60,7 @@ pub(super) async fn speak(
             if let Some(sender) = sender {
                 sender.end().await;
             }
-            let mut response = response.map(|body| ClientBody::new(body, active, version));
+            let mut response = response.map(|body| ClientBody::of_http1(body, active, version));
             name_status(&mut response);
             Ok::<_, Infallible>(response)
         }
@@ -148,6 +148,9 @@ where
         Poll::Pending => Poll::Pending,
     });
     let rests = tokio::select! {
+        // A request that is there already is read first: a connection that has read nothing is
+        // closed at once.
+        biased;
         rests = going => rests,
         () = stopped(stop) => {
             Pin::new(&mut connection).graceful_shutdown();

@@ -7,18 +7,20 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::{Request, Version};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use crate::client::Peer;
+use crate::client::activity::Activity;
 use crate::handler::{self, upgrade};
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
+use crate::listen::http2_streams::Streams;
 use crate::listen::{STOP_GRACE, stopped};
 use crate::worker::Worker;
 
@@ -30,6 +32,9 @@ const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// is megabytes.
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(180);
 
+/// A connection without a request for so long has nothing of an answer left to deliver.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// Serves a connection to its end.
 pub(super) async fn speak(
     worker: Arc<ArcSwap<Worker>>,
@@ -38,17 +43,44 @@ pub(super) async fn speak(
     mut stop: watch::Receiver<bool>,
 ) {
     let now = worker.load_full();
-    let limits = &now.shared.config.limits;
+    let timeouts = now.shared.config.timeouts.clone();
     let activity = peer.activity.clone();
+    let streams = Streams::new(activity.clone(), now.counters.clone(), timeouts.client_write);
+    let builder = builder(&now, streams.clone());
+    drop(now);
     let service = service_fn(move |request: Request<Incoming>| {
         let (worker, active) = (worker.load_full(), peer.activity.begin());
-        let peer = peer.clone();
+        let (peer, progress) = (peer.clone(), streams.begin());
         async move {
             let response = handler::handle(&worker, request, peer).await;
-            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, Version::HTTP_2)))
+            let body = |body| ClientBody::of_http2(body, active, progress);
+            Ok::<_, Infallible>(response.map(body))
         }
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stopped(&mut stop) => {}
+        () = unused(&activity, timeouts.client_idle) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    // A client that waits for nothing has no answer under way, and may never confirm the end.
+    let is_quiet = || {
+        let quiet = activity.begun() == 0 || activity.idle_since().elapsed() >= QUIET;
+        activity.is_idle() && quiet
+    };
+    let may_end = is_quiet();
+    if may_end && (timeout(STOP_GRACE, connection.as_mut()).await.is_ok() || is_quiet()) {
+        return;
+    }
+    let _ = connection.await;
+}
+
+fn builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
+    let config = &worker.shared.config;
+    let limits = &config.limits;
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.http2_streams_max)
@@ -58,22 +90,19 @@ pub(super) async fn speak(
         .keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_TIMEOUT);
     // A forward proxy's CONNECT is for tunnels only.
-    let upgrades = &now.shared.config.upgrades;
-    if now.shared.forward.is_none() && upgrade::is_offered_by_http2(upgrades) {
+    if worker.shared.forward.is_none() && upgrade::is_offered_by_http2(&config.upgrades) {
         builder.enable_connect_protocol();
     }
-    drop(now);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+    builder
+}
+
+/// Ready once there was no request for this long.
+async fn unused(activity: &Activity, limit: Duration) {
+    loop {
+        let since = if activity.is_idle() { activity.idle_since() } else { Instant::now() };
+        if since.elapsed() >= limit {
+            return;
+        }
+        sleep_until(since + limit).await;
     }
-    // A client that has asked for nothing has no answer under way, and may never confirm the end.
-    let may_end = activity.begun() == 0;
-    if may_end && (timeout(STOP_GRACE, connection.as_mut()).await.is_ok() || activity.begun() == 0)
-    {
-        return;
-    }
-    let _ = connection.await;
 }

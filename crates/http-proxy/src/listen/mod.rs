@@ -3,13 +3,13 @@
 //! `open` opens every listener before a worker starts, so that a wrong address fails the start
 //! rather than a thread. Each worker accepts from its own TCP sockets (see `server`), and from a
 //! duplicate of each Unix socket and of each inherited socket.
-//! Unix socket and of each that was handed down.
 
 mod body;
 mod connection;
 mod deadlines;
 mod http1;
 mod http2;
+mod http2_streams;
 mod inherited;
 mod open;
 pub(crate) mod proxy_protocol;

@@ -29,20 +29,23 @@ pub(crate) enum Parsed {
 
 /// Reads a header from the bytes a connection began with.
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
-    let mut bytes = bytes;
+    let (mut bytes, mut is_whole) = (bytes, false);
     if bytes.starts_with(V1_PREFIX) || V1_PREFIX.starts_with(bytes) {
         // The decoder treats a line cut within its last number as invalid, and may or may not
         // accept a line that ends with a bare newline, depending on the bytes behind it.
         let line = &bytes[..bytes.len().min(V1_BYTES_MAX)];
         match line.iter().position(|byte| *byte == b'\n') {
-            Some(end) if line[..end].ends_with(b"\r") => bytes = &line[..=end],
+            Some(end) if line[..end].ends_with(b"\r") => {
+                (bytes, is_whole) = (&line[..=end], true);
+            }
             None if line.len() < V1_BYTES_MAX => return Parsed::Incomplete,
             _ => return Parsed::Invalid,
         }
     }
     let result = HeaderResult::parse(bytes);
     if result.is_incomplete() {
-        return Parsed::Incomplete;
+        // No bytes behind a line make its fields more.
+        return if is_whole { Parsed::Invalid } else { Parsed::Incomplete };
     }
     match result {
         HeaderResult::V1(Ok(header)) => {
@@ -115,6 +118,7 @@ mod tests {
             b"PROXY TCP4 192.0.2.777 198.51.100.1 5000 443\r\n",
             b"PROXY TCP4 192.0.2.7 198.51.100.1 5000 99999\r\n",
             b"PROXY TCP4 192.0.2.7 198.51.100.1 5000 443 \n",
+            b"PROXY TCP4 bogus\r\n",
             b"PROXY UNKNOWN x \n",
             b"PROXY UNKNOWN x \n \r\n",
             b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c............",

@@ -78,8 +78,9 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl ResponseEffects<'_> {
-    /// Adjusts a response's lifetime and staleness limits as the rules say.
-    pub(crate) fn adjust(&self, policy: &mut Policy) {
+    /// Adjusts a response's lifetime and staleness limits as the rules say. A cookie with a lifetime
+    /// of nothing by rule is for validation only, whatever windows the configuration has.
+    pub(crate) fn adjust(&self, policy: &mut Policy, stores_cookie: bool) {
         if let Some(window) = self.stale_while_revalidate {
             policy.stale_while_revalidate_ms = millis(window);
         }
@@ -89,6 +90,7 @@ impl ResponseEffects<'_> {
         if let Some(ttl) = self.ttl {
             policy.lifetime_ms = policy.initial_age_ms.saturating_add(millis(ttl));
             policy.no_cache = false;
+            policy.never_stale |= ttl.is_zero() && stores_cookie;
         }
     }
 

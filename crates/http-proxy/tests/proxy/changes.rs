@@ -34,6 +34,30 @@ fn a_group_invalidation_reaches_every_member() {
     assert_eq!(hits(), [true; 3], "and can be stored again");
 }
 
+/// Nobody knows what an origin did that answers nonsense, or nothing in time. A 304 is no error to
+/// RFC 9111 §4.4.
+#[test]
+fn what_an_origin_may_have_changed_without_saying_so_is_not_served_from_the_cache() {
+    let origin = Origin::start(|request| match (request.method(), request.path()) {
+        ("GET", _) => reply(200, "Cache-Control: max-age=60", "x"),
+        (_, "/nonsense") => reply(304, "", ""),
+        _ => {
+            let mut late = reply(200, "", "x");
+            late.delay = std::time::Duration::from_secs(2);
+            late
+        }
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.origin_header = std::time::Duration::from_millis(300);
+    });
+    for (path, status) in [("/nonsense", 502), ("/late", 504)] {
+        proxy.get(path);
+        assert!(proxy.get(path).cache().contains("; hit"));
+        assert_eq!(proxy.ask_with_body("POST", path, "", b"x").status(), status);
+        assert!(!proxy.get(path).cache().contains("; hit"), "{path}");
+    }
+}
+
 /// RFC 9111 §4.4.
 #[test]
 fn unknown_methods_and_relative_references_invalidate() {
