@@ -127,17 +127,23 @@ impl Kind<Vec<String>> for Tokens {
     const WRITTEN: &'static str = Words::WRITTEN;
     fn read(value: &Value) -> Result<Vec<String>, String> {
         let words = Words::read(value)?;
-        match words.iter().find(|word| !is_token(word)) {
-            Some(word) => Err(format!("{word:?} is no token: letters, digits and !#$%&'*+-.^_`|~")),
-            None => Ok(words),
-        }
+        words.iter().try_for_each(|word| token(word).map(drop))?;
+        Ok(words)
     }
     fn show(value: &Vec<String>) -> String {
         Words::show(value)
     }
 }
 
-fn is_token(word: &str) -> bool {
+/// The word, if it is a token.
+pub(super) fn token(word: &str) -> Result<&str, String> {
+    if is_token(word) {
+        return Ok(word);
+    }
+    Err(format!("{word:?} is no token: letters, digits and !#$%&'*+-.^_`|~"))
+}
+
+pub(super) fn is_token(word: &str) -> bool {
     let may = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !word.is_empty() && word.bytes().all(may)
 }

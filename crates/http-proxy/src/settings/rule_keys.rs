@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Size, Text, Time, Value};
+use super::ranges::{is_token, token};
 use crate::ruleset::{
     Admission, CookieMatch, Glob, HeaderMatch, Hint, Location, PrefixChange, Respond, Rule,
     Segments, edits_allowed,
@@ -76,7 +77,7 @@ rule_keys! {
     "key_headers" "list of names" "Adds these request headers to the cache key."
         |rule, value| put(&mut rule.then.key_headers, each(value, header_name));
     "key_cookies" "list of names" "Adds these cookies to the cache key."
-        |rule, value| put(&mut rule.then.key_cookies, texts(value));
+        |rule, value| put(&mut rule.then.key_cookies, each(value, cookie_name));
     "request_set" "list of `Name: value`" "Sets headers of the request, before it is looked up and forwarded; `X-Forwarded-Prefix` and its like, too, which clients that are not trusted cannot."
         |rule, value| put(&mut rule.then.request_set, each(value, header_line));
     "request_remove" "list of names" "Removes headers of the request."
@@ -165,6 +166,10 @@ fn cookie_match(text: &str) -> Result<CookieMatch, String> {
     Ok(CookieMatch { name: value_glob(name.trim())?, value })
 }
 
+fn cookie_name(text: &str) -> Result<String, String> {
+    token(text.trim()).map(str::to_owned)
+}
+
 fn header_name(text: &str) -> Result<HeaderName, String> {
     text.trim().parse().map_err(|_| format!("\"{text}\" is not a header's name"))
 }
@@ -228,10 +233,6 @@ fn media_type(text: &str) -> Result<HeaderValue, String> {
     let wrong = || format!("\"{text}\" is not a media type such as text/html; charset=utf-8");
     let (kind, subtype) =
         text.split(';').next().and_then(|t| t.split_once('/')).ok_or_else(wrong)?;
-    let is_token = |token: &str| {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        !token.is_empty() && token.bytes().all(plain)
-    };
     if !is_token(kind) || !is_token(subtype.trim_end()) {
         return Err(wrong());
     }
@@ -256,5 +257,28 @@ fn hint(value: &Value) -> Result<Hint, String> {
         "hate" => Ok(Hint::Hate),
         "neutral" => Ok(Hint::Neutral),
         other => Err(format!("\"{other}\" is not love, hate or neutral")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_that_cannot_exist_is_in_no_key() {
+        let read = |names: &[&str]| {
+            let mut rule = Rule::named("rule 1".to_owned());
+            let names = Value::List(names.iter().map(|name| (*name).to_owned()).collect());
+            let key = find("key_cookies").expect("the key");
+            (key.set)(&mut rule, &names).map(|()| rule.then.key_cookies)
+        };
+        assert_eq!(
+            read(&["lang", " __Host-x "]),
+            Ok(vec!["lang".to_owned(), "__Host-x".to_owned()])
+        );
+        for wrong in ["lang=de", "a b", "", "ü", "a;b", "a,b"] {
+            let error = read(&["lang", wrong]).unwrap_err();
+            assert!(error.contains(&format!("{wrong:?} is no token")), "{error}");
+        }
     }
 }
