@@ -10,7 +10,9 @@ use super::kinds::{
     Format, GroupRule, Headers, Kind, Limit, Listeners, LogFile, Negotiated, Networks, OriginUrl,
     Origins, Percent, Query, Size, Time, Value,
 };
-use super::ranges::{CacheName, HeaderSize, Lines, Secret, SliceSize, Span, Threads, Tokens};
+use super::ranges::{
+    CacheName, HeadSize, HeaderSize, Lines, Secret, SliceSize, Span, Threads, Tokens,
+};
 
 /// One configuration key.
 pub(crate) struct Key {
@@ -68,7 +70,7 @@ keys! {
     "admin.from" start Address [proxy.admin.from: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
     "admin.networks" live Networks [proxy.admin.networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
     "admin.token" live Secret [proxy.admin.token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
-    "limits.header_bytes_max" live HeaderSize [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
+    "limits.header_bytes_max" live HeadSize [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
     "limits.connections_max" start Count [proxy.limits.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";
     "limits.connections_per_client_max" start Limit [proxy.limits.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
     "limits.header_lines_max" live Lines [proxy.limits.header_lines_max: usize] "Lines in the headers of a request; more get 431.";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::kinds::{Count, Kind, Size, Text, Time, Value, Words};
 use crate::config::name::check_name;
 use crate::config::tables::HEADER_LINES_MAX;
+use crate::io::BUFFER_BYTES_MIN;
 use crate::server::WORKERS_MAX;
 use crate::slices::SLICE_BYTES_MAX;
 
@@ -19,6 +20,8 @@ pub(crate) struct SliceSize;
 pub(crate) struct Lines;
 /// A size of headers, or of a part of them, that requests as they are fit into.
 pub(crate) struct HeaderSize;
+/// A size of whole headers: no less than the buffer that they are read into.
+pub(crate) struct HeadSize;
 /// The name of this cache.
 pub(crate) struct CacheName;
 /// Tokens, such as names of protocols and of cookies (RFC 9110 §5.6.2).
@@ -26,8 +29,15 @@ pub(crate) struct Tokens;
 /// A secret that a header field can hold.
 pub(crate) struct Secret;
 
+/// Slice lengths that are accepted. Each slice is a request to the origin and an object of the
+/// store, so that shorter ones would cost more than what they hold.
+const SLICE_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=SLICE_BYTES_MAX;
+
 /// Header sizes that are accepted.
 const HEADER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=16 << 20;
+
+/// Sizes of whole headers that are accepted. Over HTTP/1 no less would be refused.
+const HEAD_BYTES: std::ops::RangeInclusive<u64> = BUFFER_BYTES_MIN as u64..=*HEADER_BYTES.end();
 
 impl Kind<Duration> for Span {
     const WRITTEN: &'static str = "a time above zero such as 500ms, 30s, 5m, 2h or 1d";
@@ -68,10 +78,11 @@ impl Kind<usize> for Threads {
 }
 
 impl Kind<u64> for SliceSize {
-    const WRITTEN: &'static str = "a size up to 16MiB";
+    const WRITTEN: &'static str = "0, or a size from 4KiB to 16MiB";
     fn read(value: &Value) -> Result<u64, String> {
         let size = <Size as Kind<u64>>::read(value)?;
-        if size <= SLICE_BYTES_MAX { Ok(size) } else { Err(value.wanted(Self::WRITTEN)) }
+        let fits = size == 0 || SLICE_BYTES.contains(&size);
+        if fits { Ok(size) } else { Err(value.wanted(Self::WRITTEN)) }
     }
     fn show(value: &u64) -> String {
         <Size as Kind<u64>>::show(value)
@@ -105,6 +116,18 @@ impl Kind<usize> for HeaderSize {
     const WRITTEN: &'static str = <HeaderSize as Kind<u32>>::WRITTEN;
     fn read(value: &Value) -> Result<usize, String> {
         <HeaderSize as Kind<u32>>::read(value).map(|size| size as usize)
+    }
+    fn show(value: &usize) -> String {
+        <Size as Kind<usize>>::show(value)
+    }
+}
+
+impl Kind<usize> for HeadSize {
+    const WRITTEN: &'static str = "a size from 8KiB to 16MiB";
+    fn read(value: &Value) -> Result<usize, String> {
+        let size = <Size as Kind<usize>>::read(value)?;
+        let fits = HEAD_BYTES.contains(&(size as u64));
+        if fits { Ok(size) } else { Err(value.wanted(Self::WRITTEN)) }
     }
     fn show(value: &usize) -> String {
         <Size as Kind<usize>>::show(value)
@@ -179,21 +202,31 @@ mod tests {
             assert!(Threads::read(&text(wrong)).is_err(), "{wrong}");
         }
         assert_eq!(SliceSize::read(&text("16MiB")), Ok(16 << 20));
-        assert!(SliceSize::read(&text("16777217")).is_err());
+        assert_eq!(SliceSize::read(&text("4KiB")), Ok(4096));
+        assert_eq!(SliceSize::read(&text("0")), Ok(0));
+        for wrong in ["1", "4095", "16777217"] {
+            assert!(SliceSize::read(&text(wrong)).is_err(), "{wrong}");
+        }
         assert_eq!(Lines::read(&text("10000")), Ok(10_000));
         for wrong in ["0", "10001", "9223372036854775807"] {
             assert!(Lines::read(&text(wrong)).is_err(), "{wrong}");
         }
         assert_eq!(<HeaderSize as Kind<u32>>::read(&text("1KiB")), Ok(1024));
+        assert_eq!(HeadSize::read(&text("8KiB")), Ok(8192));
+        for wrong in ["0", "1KiB", "8191", "17MiB", "8GiB"] {
+            assert!(HeadSize::read(&text(wrong)).is_err(), "{wrong}");
+        }
         for wrong in ["0", "1", "1023", "17MiB", "8GiB"] {
             assert!(<HeaderSize as Kind<usize>>::read(&text(wrong)).is_err(), "{wrong}");
         }
         assert!(Threads::WRITTEN.ends_with(&WORKERS_MAX.to_string()));
         assert!(Lines::WRITTEN.ends_with(&HEADER_LINES_MAX.to_string()));
-        assert!(
-            SliceSize::WRITTEN
-                .ends_with(&<Size as Kind<u64>>::show(&SLICE_BYTES_MAX).replace('"', ""))
-        );
+        for (written, sizes) in [(SliceSize::WRITTEN, SLICE_BYTES), (HeadSize::WRITTEN, HEAD_BYTES)]
+        {
+            let [least, most] = [sizes.start(), sizes.end()]
+                .map(|size| <Size as Kind<u64>>::show(size).replace('"', ""));
+            assert!(written.ends_with(&format!("from {least} to {most}")), "{written}");
+        }
     }
 
     #[test]
