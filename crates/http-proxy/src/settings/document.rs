@@ -65,6 +65,9 @@ pub(crate) fn read(text: &str, settings: &mut Settings) -> Result<Vec<Rule>, Vec
                     DeValue::Table(_) if name == "rule" => {
                         reading.mistake(key.span().start, "write [[rule]], with two brackets");
                     }
+                    _ if name == "rules" => {
+                        reading.mistake(key.span().start, "write [[rule]], without an s");
+                    }
                     DeValue::Table(table) => {
                         for (inner, value) in table {
                             let full = format!("{name}.{}", inner.get_ref());

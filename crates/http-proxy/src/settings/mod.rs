@@ -280,6 +280,20 @@ mod tests {
     }
 
     #[test]
+    fn rules_are_written_as_rule() {
+        for (text, line) in [
+            ("workers = 1\n[[rules]]\npath = \"/x\"\n[[rules]]\npass = true\n", 2),
+            ("rules = []\n", 1),
+            ("[rules]\npath = \"/x\"\n", 1),
+            ("\n[rule]\npath = \"/x\"\n", 2),
+        ] {
+            let errors = Settings::parse(text).unwrap_err();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(errors[0].line == line && errors[0].problem.contains("[[rule]]"), "{errors:?}");
+        }
+    }
+
+    #[test]
     fn what_a_value_names_is_blamed_on_its_line() {
         for (text, line, words) in [
             ("to = \"demo\"\nlisten = [\"tls+tcp:127.0.0.1:0\"]\n", 2, "`tls.certificates`"),
