@@ -56,7 +56,7 @@ mod tests;
 use std::fmt;
 
 pub use few::Few;
-pub use slot::{LengthClass, Location, MAX_FREQ, SlotFields, UNIT_BYTES};
+pub use slot::{FREQ_MAX, LengthClass, Location, SlotFields, UNIT_BYTES};
 
 use census::Census;
 use geometry::{Geometry, Pair};
@@ -79,7 +79,7 @@ pub struct Candidate {
     pub location: Location,
     /// The record's length, rounded up.
     pub length_class: LengthClass,
-    /// The record's use count, 0 to [`MAX_FREQ`].
+    /// The record's use count, 0 to [`FREQ_MAX`].
     pub freq: u8,
 }
 
@@ -310,7 +310,7 @@ impl Index {
         true
     }
 
-    /// Raises an entry's freq by `by`, to [`MAX_FREQ`] at most; returns the new value. Takes no
+    /// Raises an entry's freq by `by`, to [`FREQ_MAX`] at most; returns the new value. Takes no
     /// lock, and does not write if the freq is at its maximum.
     pub fn bump_freq(&self, hash: u64, location: Location, by: u8) -> Option<u8> {
         let (shard, pair) = self.locate(hash);

@@ -25,7 +25,7 @@ const TAG_MASK: u64 = TAGS << TAG_SHIFT;
 pub const UNIT_BYTES: u64 = 64;
 
 /// The highest use count a slot can hold.
-pub const MAX_FREQ: u8 = FREQ_MASK as u8;
+pub const FREQ_MAX: u8 = FREQ_MASK as u8;
 
 /// Number of different tags: 1 to this number.
 pub(super) const TAGS: u64 = (1 << TAG_BITS) - 1;
@@ -43,7 +43,7 @@ const _: () = {
         tag: TAGS as u16,
         location: Location::MAX,
         length_class: LengthClass::LARGE,
-        freq: MAX_FREQ,
+        freq: FREQ_MAX,
     };
     assert!(highest.pack() == u64::MAX);
 };
@@ -148,16 +148,16 @@ pub struct SlotFields {
     pub location: Location,
     /// The record's length, rounded up.
     pub length_class: LengthClass,
-    /// The record's use count, 0 to [`MAX_FREQ`].
+    /// The record's use count, 0 to [`FREQ_MAX`].
     pub freq: u8,
 }
 
 impl SlotFields {
-    /// Packs the fields into a slot's value, which is never zero. A freq above [`MAX_FREQ`] is
-    /// packed as [`MAX_FREQ`].
+    /// Packs the fields into a slot's value, which is never zero. A freq above [`FREQ_MAX`] is
+    /// packed as [`FREQ_MAX`].
     pub const fn pack(self) -> u64 {
         debug_assert!(self.tag != 0 && self.tag as u64 <= TAGS);
-        let freq = if self.freq > MAX_FREQ { MAX_FREQ } else { self.freq };
+        let freq = if self.freq > FREQ_MAX { FREQ_MAX } else { self.freq };
         self.location.0
             | (self.length_class.0 as u64) << CLASS_SHIFT
             | (freq as u64) << FREQ_SHIFT
@@ -193,9 +193,9 @@ pub(super) const fn freq(slot: u64) -> u8 {
     (slot >> FREQ_SHIFT & FREQ_MASK) as u8
 }
 
-/// The same entry with another freq (at most [`MAX_FREQ`]).
+/// The same entry with another freq (at most [`FREQ_MAX`]).
 pub(super) const fn with_freq(slot: u64, freq: u8) -> u64 {
-    let freq = if freq > MAX_FREQ { MAX_FREQ } else { freq };
+    let freq = if freq > FREQ_MAX { FREQ_MAX } else { freq };
     slot & !(FREQ_MASK << FREQ_SHIFT) | (freq as u64) << FREQ_SHIFT
 }
 

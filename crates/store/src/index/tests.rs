@@ -76,7 +76,7 @@ proptest! {
         tag in 1..=TAGS as u16,
         location in 0..=Location::MAX.units(),
         units in 0..2 * LengthClass::LONGEST_UNITS,
-        freq in 0..=MAX_FREQ,
+        freq in 0..=FREQ_MAX,
     ) {
         let location = Location::new(location);
         let fields = SlotFields { tag, location, length_class: class(units), freq };
@@ -186,7 +186,7 @@ impl Model {
             8 => self.remove_several(hash, canonical, location, extra),
             9 => {
                 let freq = self.index.bump_freq(hash, location, extra % 3);
-                assert_eq!(freq, some.map(|(_, freq)| (freq + extra % 3).min(MAX_FREQ)));
+                assert_eq!(freq, some.map(|(_, freq)| (freq + extra % 3).min(FREQ_MAX)));
                 self.set_freq(canonical, location, freq);
             }
             10 => {
@@ -463,7 +463,7 @@ fn damaged_words_are_left_out_of_a_loaded_shard() {
     image[..8].copy_from_slice(&77u64.to_le_bytes()); // no tag
     image[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
     assert_eq!(index.load_shard(0, &image, |_| true, ring_age).loaded, 1);
-    assert_eq!((tag(77), freq(u64::MAX), index.len()), (0, MAX_FREQ, 1));
+    assert_eq!((tag(77), freq(u64::MAX), index.len()), (0, FREQ_MAX, 1));
 }
 
 #[test]
