@@ -278,7 +278,7 @@ impl Engine {
         stats.devices = self.space.volumes.iter().map(|v| v.device.stats()).collect();
         let progress = self.recovery.progress();
         stats.recovery_segments_loaded = progress.segments_loaded;
-        stats.recovery_segments_total = progress.segments_total;
+        stats.recovery_segments_wanted = progress.segments_total;
         stats
     }
 }

@@ -94,7 +94,7 @@ macro_rules! counters {
             /// Segments that recovery has loaded.
             pub recovery_segments_loaded: u64,
             /// Segments that recovery must load.
-            pub recovery_segments_total: u64,
+            pub recovery_segments_wanted: u64,
         }
 
         impl Counters {
@@ -224,9 +224,9 @@ impl Stats {
                 self.recovery_segments_loaded as f64,
             ),
             (
-                "damelo_recovery_segments_total",
+                "damelo_recovery_segments_wanted",
                 "Segments that recovery must look at.",
-                self.recovery_segments_total as f64,
+                self.recovery_segments_wanted as f64,
             ),
             (
                 "damelo_write_amplification",
@@ -434,6 +434,13 @@ mod tests {
         let times = "damelo_disk_read_seconds_count 2\ndamelo_disk_read_seconds_sum 2\n";
         assert!(text.contains(times), "{text}");
         assert!(text.contains("damelo_queue_frames{queue=\"loved\"} 0"), "{text}");
+    }
+
+    #[test]
+    fn only_samples_of_counters_end_in_total() {
+        // OpenMetrics takes what ends so for a counter.
+        let metrics = Counters::default().snapshot().metrics();
+        assert!(metrics.iter().all(|metric| !metric.name.ends_with("_total")));
     }
 
     #[test]
