@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use damelo::MetricKind;
 
-use super::exposition::{Family, Kind, Moment, Sample, families};
+use super::exposition::{Family, Kind, Moment, families};
 use super::process::Process;
 
 /// A metric as documents and dashboards see it.
@@ -29,18 +29,13 @@ pub(super) fn all() -> Vec<Described> {
 }
 
 fn described(family: &Family) -> Described {
-    let times = |(_, sample): &(String, Sample)| matches!(sample, Sample::Times(_));
     let values = family.samples.iter().map(|(value, _)| value.clone());
     let is_known = !family.label.is_empty() && family.kind != Kind::Info;
     Described {
         name: family.name.clone(),
         kind: family.kind,
         label: family.label,
-        values: if is_known && !family.samples.iter().any(times) {
-            values.collect()
-        } else {
-            Vec::new()
-        },
+        values: if is_known { values.collect() } else { Vec::new() },
         help: family.help.to_owned(),
     }
 }
@@ -80,8 +75,8 @@ impl Described {
         match (self.label, self.kind) {
             ("", Kind::Histogram) => "`le`".to_owned(),
             ("", _) => String::new(),
-            (label, Kind::Histogram) => format!("`{label}`, `le`"),
             (label, _) if values.is_empty() => format!("`{label}`"),
+            (label, Kind::Histogram) => format!("`{label}`: {}; `le`", values.join(", ")),
             (label, _) => format!("`{label}`: {}", values.join(", ")),
         }
     }
