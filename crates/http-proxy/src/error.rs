@@ -1,4 +1,8 @@
 //! Errors: start-up errors of a proxy, errors of one fetch or one body, and refusals of requests.
+//!
+//! Invariants: every error of a fetch has a status and a token of its own for `Cache-Status`; an
+//! error names a configuration key only where the value of that one is at fault. Plain data, no
+//! threads.
 
 use std::io;
 use std::net::SocketAddr;

@@ -7,7 +7,8 @@
 //! the store; trailers reach clients only. Back-pressure: at most [`CHUNKS_WAITING_MAX`] chunks
 //! wait for the client. A slower client is detached, and continues from the store at its own pace.
 //! If that is impossible, the fill waits for it; a client that accepts nothing for
-//! `timeouts.body_idle` counts as gone.
+//! `timeouts.body_idle` counts as gone. Threads: the task of a fill runs on the worker
+//! that began it; readers on other workers get it from the vault.
 
 use std::sync::Arc;
 use std::time::Duration;
