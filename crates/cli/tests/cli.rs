@@ -114,6 +114,7 @@ fn every_command_has_help_with_an_example() {
         "purge",
         "bench",
         "proxy",
+        "forward",
         "check-config",
         "explain",
         "top",
@@ -123,6 +124,8 @@ fn every_command_has_help_with_an_example() {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is not in {help}");
         let help = bed.ok_text(&[command, "--help"]);
         assert!(help.contains("Example") && help.contains(&format!("damelo {command}")), "{help}");
+        let (_, after) = help.split_once("Example").unwrap();
+        assert!(after.lines().all(|line| line.chars().count() <= 100), "too wide: {after}");
     }
     for bench in ["micro", "hits", "randread", "index", "open", "wrap", "http"] {
         let help = bed.ok_text(&["bench", bench, "--help"]);

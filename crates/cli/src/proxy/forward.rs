@@ -36,8 +36,8 @@ Rules: `allow` or `deny`, then any of
 The first rule that matches decides; a rule without conditions matches everything. After the last
 one, clients on this host may and all others may not. Whatever the rules say, link-local addresses
 and those of cloud metadata services are not reached without --to-link-local, nor this host's
-loopback by clients from elsewhere without --to-loopback, nor the admin listener by anybody. http is cached; https passes through
-CONNECT tunnels, which nobody can look into.";
+loopback by clients from elsewhere without --to-loopback, nor the admin listener by anybody. http
+is cached; https passes through CONNECT tunnels, which nobody can look into.";
 
 /// Reach any origin through a cache: a forward proxy.
 #[derive(Debug, Clone, Args)]

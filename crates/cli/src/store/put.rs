@@ -27,8 +27,9 @@ Examples:
   damelo put cache.damelo page page.html --meta headers.txt --expires 3600
 
 A key is 1 to 65536 bytes, metadata up to 1MiB, less on small segments or with little --memory, and
-an object up to what `damelo stat` says: at most about half of the store. An object that exists under the key is replaced once the new one is
-complete. Objects of one group lie together on disk and are purged together.";
+an object up to what `damelo stat` says: at most about half of the store. An object that exists
+under the key is replaced once the new one is complete. Objects of one group lie together on disk
+and are purged together.";
 
 /// Put a file, or standard input, into a store.
 #[derive(Debug, Args)]
