@@ -123,6 +123,13 @@ fn check_config_names_every_mistake_with_its_line() {
     let rules = "[forward]\nrules = [\"deny port=25\", \"allow\"]\n";
     bed.write("forward.toml", &format!("{FILE}{rules}"));
     assert!(bed.says(0, &["check-config", "forward.toml"]).contains("forward.rules: 2"));
+    let shown = bed.says(0, &["check-config", "forward.toml", "--show"]);
+    assert!(shown.contains("forward.rules = [\"deny port=25\", \"allow\"]\n"), "{shown}");
+    bed.write("shown.toml", &shown);
+    assert_eq!(
+        bed.says(0, &["check-config", "shown.toml", "--show"]).replace("shown", "forward"),
+        shown
+    );
     bed.write("bad.toml", "to = \"demo\"\nmemry = \"1GiB\"\n[timeouts]\ndrain = 3\n");
     let text = bed.says(2, &["check-config", "bad.toml"]);
     assert!(text.contains("line 2: ") && text.contains("`memory`"), "{text}");
@@ -133,6 +140,41 @@ fn check_config_names_every_mistake_with_its_line() {
     assert!(bed.says(4, &["check-config", "none.toml"]).contains("none.toml"));
     assert!(bed.says(2, &["proxy", "--config", "bad.toml"]).contains("line 2"));
     assert!(bed.says(0, &["check-config", "--keys"]).contains("timeouts.drain"));
+}
+
+#[test]
+fn check_config_shows_what_the_command_of_the_file_uses() {
+    let bed = Bed::new();
+    bed.write("f.toml", "memory = \"16MiB\"\n[forward]\nrules = [\"allow port=80 to=.a.test\"]\n");
+    let shown = bed.says(0, &["check-config", "f.toml", "--show"]);
+    for line in [
+        "# f.toml is good for `damelo forward`; rules: 0; forward.rules: 1",
+        "from = \"127.0.0.1:3128\"",
+        "# to = what the client says",
+        "preserve_host = true",
+        "forwarded.x_forwarded = false",
+        "caching.surrogate = false",
+        "caching.set_cookie = \"strip\"",
+        "forward.rules = [\"allow port=80 to=.a.test\"]",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+    bed.write("again.toml", &shown);
+    assert!(
+        bed.says(0, &["check-config", "again.toml", "--show"])
+            .lines()
+            .skip(1)
+            .eq(shown.lines().skip(1))
+    );
+    let said = bed.says(0, &["check-config", "f.toml", "--show", "--keys", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(json["command"], "forward");
+    assert_eq!(json["settings"]["from"], "127.0.0.1:3128");
+    assert_eq!(json["settings"]["forward.rules"][0], "allow port=80 to=.a.test");
+    assert_eq!(json["keys"][0]["key"], "from");
+    assert!(json["rule_keys"].as_array().unwrap().iter().any(|key| key["key"] == "key_cookies"));
+    let keys = bed.says(0, &["check-config", "--keys", "--json"]);
+    assert!(serde_json::from_str::<serde_json::Value>(&keys).unwrap()["good"].is_null());
 }
 
 #[test]

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use damelo::OpenError;
-use damelo_http_proxy::{ListenAddress, LogTarget, Settings, SettingsError, settings_reference};
-use serde_json::json;
+use damelo_http_proxy::{
+    ListenAddress, LogTarget, Settings, SettingsError, settings_reference, settings_reference_json,
+};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::Out;
@@ -19,9 +21,10 @@ Examples:
   damelo check-config /etc/damelo.toml --show
   damelo check-config --keys
 
-Every mistake is named with its line, files of TLS that cannot be used included; exit code 2 says that
-there are some. --keys prints all keys
-with their defaults, as in docs/configuration.md.";
+Every mistake is named with its line, files that cannot be used included; exit code 2 says that
+there are some. A file without an origin that sets keys of [forward] is checked, and shown, as
+`damelo forward` would use it. What --show prints is a file of settings itself. --keys prints all
+keys with their defaults, as in docs/configuration.md. With --json all is one object.";
 
 /// Longest configuration file that is read: a path to a device would never end.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -46,31 +49,21 @@ pub(crate) struct CheckConfig {
 
 /// Checks the file and prints its settings or its mistakes.
 pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
+    let settings = args.file.as_deref().map(check).transpose()?;
     let mut out = Out::new();
+    if args.json {
+        out.json(&as_json(args, settings.as_ref()))?;
+        return out.finish();
+    }
     if args.keys {
         out.bytes(settings_reference().as_bytes())?;
     }
-    if let Some(path) = &args.file {
-        let text = text_of(path)?;
-        let settings = parse(path, &text, Settings::default())?;
-        let mut mistakes = settings.contradictions();
-        mistakes.extend(misplaced(&settings));
-        mistakes.sort_by_key(|mistake| mistake.line);
-        if !mistakes.is_empty() {
-            return Err(unusable(path, &mistakes));
-        }
-        settings.proxy.check().map_err(|error| match Settings::blame(&text, &error) {
-            Some(mistake) => unusable(path, &[mistake]),
-            None => error.into(),
-        })?;
+    if let (Some(path), Some(settings)) = (&args.file, &settings) {
         let (rules, forward_rules) = (settings.rule_count(), settings.forward.rules.len());
-        if args.json {
-            let rules = json!({ "good": true, "rules": rules, "forward_rules": forward_rules });
-            out.json(&rules)?;
-        } else {
-            let good = format!("{} is good; rules: {rules}", path.display());
-            out.line(format_args!("{good}; forward.rules: {forward_rules}"))?;
-        }
+        let good = format!("{} is good for `damelo {}`", path.display(), command(settings));
+        // A comment, so that the whole output is a file of settings.
+        let mark = if args.show { "# " } else { "" };
+        out.line(format_args!("{mark}{good}; rules: {rules}; forward.rules: {forward_rules}"))?;
         if args.show {
             for line in settings.show() {
                 out.line(format_args!("{line}"))?;
@@ -78,6 +71,47 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
         }
     }
     out.finish()
+}
+
+/// One object with all that is asked for.
+fn as_json(args: &CheckConfig, settings: Option<&Settings>) -> Value {
+    let mut all = if args.keys { settings_reference_json() } else { json!({}) };
+    if let Some(settings) = settings {
+        all["good"] = true.into();
+        all["command"] = command(settings).into();
+        all["rules"] = settings.rule_count().into();
+        all["forward_rules"] = settings.forward.rules.len().into();
+        if args.show {
+            all["settings"] = settings.to_json();
+        }
+    }
+    all
+}
+
+/// The command that the file is for.
+fn command(settings: &Settings) -> &'static str {
+    if settings.is_for_forward() { "forward" } else { "proxy" }
+}
+
+/// The settings of a file as the command that it is for would use them, if it could.
+fn check(path: &Path) -> Result<Settings, Failure> {
+    let text = text_of(path)?;
+    let mut settings = parse(path, &text, Settings::default())?;
+    if settings.is_for_forward() {
+        settings = parse(path, &text, Settings::for_forward())?;
+        settings.proxy = settings.forward_proxy();
+    }
+    let mut mistakes = settings.contradictions();
+    mistakes.extend(misplaced(&settings));
+    mistakes.sort_by_key(|mistake| mistake.line);
+    if !mistakes.is_empty() {
+        return Err(unusable(path, &mistakes));
+    }
+    settings.proxy.check().map_err(|error| match Settings::blame(&text, &error) {
+        Some(mistake) => unusable(path, &[mistake]),
+        None => error.into(),
+    })?;
+    Ok(settings)
 }
 
 /// Reads settings from a file on top of defaults.
@@ -107,8 +141,8 @@ fn unusable(path: &Path, errors: &[SettingsError]) -> Failure {
     Failure::Usage(format!("{} cannot be used:\n{}", path.display(), lines.join("\n")))
 }
 
-/// Mistakes that only the system shows: files whose directory does not exist, and sizes with which
-/// the store could not be opened.
+/// Mistakes that only the system shows: files that cannot be made or written where they should be,
+/// and sizes with which the store could not be opened.
 fn misplaced(settings: &Settings) -> Vec<SettingsError> {
     let mut files = Vec::new();
     if let LogTarget::File(path) = &settings.proxy.log.to {

@@ -153,6 +153,9 @@ impl fmt::Display for LogTarget {
     }
 }
 
+/// Stands for the origin where the client names it: a host that cannot exist.
+const NO_ORIGIN: &str = "http://forward.invalid";
+
 /// The configuration of a proxy. Start from [`ProxyConfig::new`] and change fields.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -251,8 +254,13 @@ impl ProxyConfig {
     /// A copy for a forward proxy, with neither an origin nor a host of its own: the client names
     /// the origin, whose host is part of the key.
     pub(crate) fn without_origin(self) -> ProxyConfig {
-        let to = Target::Url("http://forward.invalid".to_owned());
+        let to = Target::Url(NO_ORIGIN.to_owned());
         ProxyConfig { to, preserve_host: true, ..self }
+    }
+
+    /// Whether it is one of a forward proxy.
+    pub(crate) fn is_without_origin(&self) -> bool {
+        matches!(&self.to, Target::Url(url) if url == NO_ORIGIN)
     }
 }
 

@@ -6,6 +6,7 @@
 //! listener always. Pure, except for the check whether an address is this host's: callers resolve
 //! names. No threads.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
@@ -82,6 +83,46 @@ impl std::str::FromStr for AccessRule {
 
 fn rule_error(text: &str, reason: &'static str) -> ParseRuleError {
     ParseRuleError { text: text.to_owned(), reason }
+}
+
+impl fmt::Display for AccessRule {
+    /// Writes the form that [`FromStr`](std::str::FromStr) reads, each list in one condition.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
+            (first, last) if first == last => first.to_string(),
+            (first, last) => format!("{first}-{last}"),
+        };
+        f.write_str(if self.allow { "allow" } else { "deny" })?;
+        condition(f, "client", self.clients.iter().map(ToString::to_string))?;
+        condition(f, "method", self.methods.iter().map(ToString::to_string))?;
+        condition(f, "port", self.ports.iter().map(port))?;
+        condition(f, "to", self.destinations.iter().map(ToString::to_string))
+    }
+}
+
+/// Writes a condition that has values.
+fn condition(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    values: impl Iterator<Item = String>,
+) -> fmt::Result {
+    for (index, value) in values.enumerate() {
+        match index {
+            0 => write!(f, " {name}={value}")?,
+            _ => write!(f, ",{value}")?,
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Host(name) => f.write_str(name),
+            Destination::Domain(name) => write!(f, ".{name}"),
+            Destination::Network(network) => network.fmt(f),
+        }
+    }
 }
 
 /// Parses a network; an IPv4-mapped one as IPv4, since addresses are compared in canonical form.
@@ -334,6 +375,24 @@ mod tests {
         ] {
             let got = access.decide(&asked(client, &method, host, port), None);
             assert_eq!(got, verdict, "{client} {method} {host}:{port}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (text, written) in [
+            ("deny", "deny"),
+            ("allow to=.Example.org.,B.test,10.0.0.1", "allow to=.example.org,b.test,10.0.0.1/32"),
+            (
+                "allow port=80,8000-8100 client=10.1.2.3/8 method=get,CONNECT",
+                "allow client=10.1.2.3/8 method=GET,CONNECT port=80,8000-8100",
+            ),
+            ("deny client=::ffff:10.0.0.0/104 client=::1", "deny client=10.0.0.0/8,::1/128"),
+            ("deny  port=1-1 port=2", "deny port=1,2"),
+        ] {
+            let rule: AccessRule = text.parse().unwrap();
+            assert_eq!(rule.to_string(), written);
+            assert_eq!(written.parse(), Ok(rule));
         }
     }
 

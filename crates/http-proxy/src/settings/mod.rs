@@ -9,6 +9,7 @@ mod document;
 mod keys;
 mod kinds;
 mod ranges;
+mod reference;
 mod rule_keys;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use damelo::ByteSize;
 
 pub use document::SettingsError;
 pub(crate) use kinds::Value;
+pub use reference::{reference, reference_json};
 
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
@@ -115,6 +117,12 @@ impl Settings {
         self.proxy.clone().without_origin()
     }
 
+    /// Whether the file is one for `damelo forward`: it has keys that nothing else uses, and no
+    /// origin.
+    pub fn is_for_forward(&self) -> bool {
+        self.sets_forward_keys && !self.has_origin
+    }
+
     /// Checks, without side effects, whether a forward proxy could start.
     ///
     /// # Errors
@@ -153,9 +161,34 @@ impl Settings {
         (key.set)(self, value).map_err(|problem| format!("`{name}`: {problem}"))
     }
 
-    /// Every key with its value, as `KEY = VALUE` lines.
+    /// Every key with its value, as lines of a file that gives these settings. A key whose value no
+    /// file can say is a comment.
     pub fn show(&self) -> Vec<String> {
-        KEYS.iter().map(|key| format!("{} = {}", key.name, (key.show)(self))).collect()
+        let line = |key: &keys::Key| match self.value(key) {
+            Ok(value) => format!("{} = {value}", key.name),
+            Err(words) => format!("# {} = {words}", key.name),
+        };
+        KEYS.iter().map(line).collect()
+    }
+
+    /// Every key with its value as a JSON object; `null` where no file can say the value.
+    pub fn to_json(&self) -> serde_json::Value {
+        // Texts, numbers, flags and lists are written in JSON as in TOML.
+        let value = |key: &keys::Key| -> Option<serde_json::Value> {
+            serde_json::from_str(&self.value(key).ok()?).ok()
+        };
+        KEYS.iter().map(|key| (key.name, value(key))).collect()
+    }
+
+    /// A key's value as a file would have it, or words for what no file can say.
+    fn value(&self, key: &keys::Key) -> Result<String, String> {
+        let forward = self.proxy.is_without_origin() && !self.has_origin;
+        match key.name {
+            "to" if forward => Err("what the client says".to_owned()),
+            "cache" if self.cache.is_none() && forward => Err("one for all origins".to_owned()),
+            "cache" if self.cache.is_none() => Err((key.show)(self)),
+            _ => Ok((key.show)(self)),
+        }
     }
 
     /// The line of a file's text that an error is about. [`ProxyConfig::check`] reports the key at
@@ -175,38 +208,6 @@ impl Settings {
     pub fn rule_count(&self) -> usize {
         self.proxy.ruleset.len()
     }
-}
-
-/// The reference of all keys as Markdown tables: the middle of `docs/configuration.md`.
-pub fn reference() -> String {
-    let defaults = Settings::default();
-    let mut text = String::from(
-        "| key | written as | default | reload | what it does |\n|---|---|---|---|---|\n",
-    );
-    for key in KEYS {
-        let default = match key.name {
-            "workers" => "one for each core".to_owned(),
-            "to" => "none: must be said".to_owned(),
-            "from" => {
-                let forward = (key.show)(&Settings::for_forward());
-                format!("`{}`; for `damelo forward` `{forward}`", (key.show)(&defaults))
-            }
-            "cache" => (key.show)(&defaults),
-            _ => format!("`{}`", (key.show)(&defaults)),
-        };
-        let live = if key.live { "yes" } else { "no" };
-        text.push_str(&format!(
-            "| `{}` | {} | {default} | {live} | {} |\n",
-            key.name, key.written, key.help
-        ));
-    }
-    text.push_str(
-        "\n### Rules\n\n| key of `[[rule]]` | written as | what it does |\n|---|---|---|\n",
-    );
-    for key in rule_keys::RULE_KEYS {
-        text.push_str(&format!("| `{}` | {} | {} |\n", key.name, key.written, key.help));
-    }
-    text
 }
 
 #[cfg(test)]
@@ -395,11 +396,14 @@ mod tests {
         let configuration = include_str!("../../../../docs/configuration.md");
         let operations = include_str!("../../../../docs/operations.md");
         let mut rules = 0;
+        let mut forward_rules = 0;
         for document in [configuration, operations] {
             for example in document.split("```toml\n").skip(1) {
                 let example = example.split("```").next().unwrap();
                 let settings = Settings::parse(example).unwrap_or_else(|e| panic!("{e:?}"));
                 rules += settings.rule_count();
+                forward_rules += settings.forward.rules.len();
+                shows_itself(&settings, Settings::default());
                 // A redirect to https needs an https listener.
                 if example.contains("https://{host}") {
                     let proxy = &settings.proxy;
@@ -408,6 +412,43 @@ mod tests {
                 }
             }
         }
-        assert!(rules >= 4);
+        assert!(rules >= 4 && forward_rules >= 4);
+    }
+
+    /// Checks that what is shown is read as what it was, and is the same in JSON.
+    fn shows_itself(settings: &Settings, defaults: Settings) {
+        let shown = settings.show();
+        let again = defaults.read(&shown.join("\n")).unwrap_or_else(|e| panic!("{e:?}"));
+        assert_eq!(again.show(), shown);
+        assert_eq!(again.forward.rules, settings.forward.rules);
+        let json = settings.to_json();
+        let unsaid: Vec<_> = KEYS.iter().filter(|key| json[key.name].is_null()).collect();
+        assert_eq!(unsaid.len(), shown.iter().filter(|line| line.starts_with("# ")).count());
+    }
+
+    #[test]
+    fn what_is_shown_of_any_settings_is_a_file() {
+        shows_itself(&Settings::default(), Settings::default());
+        let forward = Settings::for_forward();
+        shows_itself(&forward, Settings::for_forward());
+        assert!(forward.show().contains(&"# to = what the client says".to_owned()));
+        let mut odd = Settings::default();
+        odd.set("log.to=/a \"quoted\" \\ path\u{7f}\n").unwrap();
+        odd.set("cache=c\td:1GiB").unwrap();
+        odd.set_list("forward.rules", &["allow to=.a.test port=1-2".to_owned()]).unwrap();
+        assert_eq!(odd.to_json()["cache"], "c\td:1GiB");
+        assert_eq!(odd.to_json()["forward.rules"][0], "allow port=1-2 to=.a.test");
+        shows_itself(&odd, Settings::default());
+    }
+
+    #[test]
+    fn a_file_for_a_forward_proxy_is_known() {
+        for (file, forward) in [
+            ("[forward]\nremote = true\n", true),
+            ("to = \"demo\"\n[forward]\nremote = true\n", false),
+            ("workers = 1\n", false),
+        ] {
+            assert_eq!(Settings::parse(file).unwrap().is_for_forward(), forward, "{file}");
+        }
     }
 }

@@ -82,8 +82,18 @@ pub(crate) trait Kind<T> {
     fn show(value: &T) -> String;
 }
 
+/// A string as both TOML and JSON write it.
 pub(super) fn quoted(text: impl std::fmt::Display) -> String {
-    format!("\"{text}\"")
+    let mut quoted = String::from('"');
+    for c in text.to_string().chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_ascii_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// A list, or a single text as a list of one.
@@ -107,7 +117,7 @@ fn parsed<T: FromStr<Err: std::fmt::Display>>(list: &[String]) -> Result<Vec<T>,
 }
 
 fn shown<T: ToString>(list: &[T]) -> String {
-    format!("{:?}", list.iter().map(ToString::to_string).collect::<Vec<_>>())
+    format!("[{}]", list.iter().map(|item| quoted(item.to_string())).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

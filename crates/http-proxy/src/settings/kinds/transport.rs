@@ -103,7 +103,7 @@ impl Kind<Vec<IpNet>> for Networks {
         list.iter().map(|text| parse_network(text.trim())).collect()
     }
     fn show(value: &Vec<IpNet>) -> String {
-        format!("{:?}", value.iter().map(ToString::to_string).collect::<Vec<_>>())
+        shown(value)
     }
 }
 
@@ -218,8 +218,7 @@ impl Kind<Vec<AccessRule>> for AccessRules {
         parsed(&list(value, Self::WRITTEN)?)
     }
     fn show(value: &Vec<AccessRule>) -> String {
-        // A rule has several spellings, so the log shows its debug text.
-        format!("{value:?}")
+        shown(value)
     }
 }
 
