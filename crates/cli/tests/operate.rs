@@ -189,6 +189,9 @@ fn check_config_refuses_what_could_not_run() {
         ("cache = \"none/c.damelo:64MiB\"\n", 2, "no directory `none`"),
         ("listen = [\"unix:none/socket\"]\n", 2, "no directory `none`"),
         ("[log]\nto = \"none/log\"\n", 3, "no directory `none`"),
+        ("[log]\nto = \"folder\"\n", 3, "`folder` is a directory"),
+        ("cache = \"folder\"\n", 2, "`folder` is a directory"),
+        ("[forward]\nusers = \"nobody\"\n", 3, "cannot take users from `nobody`"),
         ("[admin]\nfrom = \"127.0.0.1:8080\"\n", 3, "`from` listens"),
         ("[timeouts]\nconnect = \"0s\"\n", 3, "above zero"),
         ("[timeouts]\ndrain = \"61s\"\n", 3, "`timeouts.stop`"),
@@ -205,11 +208,14 @@ fn check_config_refuses_what_could_not_run() {
         ("[caching]\nstale_if_error = \"500ms\"\n", 3, "whole seconds"),
         ("[timeouts]\ntunnel_idle = \"4000d\"\n", 3, "3650d"),
     ] {
+        std::fs::create_dir_all(bed.0.path().join("folder")).unwrap();
         let file = if line == 1 { text.to_owned() } else { format!("{start}{text}") };
         bed.write("bad.toml", &file);
         let said = bed.says(2, &["check-config", "bad.toml"]);
         assert!(said.contains(&format!("line {line}: ")) && said.contains(words), "{text}: {said}");
     }
+    bed.write("bad.toml", "workers = 1\n[forward]\nusers = \"nobody\"\n");
+    assert!(bed.says(2, &["check-config", "bad.toml"]).contains("line 3: cannot take users"));
     bed.write("bad.toml", &format!("{start}[upstream]\nauthorities = \"none.pem\"\n"));
     let output = bed.run(&["check-config", "bad.toml"]);
     assert!(!output.status.success(), "{output:?}");

@@ -107,7 +107,15 @@ fn check(path: &Path) -> Result<Settings, Failure> {
     if !mistakes.is_empty() {
         return Err(unusable(path, &mistakes));
     }
-    settings.proxy.check().map_err(|error| match Settings::blame(&text, &error) {
+    let forward = if settings.sets_forward_keys { settings.check_forward() } else { Ok(()) };
+    let checked = match forward {
+        // What else a reverse proxy's file says of a forward proxy has no effect.
+        Err(error) if settings.is_for_forward() || error.key() == Some("forward.users") => {
+            Err(error)
+        }
+        _ => settings.proxy.check(),
+    };
+    checked.map_err(|error| match Settings::blame(&text, &error) {
         Some(mistake) => unusable(path, &[mistake]),
         None => error.into(),
     })?;
@@ -160,6 +168,9 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
         let missing = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
         if let Some(dir) = missing {
             let problem = format!("there is no directory `{}`", dir.display());
+            mistakes.push(settings.mistake(key, problem));
+        } else if path.is_dir() {
+            let problem = format!("`{}` is a directory", path.display());
             mistakes.push(settings.mistake(key, problem));
         }
     }
