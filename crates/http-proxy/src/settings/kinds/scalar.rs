@@ -310,7 +310,7 @@ impl Kind<u64> for Time {
     fn read(value: &Value) -> Result<u64, String> {
         let time = <Time as Kind<Duration>>::read(value)?;
         let whole = time.subsec_nanos() == 0;
-        whole.then(|| time.as_secs()).ok_or_else(|| value.wanted(<Self as Kind<u64>>::WRITTEN))
+        whole.then_some(time.as_secs()).ok_or_else(|| value.wanted(<Self as Kind<u64>>::WRITTEN))
     }
     fn show(value: &u64) -> String {
         <Time as Kind<Duration>>::show(&Duration::from_secs(*value))
