@@ -23,8 +23,9 @@ Examples:
 
 Every mistake is named with its line, files that cannot be used included; exit code 2 says that
 there are some. A file without an origin that sets keys of [forward] is checked, and shown, as
-`damelo forward` would use it. What --show prints is a file of settings itself. --keys prints all
-keys with their defaults, as in docs/configuration.md. With --json all is one object.";
+`damelo forward` would use it. What --show prints is a file that says the same, rules aside.
+--keys prints all keys with their defaults, as in docs/configuration.md. With --json all is one
+object.";
 
 /// Longest configuration file that is read: a path to a device would never end.
 const FILE_BYTES_MAX: u64 = 16 << 20;
