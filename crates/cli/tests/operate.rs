@@ -214,8 +214,19 @@ fn check_config_refuses_what_could_not_run() {
         let said = bed.says(2, &["check-config", "bad.toml"]);
         assert!(said.contains(&format!("line {line}: ")) && said.contains(words), "{text}: {said}");
     }
-    bed.write("bad.toml", "workers = 1\n[forward]\nusers = \"nobody\"\n");
-    assert!(bed.says(2, &["check-config", "bad.toml"]).contains("line 3: cannot take users"));
+    for (text, words) in [
+        ("workers = 1\n[forward]\nusers = \"nobody\"\n", "line 3: cannot take users"),
+        ("[forward]\nto_loopback = true\n[forwarded]\ntrust_client = true\n", "line 4: "),
+        (
+            "workers = 1\nfrom = \"0.0.0.0:3128\"\n[forward]\nrules = [\"allow\"]\n",
+            "line 2: `from`",
+        ),
+        ("listen = [\"tcp:0.0.0.0:81\"]\n[forward]\nrules = [\"allow\"]\n", "line 1: `listen`"),
+    ] {
+        bed.write("bad.toml", text);
+        let said = bed.says(2, &["check-config", "bad.toml"]);
+        assert!(said.contains(words), "{text}: {said}");
+    }
     bed.write("bad.toml", &format!("{start}[upstream]\nauthorities = \"none.pem\"\n"));
     let output = bed.run(&["check-config", "bad.toml"]);
     assert!(!output.status.success(), "{output:?}");

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use damelo::OpenError;
 use damelo_http_proxy::{
-    ListenAddress, LogTarget, Settings, SettingsError, settings_reference, settings_reference_json,
+    ListenAddress, LogTarget, ProxyError, Settings, SettingsError, settings_reference,
+    settings_reference_json,
 };
 use serde_json::{Value, json};
 
@@ -116,11 +117,22 @@ fn check(path: &Path) -> Result<Settings, Failure> {
         }
         _ => settings.proxy.check(),
     };
-    checked.map_err(|error| match Settings::blame(&text, &error) {
+    checked.map_err(|error| match blame(&settings, &text, &error) {
         Some(mistake) => unusable(path, &[mistake]),
         None => error.into(),
     })?;
     Ok(settings)
+}
+
+/// The line that an error is about, if it is about one.
+fn blame(settings: &Settings, text: &str, error: &ProxyError) -> Option<SettingsError> {
+    let key = match error {
+        ProxyError::NotLoopback { address } if *address == settings.proxy.from => "from",
+        ProxyError::NotLoopback { .. } => "listen",
+        ProxyError::TrustInForward => "forwarded.trust_client",
+        other => return Settings::blame(text, other),
+    };
+    Some(settings.mistake(key, error))
 }
 
 /// Reads settings from a file on top of defaults.
