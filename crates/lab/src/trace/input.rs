@@ -12,8 +12,14 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Of a frame that zstd skips, but for the low half of the first byte: `pzstd` begins with one.
 const ZSTD_SKIPPED: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
-/// Compressed in ways that are not read, and what to call them.
-const NOT_READ: [(&[u8], &str); 2] = [(&[0xfd, b'7', b'z', b'X'], "xz"), (b"BZh", "bzip2")];
+const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+/// Before the size of its blocks, a digit. Letters, as a trace's first name may have them: what tells
+/// is that a block comes behind the digit, or the end of a file that has none.
+const BZIP2_BEGIN: &[u8] = b"BZh";
+const BZIP2_BLOCK: [u8; 6] = [0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
+const BZIP2_END: [u8; 6] = [0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
+/// Bytes of a file that say how it is compressed: as many as bzip2 needs.
+const MAGIC_BYTES_MAX: u64 = 10;
 /// Large reads: the cost of a system call or of a call into the decompressor is spread over a
 /// thousand requests, and the buffer fits the processor's second-level cache. It is what every run
 /// takes, however few objects its trace has.
@@ -25,7 +31,18 @@ pub(crate) const HEAD_BYTES: usize = BUFFER_BYTES;
 
 fn is_skipped_by_zstd(magic: &[u8]) -> bool {
     magic.first().is_some_and(|byte| byte & 0xf0 == ZSTD_SKIPPED[0])
-        && magic[1..] == ZSTD_SKIPPED[1..]
+        && magic[1..].starts_with(&ZSTD_SKIPPED[1..])
+}
+
+/// The name of a compression that is not read.
+fn not_read(magic: &[u8]) -> Option<&'static str> {
+    let is_bzip2 = match magic.strip_prefix(BZIP2_BEGIN) {
+        Some([b'1'..=b'9', next @ ..]) => {
+            next.starts_with(&BZIP2_BLOCK) || next.starts_with(&BZIP2_END)
+        }
+        _ => false,
+    };
+    if is_bzip2 { Some("bzip2") } else { magic.starts_with(&XZ_MAGIC).then_some("xz") }
 }
 
 /// How far a trace is read, in bytes of its file; shared with whoever shows progress.
@@ -141,9 +158,9 @@ impl Input {
         let mut file = File::open(path)?;
         let bytes = metadata.len();
         let mut magic = Vec::new();
-        file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut magic)?;
+        file.by_ref().take(MAGIC_BYTES_MAX).read_to_end(&mut magic)?;
         file.rewind()?;
-        if let Some((_, name)) = NOT_READ.iter().find(|(not_read, _)| magic.starts_with(not_read)) {
+        if let Some(name) = not_read(&magic) {
             let words = format!("it is compressed by {name}, which is not read: gzip and zstd are");
             return Err(io::Error::new(io::ErrorKind::Unsupported, words));
         }
@@ -309,10 +326,28 @@ mod tests {
             let (mut input, _) = Input::open(&path, ReadPosition::default()).expect("it is read");
             assert_eq!(input.head().expect("it is whole"), b"a\nb\n");
         }
-        for other in [&b"BZh91AY&SY"[..], b"\xfd7zXZ\0"] {
+        for other in [&b"BZh91AY&SY"[..], b"BZh1\x17\x72\x45\x38\x50\x90", b"\xfd7zXZ\0"] {
             std::fs::write(&path, other).expect("it is written");
             let refused = Input::open(&path, ReadPosition::default()).err().expect("not read");
             assert!(refused.to_string().contains("gzip and zstd are"), "{refused}");
+        }
+    }
+
+    /// What comes behind them tells that nobody compressed anything.
+    #[test]
+    fn names_may_begin_as_a_compressed_file_does() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("trace");
+        for text in [
+            &b"BZh\n"[..],
+            b"BZhou/index.html\n",
+            b"BZh9\nBZh91AY\n",
+            b"BZh01AY&SY\n",
+            b"\xfd7zX\n",
+        ] {
+            std::fs::write(&path, text).expect("it is written");
+            let (mut input, _) = Input::open(&path, ReadPosition::default()).expect("it is read");
+            assert_eq!(input.head().expect("it is whole"), text);
         }
     }
 
