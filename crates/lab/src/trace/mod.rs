@@ -21,6 +21,8 @@ mod sample;
 mod source;
 mod squid;
 mod stat;
+#[cfg(test)]
+mod unlimited_tests;
 mod write;
 
 pub use columns::ColumnOptions;

@@ -197,7 +197,8 @@ impl Interner {
         }
     }
 
-    /// The record with dense ids.
+    /// The record with dense ids, and without a size if it has no body: that of headers, which Squid
+    /// logs, is none of an object.
     ///
     /// # Errors
     /// When there are more than 2^32 - 1 objects, hosts or clients.
@@ -207,7 +208,7 @@ impl Interner {
             time_us: record.time_us,
             client: intern(&mut self.clients, XxHash3_64::oneshot(record.client), "clients")?,
             key: u64::from(key),
-            size_bytes: record.size_bytes,
+            size_bytes: if record.has_body() { record.size_bytes } else { 0 },
             host: self.host(record.host())?,
             op: record.op(),
         })
@@ -309,9 +310,6 @@ pub fn load_kept(
                 let (seconds, max) = (request.time_us / US_PER_S, TIME_US_MAX / US_PER_S);
                 let place = source.place().unwrap_or(Place::Record(read + 1));
                 return Err(TraceError::TooLate { place, seconds, max });
-            }
-            if !record.has_body() {
-                request.size_bytes = 0;
             }
             requests.push(request);
         }

@@ -68,7 +68,8 @@ pub struct TraceStat {
     pub small_requests: u64,
     /// Requests whose size differs from the object's last one: changed, or broken off.
     pub changed_requests: u64,
-    /// Share of requests for something asked for before: what an unlimited cache would hit.
+    /// Share of requests for something that was answered with a body before: what an unlimited cache
+    /// would hit. What has no body of its own hits what is there, and does not count where nothing is.
     pub hit_ratio_max: f64,
     /// The same in bytes.
     pub byte_hit_ratio_max: f64,
@@ -97,7 +98,7 @@ struct ObjectSeen {
     requests: u32,
     first_bytes: u64,
     last_bytes: u64,
-    /// Asked for, and not deleted since.
+    /// Answered with a body, and not deleted since.
     is_there: bool,
     /// Ever asked for.
     was_asked_for: bool,
@@ -112,7 +113,7 @@ struct Counting {
     host_reuse: Histogram,
     hits: u64,
     byte_hits: u64,
-    /// Requests but deletes, and their bytes.
+    /// Requests but deletes and those that are about nothing, and their bytes.
     asked: u64,
     asked_bytes: u64,
     has_hosts: bool,
@@ -149,7 +150,7 @@ pub fn trace_stat(
             }
         }
         *stat.statuses.entry(record.status).or_default() += 1;
-        counting.count(&mut stat, &request);
+        counting.count(&mut stat, &request, record.size_bytes);
         if stat.requests.is_multiple_of(1 << 16) {
             progress(stat.requests);
         }
@@ -193,7 +194,8 @@ fn empty() -> TraceStat {
 }
 
 impl Counting {
-    fn count(&mut self, stat: &mut TraceStat, request: &Request) {
+    /// `bytes` as logged: of what has no body the request has none.
+    fn count(&mut self, stat: &mut TraceStat, request: &Request, bytes: u64) {
         if stat.requests == 0 {
             (stat.first_us, stat.last_us) = (request.time_us, request.time_us);
         }
@@ -202,7 +204,6 @@ impl Counting {
         stat.first_us = stat.first_us.min(request.time_us);
         stat.last_us = stat.last_us.max(request.time_us);
         stat.requests += 1;
-        let bytes = request.size_bytes;
         stat.bytes = stat.bytes.saturating_add(bytes);
         stat.empty_requests += u64::from(bytes == 0);
         stat.small_requests += u64::from(bytes <= SMALL_BYTES);
@@ -212,7 +213,7 @@ impl Counting {
         }
     }
 
-    /// What is deleted, or answered without a byte, does not say how large the object is.
+    /// What is deleted, or answered without a body, does not say how large the object is.
     fn count_object(&mut self, stat: &mut TraceStat, request: &Request) {
         let (key, bytes) = (request.key as u32, request.size_bytes);
         let at = key as usize;
@@ -221,21 +222,28 @@ impl Counting {
         }
         let object = &mut self.objects[at];
         object.requests = object.requests.saturating_add(1);
-        if request.op == Op::Delete {
-            object.is_there = false;
-        } else {
+        object.was_asked_for |= request.op != Op::Delete;
+        // As for designs: without a body of its own a read hits what is there, and all else is about
+        // nothing.
+        let counts = match request.op {
+            Op::Read => request.has_body() || object.is_there,
+            Op::Write => request.has_body(),
+            Op::Delete => false,
+        };
+        if counts {
             self.asked += 1;
             self.asked_bytes = self.asked_bytes.saturating_add(bytes);
-            self.hits += u64::from(object.is_there);
-            if object.is_there && object.first_bytes > 0 {
-                self.byte_hits = self.byte_hits.saturating_add(bytes);
-            }
-            (object.is_there, object.was_asked_for) = (true, true);
-            if request.has_body() {
-                let is_other = object.last_bytes > 0 && object.last_bytes != bytes;
-                stat.changed_requests += u64::from(is_other);
-                object.last_bytes = bytes;
-            }
+        }
+        if counts && object.is_there {
+            self.hits += 1;
+            self.byte_hits = self.byte_hits.saturating_add(bytes);
+        }
+        if request.op == Op::Delete {
+            object.is_there = false;
+        } else if request.has_body() {
+            let is_other = object.last_bytes > 0 && object.last_bytes != bytes;
+            stat.changed_requests += u64::from(is_other);
+            (object.last_bytes, object.is_there) = (bytes, true);
             if object.first_bytes == 0 {
                 object.first_bytes = bytes;
                 stat.working_set_bytes = stat.working_set_bytes.saturating_add(bytes);
@@ -378,8 +386,8 @@ mod tests {
         ];
         let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
         assert_eq!((stat.working_set_bytes, stat.bytes), (150, 468));
-        // a is there from its validation on; what is deleted is no request for it.
-        assert_eq!((stat.hit_ratio_max, stat.byte_hit_ratio_max), (2.0 / 4.0, 300.0 / 450.0));
+        // Validated, a is not there yet; what is deleted is no request for it.
+        assert_eq!((stat.hit_ratio_max, stat.byte_hit_ratio_max), (1.0 / 3.0, 300.0 / 450.0));
         let objects = stat.object_bytes.expect("two objects");
         assert_eq!((objects.p50, objects.max), (50, 100));
     }
@@ -399,6 +407,20 @@ mod tests {
         assert_eq!(stat.changed_requests, 1);
         assert_eq!(stat.hit_ratio_max, 3.0 / 5.0);
         assert_eq!(stat.byte_hit_ratio_max, 1900.0 / 3900.0);
+    }
+
+    /// Neither before anything is there nor after that was deleted.
+    #[test]
+    fn what_has_no_body_puts_nothing_there() {
+        let whole = |at| (at, "u", "a", 1000);
+        for (requests, hits, bytes) in [
+            (vec![(1, "u", "a", 0), whole(2), whole(3)], 1.0 / 2.0, 0.5),
+            (vec![whole(1), (2, DELETES, "a", 0), (3, "u", "a", 0), whole(4)], 0.0, 0.0),
+            (vec![(1, "u", "a", 0), (2, "u", "a", 0)], 0.0, 0.0),
+        ] {
+            let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
+            assert_eq!((stat.hit_ratio_max, stat.byte_hit_ratio_max), (hits, bytes));
+        }
     }
 
     #[test]
