@@ -1,6 +1,6 @@
 //! The `damelo` command: parses the command line, maps each subcommand to its function, turns a
 //! failure into words on stderr and a stable exit code. Owns nothing else; commands live one to a
-//! file. Threads: the main thread only; `bench` and `proxy` start their own.
+//! file. Threads: the main thread only; `bench`, `lab` and `proxy` start their own.
 
 // The commands, one to a file.
 mod bench;
@@ -12,6 +12,7 @@ mod store;
 mod allocator;
 mod descriptors;
 mod failure;
+mod leftovers;
 mod names;
 mod output;
 mod progress;

@@ -172,6 +172,21 @@ pub(crate) fn wait(signals: &libc::sigset_t) -> i32 {
     signal
 }
 
+/// Ends the process by a signal that [`wait`] returned, as if nobody had waited: a shell that runs a
+/// loop ends the loop, too, when a command died by Ctrl-C.
+pub(crate) fn end_by(signal: i32) -> ! {
+    // SAFETY: all calls get a valid signal, or a pointer to a set that lives through them.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    std::process::exit(EXIT_BASE + signal)
+}
+
 /// Ends the process when the time is up that comes by the channel, whatever it waits for: a disk
 /// that hangs, most likely.
 fn end_late(begun: &Receiver<Duration>) {

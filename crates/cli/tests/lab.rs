@@ -5,6 +5,8 @@
 
 #[path = "lab/designs.rs"]
 mod designs;
+#[path = "lab/interrupted.rs"]
+mod interrupted;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::bench::leftovers::Leftover;
+use crate::leftovers::Leftover;
 use crate::output::say;
 
 const V1_ROOT: &str = "/sys/fs/cgroup/memory";

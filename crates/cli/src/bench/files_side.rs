@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::cgroup::{self, MemoryLimit};
 use crate::bench::disk::{DiskCounters, device_counters, process_read_bytes};
-use crate::bench::leftovers::{Leftover, end_with_parent};
 use crate::bench::report::Measurement;
 use crate::bench::stage::{self, Seen, Side};
 use crate::bench::workload::{DIRECTORIES, Order, Settings, Stage, Workload};
 use crate::failure::Failure;
+use crate::leftovers::{Leftover, end_with_parent};
 use crate::output::Out;
 
 /// Memory beside the page cache that the child itself needs: stacks, buffers, histograms.

@@ -13,10 +13,10 @@ use damelo::{ByteSize, Config, GroupId, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::disk::resident_bytes;
-use crate::bench::leftovers::end_with_parent;
 use crate::bench::scratch;
 use crate::bench::store_side::key_of;
 use crate::failure::Failure;
+use crate::leftovers::end_with_parent;
 use crate::output::Out;
 use crate::progress;
 

@@ -9,7 +9,6 @@ mod hits;
 mod http;
 mod index;
 mod latency;
-mod leftovers;
 mod micro;
 mod open;
 mod queue;
@@ -26,6 +25,7 @@ mod zipf;
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
+use crate::leftovers;
 
 const AFTER_HELP: &str = "\
 Examples:

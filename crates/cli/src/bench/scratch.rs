@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use damelo::{Config, Store};
 
-use crate::bench::leftovers::Leftover;
 use crate::failure::Failure;
+use crate::leftovers::Leftover;
 
 /// Where a benchmark's store goes.
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 //! from oracleGeneral and from CSV, and the memory per distinct object. Runs this program as child
 //! processes to write a synthetic trace and to simulate on it, so that the system reports each
 //! run's memory. This process stays small itself: a child's peak includes its memory from before
-//! exec. Threads: none but the child's one.
+//! exec. Threads: the main one.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::manifest::manifest;
 use crate::failure::Failure;
+use crate::leftovers::{Leftover, ending_with_us};
 use crate::output::{Out, thousands};
 
 const AFTER_HELP: &str = "\
@@ -68,6 +69,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let dir = tempfile::Builder::new().prefix("damelo-lab-bench-").tempdir_in(&args.dir).map_err(
         |source| Failure::io(format!("make a directory in {}", args.dir.display()), source),
     )?;
+    let _leftover = Leftover::new(dir.path());
     let tiny = dir.path().join("tiny.oracleGeneral");
     make(&tiny, TINY_REQUESTS, args.objects, "oracleGeneral")?;
     let base_bytes = simulate(&tiny, BASE_POLICY, &[])?.bytes_max;
@@ -149,13 +151,10 @@ struct Run {
 /// Runs this program with other arguments.
 fn run_self(args: &[&str]) -> Result<Run, Failure> {
     let program = std::env::current_exe().map_err(|source| Failure::io("find myself", source))?;
-    let mut child = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|source| Failure::io("start a simulation", source))?;
+    let mut child = Command::new(program);
+    child.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = ending_with_us(&mut child).spawn();
+    let mut child = child.map_err(|source| Failure::io("start a simulation", source))?;
     let reading = |source| Failure::io("read what a simulation printed", source);
     let (mut output, mut words) = (Vec::new(), Vec::new());
     if let Some(stdout) = &mut child.stdout {

@@ -16,6 +16,7 @@ use super::designs::{Played, Setting};
 use super::manifest::NewPage;
 use super::watched::Watched;
 use crate::failure::Failure;
+use crate::leftovers::Leftover;
 use crate::output::{Out, thousands};
 
 /// Mapped files and files of blocks are sparse, so that room to spare costs nothing.
@@ -60,6 +61,7 @@ pub(super) fn run<'a>(
     drive: &Drive,
     new_page: Option<NewPage<'_>>,
 ) -> Result<(), Failure> {
+    let _leftover = Leftover::of_machine(place);
     let args = played.args;
     let mut out = Out::new();
     let mut all = Vec::new();

@@ -1,5 +1,6 @@
 //! `damelo lab`: cache designs and policies measured on traces. One subcommand per file; `reading`
-//! has the shared part: how a trace is named and read, and what was skipped of it.
+//! has the shared part: how a trace is named and read, and what was skipped of it. Threads: the main
+//! one, those that a subcommand starts, and one that waits for Ctrl-C and SIGTERM.
 
 mod bench;
 mod design_report;
@@ -23,6 +24,7 @@ pub(crate) use reading::ReadArgs;
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
+use crate::leftovers;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -65,6 +67,7 @@ enum Which {
 
 /// Runs the part of the lab asked for.
 pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
+    leftovers::watch()?;
     match &args.which {
         Which::Trace(args) => trace::run(args),
         Which::Sim(args) => sim::run(args),

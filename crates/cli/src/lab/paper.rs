@@ -15,6 +15,7 @@ use super::manifest::{NewPage, Read, manifest};
 use super::paper_report::page;
 use super::reading::ReadArgs;
 use crate::failure::Failure;
+use crate::leftovers::Leftover;
 use crate::output::{Out, say, thousands};
 
 const AFTER_HELP: &str = "\
@@ -124,7 +125,8 @@ fn check(args: &PaperArgs) -> Result<(), Failure> {
 pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     check(args)?;
     // Not only after everything else was measured.
-    args.real.as_deref().map(RealPlace::of).transpose()?;
+    let place = args.real.as_deref().map(RealPlace::of).transpose()?;
+    let _leftover = place.as_ref().and_then(Leftover::of_machine);
     let reads: Vec<Read<'_>> = args.trace.iter().map(|name| Read::Trace(name)).collect();
     if let Some(path) = &args.real {
         reads.iter().try_for_each(|read| read.check_is_not("--real", path))?;

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use super::trace::Product;
 use super::{Lab, Which};
 use crate::failure::Failure;
+use crate::leftovers::{Leftover, ending_with_us};
 use crate::output::{Out, say};
 
 const AFTER_HELP: &str = "\
@@ -212,13 +213,27 @@ fn check_drive(name: &str, then: &DriveIdentity) -> Result<(), Failure> {
     }
 }
 
-fn temporary() -> Result<TempDir, Failure> {
-    tempfile::tempdir().map_err(|source| Failure::io("make a temporary directory", source))
+/// Removed when it is dropped, or on Ctrl-C.
+struct Temporary {
+    dir: TempDir,
+    _leftover: Leftover,
+}
+
+impl Temporary {
+    fn new() -> Result<Temporary, Failure> {
+        let failed = |source| Failure::io("make a temporary directory", source);
+        let dir = tempfile::tempdir().map_err(failed)?;
+        Ok(Temporary { _leftover: Leftover::new(dir.path()), dir })
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
 }
 
 /// Runs the command in a process of its own and takes its report.
 fn again(words: &[String], form: Form) -> Result<Written, Failure> {
-    let dir = temporary()?;
+    let dir = Temporary::new()?;
     let page = dir.path().join("again.html");
     let html: &[&OsStr] = match form {
         Form::Html => &["--html".as_ref(), page.as_ref()],
@@ -235,7 +250,7 @@ fn again(words: &[String], form: Form) -> Result<Written, Failure> {
 /// Runs the command once more, the trace that it writes in a temporary directory, and takes the
 /// manifest that then lies beside that.
 fn written_again(words: &[String]) -> Result<Written, Failure> {
-    let dir = temporary()?;
+    let dir = Temporary::new()?;
     printed_again(words, 3, &["--instead-in".as_ref(), dir.path().as_ref()])?;
     let doing = || format!("read `{}`", dir.path().display());
     let entries = std::fs::read_dir(dir.path()).map_err(|source| Failure::io(doing(), source))?;
@@ -253,7 +268,9 @@ fn printed_again(words: &[String], behind: usize, options: &[&OsStr]) -> Result<
     let mut child = std::process::Command::new(program);
     child.args(subcommand).args(options).args(arguments);
     child.stdin(Stdio::null()).stderr(Stdio::inherit());
-    let ended = child.output().map_err(|source| Failure::io("run the report's command", source))?;
+    let ended = ending_with_us(&mut child)
+        .output()
+        .map_err(|source| Failure::io("run the report's command", source))?;
     match ended.status.success() {
         true => Ok(ended.stdout),
         false => Err(Failure::RunFailed { status: ended.status }),

@@ -33,9 +33,9 @@ use self::probes::{Probe, cpu_seconds};
 use self::replay::Replay;
 use self::report::Measurement;
 use self::target::{OwnProxy, Running, cache_spec, resolve};
-use crate::bench::leftovers::Leftover;
 use crate::descriptors;
 use crate::failure::Failure;
+use crate::leftovers::Leftover;
 use crate::output::Out;
 
 /// Name of our own proxy in reports.

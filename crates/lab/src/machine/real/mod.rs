@@ -167,14 +167,10 @@ impl RealMachine {
     /// # Errors
     /// The directory cannot be made.
     pub fn new(config: RealConfig) -> Result<RealMachine, RealError> {
-        let root = match &config.place {
-            RealPlace::Directory(path) => {
-                let root = path.join(format!("damelo-lab-{}", std::process::id()));
-                fs::create_dir(&root).map_err(failed("cannot make", &root))?;
-                Some(root)
-            }
-            RealPlace::Device(_) => None,
-        };
+        let root = config.place.own_directory();
+        if let Some(root) = &root {
+            fs::create_dir(root).map_err(failed("cannot make", root))?;
+        }
         Ok(RealMachine {
             dirs: root.iter().cloned().collect(),
             root,

@@ -45,6 +45,16 @@ impl RealPlace {
         }
     }
 
+    /// What a machine of this process makes there for itself, and removes; none on a device.
+    pub fn own_directory(&self) -> Option<PathBuf> {
+        match self {
+            RealPlace::Directory(path) => {
+                Some(path.join(format!("damelo-lab-{}", std::process::id())))
+            }
+            RealPlace::Device(_) => None,
+        }
+    }
+
     /// Bytes that a cache may take there: the size of a device, else what is free.
     ///
     /// # Errors

@@ -1,17 +1,24 @@
-//! Cleans up after interrupted benchmarks: gigabytes of temporary store, a tree of files, a cgroup.
-//! Every temporary object is registered here while it exists; Ctrl-C and SIGTERM remove it and end
-//! the process. Normal ends use `Drop`.
+//! Cleans up after interrupted benchmarks and runs of the lab: gigabytes of temporary store, a tree
+//! of files, a cgroup. Every temporary object is registered here while it exists; Ctrl-C and SIGTERM
+//! remove it and end the process. Normal ends use `Drop`.
+//!
+//! Invariant: once removal has begun, nothing is registered or forgotten any more. So no thread gets
+//! past the place where it would, with a failure, say, because its files are gone, and ends the
+//! process before removal is done.
 //!
 //! Threads: [`watch`] runs before any other thread is started, and starts the one that waits for
 //! signals.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use damelo_http_proxy::say;
+use damelo_lab::machine::RealPlace;
 
 use crate::failure::Failure;
 use crate::signals;
@@ -28,10 +35,15 @@ pub(crate) struct Leftover {
 }
 
 impl Leftover {
-    /// Registers a path.
+    /// Registers a path, which need not be there yet.
     pub(crate) fn new(path: &Path) -> Leftover {
         registered().push(path.to_owned());
         Leftover { path: path.to_owned() }
+    }
+
+    /// Registers what the lab's machines make at a place, one after the other; nothing on a device.
+    pub(crate) fn of_machine(place: &RealPlace) -> Option<Leftover> {
+        place.own_directory().map(|path| Leftover::new(&path))
     }
 }
 
@@ -55,9 +67,13 @@ pub(crate) fn watch() -> Result<(), Failure> {
     let set = signals::block().map_err(failed)?;
     let wait = move || {
         let signal = signals::wait(&set);
-        say(format_args!("damelo: removing what was temporary"));
-        registered().iter().for_each(|path| remove(path));
-        std::process::exit(signals::EXIT_BASE + signal);
+        // Held until the process has ended.
+        let paths = registered();
+        if !paths.is_empty() {
+            say(format_args!("damelo: removing what was temporary"));
+        }
+        paths.iter().for_each(|path| remove(path));
+        signals::end_by(signal);
     };
     thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
     Ok(())
@@ -88,6 +104,17 @@ fn remove_cgroup(dir: &Path) {
     while fs::remove_dir(dir).is_err() && dir.exists() && start.elapsed() < CHILDREN_END_MAX {
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Has a child end when this process does, as [`end_with_parent`]; the thread that starts it must
+/// live as long.
+pub(crate) fn ending_with_us(child: &mut Command) -> &mut Command {
+    let before = || {
+        end_with_parent();
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes one system call, and allocates nothing.
+    unsafe { child.pre_exec(before) }
 }
 
 /// Sends this process a signal when its parent ends, so that no child outlives a benchmark.
