@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::{Args, Parser};
-use damelo_lab::output::{DriveIdentity, Form, TraceIdentity, Written};
+use damelo_lab::output::{Difference, DriveIdentity, Form, TraceIdentity, Written};
 use damelo_lab::shown;
 use damelo_lab::trace::{WrittenTrace, file_digest, is_generator, manifest_path, manifested_path};
 use tempfile::TempDir;
@@ -71,8 +71,8 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
         Product::Report => again(&words, then.form)?,
         Product::Trace => written_again(&words)?,
     };
-    if let Some((line, before, after)) = then.difference(&now) {
-        let difference = format!("line {line} was `{}`, is `{}`", cut(before), cut(after));
+    if let Some(found) = then.difference(&now) {
+        let difference = words_of(&found);
         return Err(Failure::NotTheSame { report: name, difference });
     }
     if matches!(product, Product::Trace) {
@@ -293,6 +293,15 @@ fn check_written(manifest: &Path) -> Result<(), Failure> {
         }),
         _ => Ok(()),
     }
+}
+
+fn words_of(found: &Difference) -> String {
+    let quoted = |text: &Option<String>| match text {
+        Some(text) => format!("`{}`", cut(text)),
+        None => "nothing".to_owned(),
+    };
+    let (before, after) = (quoted(&found.before), quoted(&found.after));
+    format!("{} was {before}, is {after}", cut(&found.place))
 }
 
 /// Enough of a line to see what it is about: a chart is one line.

@@ -18,4 +18,4 @@ pub use manifest::{DriveIdentity, Machine, Manifest, TraceIdentity};
 pub use strips::StripChart;
 pub use table::Table;
 pub use unit::Unit;
-pub use written::{Form, ReportError, Written};
+pub use written::{Difference, Form, ReportError, Written};
