@@ -136,7 +136,6 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::size;
 
