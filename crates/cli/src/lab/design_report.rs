@@ -1,4 +1,9 @@
-//! The output of `damelo lab designs`: tables, JSON, and the report with charts. Pure.
+//! The output of `damelo lab designs`: tables, JSON, and the report with charts. Owns the columns and
+//! the names of members for runs on modelled disks, and what runs on real ones have in common with
+//! them.
+//!
+//! Invariants: CSV shows members of the JSON, nothing else and nothing rounded; what is rounded is for
+//! people. The same reports give the same bytes. Pure; any thread.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +13,12 @@ use damelo_lab::machine::{Histogram, IoCounts, KINDS, Kind, MAP_PARTS, Report};
 use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table, Unit};
 use serde_json::{Value, json};
 
-use super::designs::{Done, Played, Setting};
+use super::designs::{Done, Forms, Played, Setting};
 use crate::output::thousands;
+
+/// How runs on modelled disks are shown.
+pub(super) const MODELLED: Forms<Report> =
+    Forms { json: json_of, columns: &EXACT_COLUMNS, table, page };
 
 /// Bytes in tables are in these, as sizes and charts are.
 pub(super) const MIB: f64 = (1 << 20) as f64;
@@ -41,7 +50,7 @@ fn byte_hit_percent(report: &Report) -> f64 {
 }
 
 /// One row a run, for people.
-pub(super) fn table(all: &[Done]) -> Table {
+fn table(all: &[Done]) -> Table {
     let mut columns = vec![
         "design",
         "memory",
@@ -117,11 +126,6 @@ const EXACT_COLUMNS: [&str; 29] = [
     "virtual_seconds",
 ];
 
-/// One row a run, for programs: nothing rounded.
-pub(super) fn exact_table(played: &Played<'_>, all: &[Done]) -> Table {
-    columns_of(&EXACT_COLUMNS, all.iter().map(|done| json_of(played, done)))
-}
-
 /// Members of JSON objects as a table.
 pub(super) fn columns_of(columns: &[&str], rows: impl Iterator<Item = Value>) -> Table {
     let mut table = Table::new(columns);
@@ -136,18 +140,41 @@ pub(super) fn columns_of(columns: &[&str], rows: impl Iterator<Item = Value>) ->
     table
 }
 
-/// One run for programs.
-pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
-    let (loaded, report) = (played.loaded, &done.report);
-    let system = &played.args.system;
-    let facts: BTreeMap<_, _> = report.facts.iter().map(|(name, n)| (*name, *n)).collect();
-    json!({
+/// One run for programs: what is told of any, and what its kind of disk has besides.
+pub(super) fn json_with<R>(
+    own: Value,
+    played: &Played<'_>,
+    done: &Done<R>,
+    responses: &Histogram,
+    facts: &[(&'static str, u64)],
+) -> Value {
+    let trace = &played.loaded.identity;
+    let facts: BTreeMap<_, _> = facts.iter().copied().collect();
+    let mut all = json!({
         "manifest": played.manifest,
         "design": done.design,
         "memory": done.setting.map(|s| s.memory_bytes),
         "page": done.setting.map(|s| s.page_bytes),
         "group": done.setting.map(|s| s.group),
         "cache": played.cache_bytes,
+        "trace": trace.name,
+        "synthetic": trace.synthetic,
+        "response_ms_mean": responses.mean_ms(),
+        "response_ms_p50": responses.quantile_ms(0.5),
+        "response_ms_p99": responses.quantile_ms(0.99),
+        "response_ms_max": responses.max_ms(),
+        "facts": facts,
+    });
+    if let (Some(all), Value::Object(own)) = (all.as_object_mut(), own) {
+        all.extend(own);
+    }
+    all
+}
+
+fn json_of(played: &Played<'_>, done: &Done) -> Value {
+    let report = &done.report;
+    let system = &played.args.system;
+    let own = json!({
         "drive": system.drive,
         "files": system.files(),
         "mapped": system.mapped(),
@@ -155,8 +182,6 @@ pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "scheduler": system.scheduler(),
         "clients": played.clients(),
         "pace": played.pace(),
-        "trace": loaded.identity.name,
-        "synthetic": loaded.identity.synthetic,
         "requests": report.requests,
         "bodiless_requests": report.bodiless_requests,
         "warmup_requests": played.warmup_requests(),
@@ -166,15 +191,11 @@ pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "disk_writes": report.io.requests_of(Direction::Write),
         "read_bytes": report.io.bytes_of(Direction::Read),
         "write_bytes": report.io.bytes_of(Direction::Write),
-        "response_ms_mean": report.responses.mean_ms(),
-        "response_ms_p50": report.responses.quantile_ms(0.5),
-        "response_ms_p99": report.responses.quantile_ms(0.99),
-        "response_ms_max": report.responses.max_ms(),
         "io": io_json(&report.io),
-        "facts": facts,
         "disk_seconds": disk_s(report),
         "virtual_seconds": virtual_s(report),
-    })
+    });
+    json_with(own, played, done, &report.responses, &report.facts)
 }
 
 /// Requests and bytes by kind, those that there were.
@@ -191,7 +212,7 @@ fn io_json(io: &IoCounts) -> Value {
 }
 
 /// The report.
-pub(super) fn page(played: &Played<'_>, all: &[Done]) -> Page {
+fn page(played: &Played<'_>, all: &[Done]) -> Page {
     let trace = &played.loaded.identity;
     let mut page = Page::new(&format!("Designs: {}", trace.name), trace.synthetic);
     page.paragraph(&how(played));
@@ -283,9 +304,24 @@ pub(super) fn response_histogram(runs: &[(String, Histogram)]) -> LineChart {
         }
         points
     };
+    shares_by_time(
+        "Share of requests by response time, in four classes for each tenfold",
+        "milliseconds, in the first class all below, in the last all above",
+        runs,
+        outline,
+    )
+}
+
+/// Percents of requests over response times, of several runs with their names.
+fn shares_by_time(
+    title: &str,
+    x_label: &str,
+    runs: &[(String, Histogram)],
+    points: impl Fn(&Histogram) -> Vec<(f64, f64)>,
+) -> LineChart {
     LineChart {
-        title: "Share of requests by response time, in four classes for each tenfold".to_owned(),
-        x_label: "milliseconds, in the first class all below, in the last all above".to_owned(),
+        title: title.to_owned(),
+        x_label: x_label.to_owned(),
         x_unit: Unit::Number,
         y_label: "percent of requests".to_owned(),
         y_unit: Unit::Number,
@@ -293,7 +329,7 @@ pub(super) fn response_histogram(runs: &[(String, Histogram)]) -> LineChart {
         log_y: false,
         series: runs
             .iter()
-            .map(|(name, of)| Series { name: name.clone(), points: outline(of) })
+            .map(|(name, of)| Series { name: name.clone(), points: points(of) })
             .collect(),
     }
 }
@@ -311,19 +347,7 @@ pub(super) fn responses(runs: &[(String, Histogram)]) -> LineChart {
             .take_while(|(_, share)| !std::mem::replace(&mut is_whole, *share >= 100.0))
             .collect()
     };
-    LineChart {
-        title: "Share of requests answered within a time".to_owned(),
-        x_label: "milliseconds".to_owned(),
-        x_unit: Unit::Number,
-        y_label: "percent of requests".to_owned(),
-        y_unit: Unit::Number,
-        log_x: true,
-        log_y: false,
-        series: runs
-            .iter()
-            .map(|(name, of)| Series { name: name.clone(), points: shares(of) })
-            .collect(),
-    }
+    shares_by_time("Share of requests answered within a time", "milliseconds", runs, shares)
 }
 
 fn over_time(all: &[Done]) -> LineChart {

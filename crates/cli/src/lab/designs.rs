@@ -14,9 +14,10 @@ use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
     Machine, MachineConfig, Pace, RealPlace, Report, RunOptions, run as play,
 };
-use damelo_lab::output::Manifest;
+use damelo_lab::output::{Manifest, Report as Page, Table};
+use serde_json::Value;
 
-use super::design_report::{exact_table, json_of, page, table};
+use super::design_report::{MODELLED, columns_of};
 use super::designs_real as real;
 use super::load::{Loaded, load};
 use super::manifest::{NewPage, Read, drive_identity, manifest};
@@ -206,13 +207,13 @@ impl Played<'_> {
     }
 }
 
-/// One run.
-pub(super) struct Done {
+/// One run, and what the machine says of it.
+pub(super) struct Done<R = Report> {
     /// With its parameters.
     pub(super) design: String,
     /// `None` of designs without pages.
     pub(super) setting: Option<Setting>,
-    pub(super) report: Report,
+    pub(super) report: R,
 }
 
 /// Runs and prints.
@@ -241,7 +242,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         }
         None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.system.drive))?,
     };
-    let runs: Vec<(&DesignSpec, Option<Setting>)> = specs
+    let runs: Vec<Run<'_>> = specs
         .iter()
         .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)))
         .collect();
@@ -267,7 +268,12 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     let runs = runs.into_iter();
     match place {
         Some(place) => real::run(&played, runs, &place, &drive, new_page),
-        None => run_modelled(&played, runs, &args.system.machine(drive), new_page),
+        None => {
+            let config = args.system.machine(drive);
+            run_all(&played, runs, new_page, &MODELLED, |spec, setting| {
+                run_one(&played, spec, setting, &config)
+            })
+        }
     }
 }
 
@@ -280,30 +286,46 @@ fn tell_unlimited(args: &Designs, specs: &[DesignSpec]) {
     }
 }
 
-fn run_modelled<'a>(
+/// A design as it is to run.
+pub(super) type Run<'a> = (&'a DesignSpec, Option<Setting>);
+
+/// How runs on one kind of disk are shown.
+pub(super) struct Forms<R> {
+    pub(super) json: fn(&Played<'_>, &Done<R>) -> Value,
+    /// What of JSON is in CSV.
+    pub(super) columns: &'static [&'static str],
+    pub(super) table: fn(&[Done<R>]) -> Table,
+    pub(super) page: fn(&Played<'_>, &[Done<R>]) -> Page,
+}
+
+/// Runs one after the other and prints in the form asked for.
+pub(super) fn run_all<'a, R>(
     played: &Played<'_>,
-    runs: impl Iterator<Item = (&'a DesignSpec, Option<Setting>)>,
-    config: &MachineConfig,
+    runs: impl Iterator<Item = Run<'a>>,
     new_page: Option<NewPage<'_>>,
+    forms: &Forms<R>,
+    mut run_one: impl FnMut(&DesignSpec, Option<Setting>) -> Result<R, Failure>,
 ) -> Result<(), Failure> {
     let args = played.args;
     let mut out = Out::new();
     let mut all = Vec::new();
     for (spec, setting) in runs {
-        let done = run_one(played, spec, setting, config)?;
+        let report = run_one(spec, setting)?;
+        let done = Done { design: spec.label().to_owned(), setting, report };
         if args.json {
-            out.json(&json_of(played, &done))?;
+            out.json(&(forms.json)(played, &done))?;
         }
         all.push(done);
     }
     if args.csv {
         out.bytes(played.manifest.csv_comment().as_bytes())?;
-        out.bytes(exact_table(played, &all).csv().as_bytes())?;
+        let rows = all.iter().map(|done| (forms.json)(played, done));
+        out.bytes(columns_of(forms.columns, rows).csv().as_bytes())?;
     } else if !args.json {
-        out.bytes(table(&all).text().as_bytes())?;
+        out.bytes((forms.table)(&all).text().as_bytes())?;
     }
     if let Some(new_page) = new_page {
-        new_page.write(&page(played, &all).finish(&played.manifest))?;
+        new_page.write(&(forms.page)(played, &all).finish(&played.manifest))?;
     }
     out.finish()
 }
@@ -340,7 +362,7 @@ fn run_one(
     spec: &DesignSpec,
     setting: Option<Setting>,
     config: &MachineConfig,
-) -> Result<Done, Failure> {
+) -> Result<Report, Failure> {
     let begun = Instant::now();
     let &Played { args, loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::base(setting, cache_bytes, false))?;
@@ -358,7 +380,7 @@ fn run_one(
         .map_err(|source| Failure::Design { design: spec.label().to_owned(), source })?;
     let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
     say(format_args!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64)));
-    Ok(Done { design: spec.label().to_owned(), setting, report })
+    Ok(report)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<DesignSpec>, Failure> {

@@ -2,8 +2,6 @@
 //! machine; reports wall time, and the bytes and calls that the system counted. Threads: one,
 //! besides the store's.
 
-use std::collections::BTreeMap;
-
 use damelo::ByteSize;
 use damelo_lab::design::{Context, DesignSpec};
 use damelo_lab::disk::Drive;
@@ -11,13 +9,13 @@ use damelo_lab::machine::{RealConfig, RealMachine, RealPlace, RealReport, run_re
 use damelo_lab::output::{BarChart, Report as Page, Table, Unit};
 use serde_json::{Value, json};
 
-use super::design_report::{MIB, columns_of, response_histogram, responses};
-use super::designs::{Played, Setting};
+use super::design_report::{MIB, json_with, response_histogram, responses};
+use super::designs::{Forms, Played, Run, Setting, run_all};
 use super::manifest::NewPage;
 use super::watched::Watched;
 use crate::failure::Failure;
 use crate::leftovers::Leftover;
-use crate::output::{Out, thousands};
+use crate::output::thousands;
 
 /// Mapped files and files of blocks are sparse, so that room to spare costs nothing.
 const FILE_BYTES_MIN: u64 = 1 << 30;
@@ -47,43 +45,23 @@ const EXACT_COLUMNS: [&str; 21] = [
     "seconds",
 ];
 
-struct Done {
-    design: String,
-    setting: Option<Setting>,
-    report: RealReport,
-}
+/// How they are shown.
+const REAL: Forms<RealReport> = Forms { json: json_of, columns: &EXACT_COLUMNS, table, page };
+
+type Done = super::designs::Done<RealReport>;
 
 /// Runs and prints.
 pub(super) fn run<'a>(
     played: &Played<'_>,
-    runs: impl Iterator<Item = (&'a DesignSpec, Option<Setting>)>,
+    runs: impl Iterator<Item = Run<'a>>,
     place: &RealPlace,
     drive: &Drive,
     new_page: Option<NewPage<'_>>,
 ) -> Result<(), Failure> {
     let _leftover = Leftover::of_machine(place);
-    let args = played.args;
-    let mut out = Out::new();
-    let mut all = Vec::new();
-    for (spec, setting) in runs {
-        let report = run_one(played, spec, setting, place, drive)?;
-        let done = Done { design: spec.label().to_owned(), setting, report };
-        if args.json {
-            out.json(&json_of(played, &done))?;
-        }
-        all.push(done);
-    }
-    if args.csv {
-        out.bytes(played.manifest.csv_comment().as_bytes())?;
-        let rows = all.iter().map(|done| json_of(played, done));
-        out.bytes(columns_of(&EXACT_COLUMNS, rows).csv().as_bytes())?;
-    } else if !args.json {
-        out.bytes(table(&all).text().as_bytes())?;
-    }
-    if let Some(new_page) = new_page {
-        new_page.write(&page(played, &all).finish(&played.manifest))?;
-    }
-    out.finish()
+    run_all(played, runs, new_page, &REAL, |spec, setting| {
+        run_one(played, spec, setting, place, drive)
+    })
 }
 
 /// A report as of modelled disks, with what a real one tells.
@@ -177,23 +155,13 @@ fn table(all: &[Done]) -> Table {
 }
 
 fn json_of(played: &Played<'_>, done: &Done) -> Value {
-    let &Played { args, loaded, cache_bytes, .. } = played;
     let (report, system) = (&done.report, &done.report.system);
-    let facts: BTreeMap<_, _> = report.facts.iter().map(|(name, n)| (*name, *n)).collect();
-    json!({
-        "manifest": played.manifest,
-        "design": done.design,
-        "memory": done.setting.map(|s| s.memory_bytes),
-        "page": done.setting.map(|s| s.page_bytes),
-        "group": done.setting.map(|s| s.group),
-        "real": args.real,
-        "cache": cache_bytes,
+    let own = json!({
+        "real": played.args.real,
         "clients": 1,
         "pace": "as fast as served",
         // Of the machine's own blocks; the store opens its device itself.
         "direct": (report.actions != (0, 0)).then_some(report.direct),
-        "trace": loaded.identity.name,
-        "synthetic": loaded.identity.synthetic,
         "requests": report.requests,
         "bodiless_requests": report.bodiless_requests,
         "hit_percent": hit_percent(report),
@@ -201,11 +169,7 @@ fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "write_bytes": system.write_bytes,
         "read_calls": system.read_calls,
         "write_calls": system.write_calls,
-        "response_ms_mean": report.responses.mean_ms(),
-        "response_ms_p50": report.responses.quantile_ms(0.5),
-        "response_ms_p99": report.responses.quantile_ms(0.99),
-        "response_ms_max": report.responses.max_ms(),
-        "facts": facts,
         "seconds": report.elapsed_ns as f64 / 1e9,
-    })
+    });
+    json_with(own, played, done, &report.responses, &report.facts)
 }
