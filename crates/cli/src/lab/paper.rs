@@ -1,4 +1,10 @@
 //! `damelo lab paper`: reproduces a paper's tables and figures, the published number beside ours.
+//! Owns which requests a paper plays, its own or those of a trace that its rule lets through, and the
+//! words that say so.
+//!
+//! Invariants: an option that would change nothing is refused before anything is read or measured. A
+//! trace is read once for each rule, however many papers play it. But on real disks the same command
+//! prints the same. Threads: the main one, besides those of the store on real disks.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -1,4 +1,9 @@
-//! `damelo lab trace`: inspects a trace, or makes another one from it.
+//! `damelo lab trace`: inspects a trace, or makes another one from it. Owns the arguments, and what
+//! `stat` prints; what is written is `rewrite`'s.
+//!
+//! Invariants: standard output has results alone, progress and remarks go to standard error. What
+//! [`Trace::product`] names can be made again from the command line, without a file of its own choice.
+//! Threads: the main one.
 
 use clap::{Args, Subcommand, ValueEnum};
 use damelo_lab::output::TraceIdentity;
