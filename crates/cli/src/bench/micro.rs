@@ -105,13 +105,13 @@ fn at_least_one() -> ValueParser {
 
 impl Micro {
     fn settings(&self) -> Result<Settings, Failure> {
-        let size_max_bytes = u32::try_from(self.size.bytes())
+        let size_bytes_max = u32::try_from(self.size.bytes())
             .ok()
             .filter(|&bytes| bytes > 0)
             .ok_or_else(|| Failure::Usage("--size must be from 1 byte to below 4GiB".to_owned()))?;
         Ok(Settings {
             objects: self.objects,
-            size_max_bytes,
+            size_bytes_max,
             size_fixed: self.fixed,
             groups: self.groups,
             threads: self.threads,

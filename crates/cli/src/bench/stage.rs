@@ -164,8 +164,8 @@ fn run_part(
     (operations, done): (&[u32], &AtomicU64),
 ) -> Tally {
     let mut tally = Tally::new();
-    let mut bytes = Vec::with_capacity(work.settings().size_max_bytes as usize);
-    let mut scratch = vec![0; work.settings().size_max_bytes as usize + 1];
+    let mut bytes = Vec::with_capacity(work.settings().size_bytes_max as usize);
+    let mut scratch = vec![0; work.settings().size_bytes_max as usize + 1];
     for (number, &object) in operations.iter().enumerate() {
         if number % TELL_EVERY == TELL_EVERY - 1 {
             done.fetch_add(TELL_EVERY as u64, Ordering::Relaxed);

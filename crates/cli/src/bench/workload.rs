@@ -94,8 +94,8 @@ impl Stage {
 pub(crate) struct Settings {
     /// Objects created, reads, and objects deleted.
     pub(crate) objects: u32,
-    /// Largest object; sizes are uniform in `1..=size_max_bytes`.
-    pub(crate) size_max_bytes: u32,
+    /// Largest object; sizes are uniform in `1..=size_bytes_max`.
+    pub(crate) size_bytes_max: u32,
     /// Every object has the largest size instead.
     pub(crate) size_fixed: bool,
     /// Groups of the store.
@@ -118,10 +118,10 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Prepares the workload; `settings.objects`, `groups` and `size_max_bytes` are at least 1.
+    /// Prepares the workload; `settings.objects`, `groups` and `size_bytes_max` are at least 1.
     pub(crate) fn new(settings: &Settings, order: Order) -> Workload {
-        assert!(settings.objects > 0 && settings.groups > 0 && settings.size_max_bytes > 0);
-        let mut pool = vec![0; POOL_BYTES + settings.size_max_bytes as usize];
+        assert!(settings.objects > 0 && settings.groups > 0 && settings.size_bytes_max > 0);
+        let mut pool = vec![0; POOL_BYTES + settings.size_bytes_max as usize];
         Rng::with_seed(settings.seed).fill(&mut pool);
         Workload { settings: settings.clone(), order, pool }
     }
@@ -138,7 +138,7 @@ impl Workload {
 
     /// Length of an object.
     pub(crate) fn size_of(&self, object: u32) -> usize {
-        let max = self.settings.size_max_bytes;
+        let max = self.settings.size_bytes_max;
         if self.settings.size_fixed {
             return max as usize;
         }
@@ -286,7 +286,7 @@ mod tests {
     fn workload(order: Order, seed: u64) -> Workload {
         let settings = Settings {
             objects: 8000,
-            size_max_bytes: 16 << 10,
+            size_bytes_max: 16 << 10,
             size_fixed: false,
             groups: 16,
             threads: 4,
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_wrong_byte_anywhere_is_seen() {
         let mut work = workload(Order::Random, 7);
-        work.settings.size_max_bytes = 40;
+        work.settings.size_bytes_max = 40;
         let mut bytes = Vec::new();
         for object in 0..200 {
             work.fill(object, &mut bytes);

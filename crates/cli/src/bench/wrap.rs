@@ -84,15 +84,15 @@ pub(crate) struct Wrap {
 impl Wrap {
     fn settings(&self) -> Result<Settings, Failure> {
         let usage = |text: &str| Failure::Usage(text.to_owned());
-        let size_max_bytes = u32::try_from(self.size.bytes())
+        let size_bytes_max = u32::try_from(self.size.bytes())
             .ok()
             .filter(|&bytes| bytes > 0)
             .ok_or_else(|| usage("--size must be from 1 byte to below 4GiB"))?;
-        let fit = (self.disk.bytes() * 2 / u64::from(size_max_bytes)).max(1);
+        let fit = (self.disk.bytes() * 2 / u64::from(size_bytes_max)).max(1);
         let objects = self.objects.or_else(|| u32::try_from(fit * 4).ok());
         Ok(Settings {
             objects: objects.ok_or_else(|| usage("give --objects for a store of this size"))?,
-            size_max_bytes,
+            size_bytes_max,
             size_fixed: false,
             groups: self.groups,
             threads: 1,
@@ -139,7 +139,7 @@ fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
     rng.shuffle(&mut by_rank);
     let mut seen = Seen::default();
     let mut bytes = Vec::new();
-    let slots = args.disk.bytes() * 2 / u64::from(work.settings().size_max_bytes) + 1024;
+    let slots = args.disk.bytes() * 2 / u64::from(work.settings().size_bytes_max) + 1024;
     let mut progress = Progress::count("segments reused");
     loop {
         let stats = store.stats();
