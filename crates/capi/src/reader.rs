@@ -89,9 +89,10 @@ pub unsafe extern "C" fn damelo_reader_next(
     data_bytes: *mut usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: by the contract of the crate.
+        // SAFETY: by the contract of the crate. Both are set before either is complained about.
         let (data, length) =
-            unsafe { (out("data", data, std::ptr::null())?, out("data_bytes", data_bytes, 0)?) };
+            unsafe { (out("data", data, std::ptr::null()), out("data_bytes", data_bytes, 0)) };
+        let (data, length) = (data?, length?);
         // SAFETY: by the contract of the crate; a reader belongs to one thread.
         let handle = unsafe { exclusive("reader", reader) }?;
         handle.piece = None;

@@ -214,9 +214,10 @@ pub unsafe extern "C" fn damelo_thesis_read(
     length: *mut c_int,
 ) -> c_int {
     guard(|| {
-        // SAFETY: by the contract of the crate.
+        // SAFETY: by the contract of the crate. Both are set before either is complained about.
         let (data, length) =
-            unsafe { (out("data", data, std::ptr::null_mut())?, out("length", length, 0)?) };
+            unsafe { (out("data", data, std::ptr::null_mut()), out("length", length, 0)) };
+        let (data, length) = (data?, length?);
         // SAFETY: by the contract of the crate.
         let (thesis, name) = unsafe { (shared("thesis", thesis)?, text("name", name)?) };
         let group_id = thesis.group(group)?;

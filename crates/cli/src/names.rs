@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use damelo::GroupId;
+use serde_json::{Value, json};
 
 /// A group as given on the command line.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +86,18 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     }
 }
 
+/// A key and more about it for programs. A key that is no text is also in `key_hex`.
+pub(crate) fn keyed(key: &[u8], more: Value) -> Value {
+    let mut all = match std::str::from_utf8(key) {
+        Ok(text) => json!({ "key": text }),
+        Err(_) => json!({ "key": key_text(key), "key_hex": hex(key) }),
+    };
+    if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
+        all.extend(more);
+    }
+    all
+}
+
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
@@ -96,6 +109,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_tell_any_two_keys_apart() {
+        let shown = |key: &[u8]| keyed(key, json!({ "n": 1 })).to_string();
+        assert_eq!(shown(b"a\\xff"), r#"{"key":"a\\xff","n":1}"#);
+        assert_eq!(shown(b"a\xff"), r#"{"key":"a\\xff","key_hex":"61ff","n":1}"#);
+    }
 
     #[test]
     fn volumes_may_have_any_name() {

@@ -70,8 +70,10 @@ struct Shared {
 /// asynchronous program calls them on a thread that may block.
 ///
 /// # Processes
-/// In a child of `fork`, the parent's store is closed: every operation reports that, and dropping
-/// the handle does nothing. The store's threads block all of the process's signals except those of
+/// In a child of `fork`, the parent's store is closed: operations that can fail report that, hints
+/// and [`Store::drop_memory`] do nothing, statistics are empty, and dropping the handle does nothing.
+/// Objects that were read before ([`Object`](crate::Object)) can still be read there, but to drop one
+/// may wait for ever for a thread that the child does not have: let it leak. The store's threads block all of the process's signals except those of
 /// their own faults (and `SIGPROF`).
 ///
 /// # Cancellation
@@ -396,7 +398,15 @@ impl Store {
     }
 
     fn hint(&self, group: GroupId, hint: Hint) {
-        self.engine().hint(group, hint);
+        if !self.is_forked() {
+            self.engine().hint(group, hint);
+        }
+    }
+
+    /// True in a child of the process that opened the store. Nothing that takes a lock may be done
+    /// then: a thread that the child does not have may have held it.
+    fn is_forked(&self) -> bool {
+        self.engine().process.is_another()
     }
 
     /// Reads the pages of a group into memory.
@@ -440,13 +450,17 @@ impl Store {
     /// Statistics of a group; `None` if the group is not tracked.
     pub fn group_stats(&self, group: GroupId) -> Option<GroupStats> {
         let engine = self.engine();
-        engine.groups.stats(group, |segment, life| engine.ring.life(segment) == life)
+        let stats =
+            || engine.groups.stats(group, |segment, life| engine.ring.life(segment) == life);
+        if self.is_forked() { None } else { stats() }
     }
 
     /// Sets how long objects of a group may stay only in memory before they are written to disk;
     /// zero means until their page is full. (The thesis's `setCheckpoint`.)
     pub fn set_flush_period(&self, group: GroupId, period: Duration) {
-        self.engine().groups.entry(group).set_flush_period(period);
+        if !self.is_forked() {
+            self.engine().groups.entry(group).set_flush_period(period);
+        }
     }
 
     /// Makes every earlier create, remove and purge durable: blocks until they would survive a loss
@@ -463,6 +477,9 @@ impl Store {
 
     /// Evicts from memory every object that is also on disk: for benchmarks, between stages.
     pub fn drop_memory(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.engine().nursery.release_open();
         self.engine().cache.drop_all();
     }
@@ -481,7 +498,7 @@ impl Store {
 
     /// Every counter and gauge.
     pub fn stats(&self) -> Stats {
-        self.engine().stats()
+        if self.is_forked() { Stats::default() } else { self.engine().stats() }
     }
 
     /// The progress of recovery.
@@ -491,7 +508,9 @@ impl Store {
 
     /// Blocks until recovery is done: every object that survived is then served.
     pub fn wait_recovered(&self) {
-        self.engine().recovery.wait_done();
+        if !self.is_forked() {
+            self.engine().recovery.wait_done();
+        }
     }
 
     /// Lists every object on disk, by walking all segments; objects only in memory are not listed.

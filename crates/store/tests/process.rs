@@ -4,10 +4,12 @@
 
 #![cfg(target_os = "linux")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use damelo::{
     ByteSize, Config, CreateError, GroupId, IoEngine, PurgeError, ReadError, Store, SyncError,
+    WriterOptions,
 };
 
 const GROUP: GroupId = GroupId::new(1);
@@ -75,6 +77,59 @@ fn in_a_child_the_store_is_closed_and_the_parent_s_goes_on() {
             assert_eq!(&*object.unwrap(), [1; 5000], "{key}");
         }
     }
+}
+
+/// A child has none of the threads that held locks when it was made.
+#[test]
+fn nothing_waits_in_a_child_for_threads_that_it_does_not_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    config.segment = Some(ByteSize::new(1 << 20));
+    let store = Store::open(config).unwrap();
+    store.create(b"large", GROUP, &vec![1; 3 << 20]).wait().unwrap();
+    store.sync().unwrap();
+    store.drop_memory();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for thread in 0..3_u32 {
+            let (store, is_done) = (&store, &is_done);
+            threads.spawn(move || {
+                for round in 0_u32.. {
+                    if is_done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let key = [thread.to_le_bytes(), (round % 100).to_le_bytes()].concat();
+                    let group = GroupId::new(u64::from(round % 50));
+                    let _ = store.create(&key, group, &[1; 3000]).wait();
+                    let _ = store.read(&key).wait();
+                    store.love(group);
+                    store.drop_memory();
+                    let _ = store.stats();
+                }
+            });
+        }
+        for _ in 0..40 {
+            let mut reader = store.reader(b"large").wait().unwrap().unwrap();
+            let mut writer = store.writer(b"new", GROUP, WriterOptions::default()).unwrap();
+            let wrong = in_child(|| {
+                store.love(GROUP);
+                store.hate(GROUP);
+                store.neutral(GROUP);
+                store.set_flush_period(GROUP, Duration::from_secs(1));
+                store.drop_memory();
+                store.wait_recovered();
+                let all = [
+                    store.stats() == damelo::Stats::default(),
+                    store.group_stats(GROUP).is_none(),
+                    matches!(reader.next().wait(), Err(ReadError::Closed)),
+                    writer.write(&[1; 3 << 20]).wait() == Err(CreateError::Closed),
+                ];
+                all.iter().position(|is_closed| !*is_closed).map_or(0, |at| at as i32 + 1)
+            });
+            assert_eq!(wrong, 0);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
 }
 
 /// What a thread blocks, as a bit for each signal from 1 on.

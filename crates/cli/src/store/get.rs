@@ -13,7 +13,7 @@ use damelo::{ObjectInfo, Reader, Store};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::names::{key_bytes, key_text};
+use crate::names::{key_bytes, key_text, keyed};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::opening::{self, StoreArgs};
@@ -108,7 +108,7 @@ fn copy_out(args: &Get, store: &Store) -> Result<(), Failure> {
     let Some(mut reader) = store.reader(key_bytes(&args.key)).wait()? else {
         if args.json {
             let mut out = Out::new();
-            out.json(&json!({ "key": key_text(key_bytes(&args.key)), "found": false }))?;
+            out.json(&keyed(key_bytes(&args.key), json!({ "found": false })))?;
             out.finish()?;
         }
         return Err(not_found());
@@ -172,15 +172,15 @@ fn stream(reader: &mut Reader, range: Range<u64>, sink: Sink<'_>) -> Result<(), 
 }
 
 fn to_json(key: &OsString, info: &ObjectInfo) -> Value {
-    json!({
-        "key": key_text(key_bytes(key)),
+    let about = json!({
         "found": true,
         "group": info.group.get(),
         "length_bytes": info.length_bytes,
         "metadata_bytes": info.metadata.len(),
         "expires_unix_s": info.expires_unix_s,
         "resident": info.resident,
-    })
+    });
+    keyed(key_bytes(key), about)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use damelo::{Entry, ReadError, Store};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::names::{GroupName, hex, key_bytes, key_text};
+use crate::names::{GroupName, key_bytes, key_text, keyed};
 use crate::output::{Out, say};
 use crate::progress::Progress;
 use crate::store::opening::{self, StoreArgs};
@@ -84,17 +84,12 @@ fn print(out: &mut Out, entry: &Entry, as_json: bool) -> Result<(), Failure> {
 }
 
 fn to_json(entry: &Entry) -> Value {
-    let mut value = json!({
-        "key": key_text(&entry.key),
+    let about = json!({
         "group": entry.group.get(),
         "length_bytes": entry.length_bytes,
         "metadata_bytes": entry.metadata_bytes,
         "expires_unix_s": entry.expires_unix_s,
         "segment": entry.segment,
     });
-    match std::str::from_utf8(&entry.key) {
-        Ok(key) => value["key"] = json!(key),
-        Err(_) => value["key_hex"] = json!(hex(&entry.key)),
-    }
-    value
+    keyed(&entry.key, about)
 }

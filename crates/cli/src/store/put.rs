@@ -12,7 +12,7 @@ use damelo::{GroupId, Store, WriterOptions};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::names::{GroupName, key_bytes, key_text};
+use crate::names::{GroupName, key_bytes, keyed};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::opening::{self, StoreArgs};
@@ -133,10 +133,7 @@ fn print(args: &Put, length: u64) -> Result<(), Failure> {
         return Ok(());
     }
     let mut out = Out::new();
-    out.json(&json!({
-        "key": key_text(key_bytes(&args.key)),
-        "group": args.group.0.get(),
-        "length_bytes": length,
-    }))?;
+    let about = json!({ "group": args.group.0.get(), "length_bytes": length });
+    out.json(&keyed(key_bytes(&args.key), about))?;
     out.finish()
 }

@@ -7,7 +7,7 @@ use damelo::Store;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::names::{key_bytes, key_text};
+use crate::names::{key_bytes, key_text, keyed};
 use crate::output::{Out, say};
 use crate::store::opening::{self, StoreArgs};
 
@@ -57,7 +57,7 @@ fn remove(args: &Rm, store: &Store) -> Result<usize, Failure> {
         let there = store.remove(key)?;
         // Nobody may read on, but what was asked for is done.
         if args.json && told.is_ok() {
-            told = out.json(&json!({ "key": key_text(key), "removed": there }));
+            told = out.json(&keyed(key, json!({ "removed": there })));
         }
         if !there {
             missing += 1;

@@ -28,7 +28,7 @@ use crate::worker::Shared;
 const ROWS_MAX: usize = 50;
 
 /// A stored object and its key.
-struct Lying {
+struct StoredObject {
     key: Vec<u8>,
     entry: Entry,
     placement: Placement,
@@ -100,7 +100,7 @@ pub(crate) async fn explain(
 
 /// The slices of a resource, of which the first that is there is added to what is `stored`: all of
 /// them are of one version.
-async fn slices_of(shared: &Shared, key: &[u8], stored: &mut Vec<Lying>) -> Value {
+async fn slices_of(shared: &Shared, key: &[u8], stored: &mut Vec<StoredObject>) -> Value {
     let slice_bytes = shared.config.caching.slice_bytes.min(SLICE_BYTES_MAX);
     if slice_bytes == 0 {
         return Value::Null;
@@ -136,16 +136,16 @@ fn read_order(
     Ok((purge::key_of_url(shared, url)?, headers, scheme))
 }
 
-async fn look(shared: &Shared, key: &[u8]) -> Option<Lying> {
+async fn look(shared: &Shared, key: &[u8]) -> Option<StoredObject> {
     let info = shared.vault.store().lookup(key).await.ok()??;
     let blob = Bytes::copy_from_slice(&info.metadata);
     let (entry, stamp) = vault::decode(&blob)?;
     let placement = Placement { group: info.group, in_memory: info.resident, stamp };
-    Some(Lying { key: key.to_vec(), entry, placement, length_bytes: info.length_bytes })
+    Some(StoredObject { key: key.to_vec(), entry, placement, length_bytes: info.length_bytes })
 }
 
 /// Describes one stored response in full.
-fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
+fn told(shared: &Shared, one: &StoredObject, marks: &Marks) -> Value {
     let Entry::Response(response) = &one.entry else { return Value::Null };
     let url = url_of_key(&one.key);
     let (stamp, group) = (&one.placement.stamp, one.placement.group);

@@ -55,6 +55,12 @@ impl Reader {
         NextChunk { reader: self, waiting: None }
     }
 
+    /// What is in memory can be read from a closed store, too.
+    fn check_open(&self) -> Result<(), ReadError> {
+        let on_disk = matches!(&*self.source, Source::Disk(_));
+        if on_disk && self.engine.is_closed() { Err(ReadError::Closed) } else { Ok(()) }
+    }
+
     /// The piece at the current offset: at once if no I/O is needed, otherwise as deferred work.
     fn piece(&self) -> Result<Bytes, Deferred<'static, Result<Bytes, ReadError>>> {
         let length = self.info.length_bytes;
@@ -103,11 +109,12 @@ impl NextChunk<'_> {
     /// Reads on this thread.
     ///
     /// # Errors
-    /// The object was evicted or damaged meanwhile, or no memory came free.
+    /// The object was evicted or damaged meanwhile, no memory came free, or the store is closed.
     pub fn wait(self) -> Result<Option<Bytes>, ReadError> {
         if self.reader.at_end() {
             return Ok(None);
         }
+        self.reader.check_open()?;
         let piece = match self.reader.piece() {
             Ok(piece) => piece,
             Err(work) => work.wait()?,
@@ -125,6 +132,7 @@ impl Future for NextChunk<'_> {
         if this.reader.at_end() {
             return Poll::Ready(Ok(None));
         }
+        this.reader.check_open()?;
         let mut work = match this.waiting.take() {
             Some(work) => work,
             None => match this.reader.piece() {

@@ -188,9 +188,10 @@ impl Writer {
     /// Takes the next bytes of the value.
     ///
     /// # Errors
-    /// The object grows too large, or no memory is released in time. After an error, and after a
+    /// The object grows too large, no memory is released in time, or the store is closed. After an error, and after a
     /// write that was dropped before it was done, the number of bytes taken is unknown: the writer
-    /// is unusable, and every further write and the commit fail with [`CreateError::Torn`].
+    /// is unusable, and every further write and the commit fail with [`CreateError::Torn`]. The
+    /// commit then removes the version to be replaced, which a drop of the writer leaves in place.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
         Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
     }
@@ -494,6 +495,9 @@ impl Write<'_> {
     /// writer is torn.
     fn push(&mut self) -> Result<bool, CreateError> {
         if !self.begun {
+            if self.writer.engine.is_closed() {
+                return Err(CreateError::Closed);
+            }
             self.begun = true;
             if std::mem::replace(&mut self.writer.torn, true) {
                 return Err(CreateError::Torn);
