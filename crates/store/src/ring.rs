@@ -49,6 +49,11 @@ pub(crate) struct Ring {
     oldest_objects: Box<[AtomicU64]>,
     /// For each segment, a bound above the sequence numbers of all records of its former life.
     floors: Box<[AtomicU64]>,
+    /// For a segment that was found after a crash, the smallest sequence number that it lists; zero
+    /// for others. What lies there with a smaller one is a leftover ([`Engine::is_leftover`]).
+    ///
+    /// [`Engine::is_leftover`]: crate::engine::Engine::is_leftover
+    listed_from: Box<[AtomicU64]>,
     /// True if records elsewhere may refer to this segment in ways that the index does not count:
     /// parts of large objects, and values under new metadata. Also true for segments written before
     /// the store was opened, where this is unknown.
@@ -71,6 +76,7 @@ impl Ring {
             lives: zeros(),
             oldest_objects: zeros(),
             floors: zeros(),
+            listed_from: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             state: Mutex::default(),
         }
@@ -78,7 +84,7 @@ impl Ring {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lives.len() * 29
+        self.lives.len() * 37
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -133,6 +139,7 @@ impl Ring {
         state.next_life = life.next();
         self.lives[segment.0 as usize].store(life.get(), Ordering::Release);
         self.referred[segment.0 as usize].store(false, Ordering::Relaxed);
+        self.listed_from[segment.0 as usize].store(0, Ordering::Relaxed);
         let State { resting, sealed, .. } = &mut *state;
         let passed = resting.extract_if(.., |(_, id)| !is_near(self.life(*id), life.next()));
         sealed.extend(passed.map(|(_, id)| id));
@@ -265,6 +272,16 @@ impl Ring {
 
     pub(crate) fn floor(&self, segment: SegmentId) -> Sequence {
         Sequence::from_raw(self.floors[segment.0 as usize].load(Ordering::Relaxed))
+    }
+
+    /// Called by recovery before the index gets an entry of this segment.
+    pub(crate) fn note_listed(&self, segment: SegmentId, oldest: Sequence) {
+        self.listed_from[segment.0 as usize].store(oldest.get(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn listed_from(&self, segment: SegmentId) -> Option<Sequence> {
+        let oldest = self.listed_from[segment.0 as usize].load(Ordering::Relaxed);
+        (oldest > 0).then(|| Sequence::from_raw(oldest))
     }
 
     pub(crate) fn note_oldest(&self, segment: SegmentId, oldest: Sequence) {

@@ -278,10 +278,11 @@ impl Engine {
         since: Sequence,
     ) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
-        let (mut oldest, mut newest) = (Sequence::MAX, Sequence::ZERO);
+        let numbers = || entries.iter().map(SummaryEntry::sequence);
+        let oldest = numbers().min().unwrap_or(Sequence::MAX);
+        let newest = numbers().max().unwrap_or(Sequence::ZERO);
+        self.ring.note_listed(segment, oldest);
         for entry in &entries {
-            oldest = oldest.min(entry.sequence());
-            newest = newest.max(entry.sequence());
             let is_object = matches!(
                 entry.kind,
                 Some(RecordKind::Object | RecordKind::Manifest | RecordKind::Patch)

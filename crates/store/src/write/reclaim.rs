@@ -347,7 +347,9 @@ fn read_kept<'a>(
         None => Cow::Borrowed(window.read(engine, keepers, stored)?),
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
-    let whole = header.key_hash() == hash && header.stored_bytes() <= record.len() as u64;
+    // Another number is a former life's leftover (`Engine::is_leftover`).
+    let is_listed = header.key_hash() == hash && header.seq == keeper.entry.seq;
+    let whole = is_listed && header.stored_bytes() <= record.len() as u64;
     (whole && verify_record(&header, &record)).then_some((record, header))
 }
 
