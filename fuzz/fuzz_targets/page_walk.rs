@@ -7,6 +7,9 @@ use common::{NONCE, raw_and_repaired, seal_page};
 use damelo::format::{PageHeader, RecordWalk};
 use libfuzzer_sys::fuzz_target;
 
+/// The life of the segment that the samples are of.
+const LIFE: u64 = 5;
+
 /// A walk advances, stays inside, and yields at most one error, at its end. How many records it
 /// found, and whether there was none.
 fn check_walk(walk: RecordWalk<'_>, bytes: &[u8], end: u32) -> (u32, bool) {
@@ -35,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
             let (found, is_sound) = check_walk(header.records(bytes), bytes, header.used_bytes);
             assert!(!is_sound || found == header.record_count);
         }
-        check_walk(RecordWalk::new(bytes, 64, u32::MAX, NONCE), bytes, u32::MAX);
-        let _ = RecordWalk::new(bytes, u32::MAX, u32::MAX, NONCE).count();
+        check_walk(RecordWalk::new(bytes, 64, u32::MAX, NONCE, LIFE), bytes, u32::MAX);
+        let _ = RecordWalk::new(bytes, u32::MAX, u32::MAX, NONCE, LIFE).count();
     });
 });

@@ -47,13 +47,6 @@ pub(crate) struct Ring {
     lives: Box<[AtomicU64]>,
     /// Lower bound of the sequence numbers of each segment's objects, for pruning marks.
     oldest_objects: Box<[AtomicU64]>,
-    /// For each segment, a bound above the sequence numbers of all records of its former life.
-    floors: Box<[AtomicU64]>,
-    /// For a segment that was found after a crash, the smallest sequence number that it lists; zero
-    /// for others. What lies there with a smaller one is a leftover ([`Engine::is_leftover`]).
-    ///
-    /// [`Engine::is_leftover`]: crate::engine::Engine::is_leftover
-    listed_from: Box<[AtomicU64]>,
     /// True if records elsewhere may refer to this segment in ways that the index does not count:
     /// parts of large objects, and values under new metadata. Also true for segments written before
     /// the store was opened, where this is unknown.
@@ -75,8 +68,6 @@ impl Ring {
         Ring {
             lives: zeros(),
             oldest_objects: zeros(),
-            floors: zeros(),
-            listed_from: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             state: Mutex::default(),
         }
@@ -84,7 +75,7 @@ impl Ring {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lives.len() * 37
+        self.lives.len() * 21
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -96,22 +87,14 @@ impl Ring {
         SegmentLife::from_raw(self.lives[segment.0 as usize].load(Ordering::Acquire))
     }
 
-    /// Restores the state found at open: each segment's life.
-    /// No record on any disk has a sequence number of `floor` or above. Free segments are taken
-    /// from the volumes in turn, so that writes go to all volumes in parallel.
-    pub(crate) fn restore(
-        &self,
-        lives: &[SegmentLife],
-        space: &Space,
-        next: SegmentLife,
-        floor: Sequence,
-    ) {
+    /// Restores the state found at open: each segment's life. Free segments are taken from the
+    /// volumes in turn, so that writes go to all volumes in parallel.
+    pub(crate) fn restore(&self, lives: &[SegmentLife], space: &Space, next: SegmentLife) {
         let mut state = lock(&self.state);
         let mut sealed: Vec<(SegmentLife, SegmentId)> = Vec::new();
         let mut free: Vec<(u32, SegmentId)> = Vec::new();
         for (segment, life) in lives.iter().enumerate() {
             self.lives[segment].store(life.get(), Ordering::Release);
-            self.floors[segment].store(floor.get(), Ordering::Relaxed);
             self.referred[segment].store(!life.is_none(), Ordering::Relaxed);
             let id = SegmentId(segment as u32);
             if life.is_none() {
@@ -139,7 +122,6 @@ impl Ring {
         state.next_life = life.next();
         self.lives[segment.0 as usize].store(life.get(), Ordering::Release);
         self.referred[segment.0 as usize].store(false, Ordering::Relaxed);
-        self.listed_from[segment.0 as usize].store(0, Ordering::Relaxed);
         let State { resting, sealed, .. } = &mut *state;
         let passed = resting.extract_if(.., |(_, id)| !is_near(self.life(*id), life.next()));
         sealed.extend(passed.map(|(_, id)| id));
@@ -264,24 +246,6 @@ impl Ring {
             open[whole.0 as usize] = SegmentLife::NONE;
         }
         open.into_iter().filter(|life| !life.is_none()).min()
-    }
-
-    pub(crate) fn raise_floor(&self, segment: SegmentId, floor: Sequence) {
-        self.floors[segment.0 as usize].fetch_max(floor.get(), Ordering::Relaxed);
-    }
-
-    pub(crate) fn floor(&self, segment: SegmentId) -> Sequence {
-        Sequence::from_raw(self.floors[segment.0 as usize].load(Ordering::Relaxed))
-    }
-
-    /// Called by recovery before the index gets an entry of this segment.
-    pub(crate) fn note_listed(&self, segment: SegmentId, oldest: Sequence) {
-        self.listed_from[segment.0 as usize].store(oldest.get(), Ordering::Relaxed);
-    }
-
-    pub(crate) fn listed_from(&self, segment: SegmentId) -> Option<Sequence> {
-        let oldest = self.listed_from[segment.0 as usize].load(Ordering::Relaxed);
-        (oldest > 0).then(|| Sequence::from_raw(oldest))
     }
 
     pub(crate) fn note_oldest(&self, segment: SegmentId, oldest: Sequence) {

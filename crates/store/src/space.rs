@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::device::{Device, Io, IoBuf, IoOp};
-use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
+use crate::format::{BLOCK_BYTES, StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
@@ -146,18 +146,47 @@ impl Space {
             return;
         }
         let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
-        let bufs: Vec<IoBuf> = pieces
-            .iter()
-            .map(|(run, len)| {
-                assert!(*len <= run.len_bytes(), "I/O beyond its run");
-                // SAFETY: `held` keeps the runs alive until `done` has run; the caller reserved the
-                // bytes (reads) or has finished writing them (writes).
-                unsafe { IoBuf::new(run.ptr(), *len) }
-            })
-            .collect();
+        // SAFETY: `held` keeps the runs alive until `done` has run; the caller reserved the bytes
+        // (reads) or has finished writing them (writes).
+        let bufs = pieces.iter().map(|(run, len)| unsafe { part_of(run, 0, *len) }).collect();
         self.start(op, &spot, bufs, move |outcome| {
             done(outcome);
             drop(held);
+        });
+    }
+
+    /// Starts a write of the leading bytes of each run, but with the block of `leads` in the place
+    /// of the run's first.
+    pub(crate) fn submit_led(
+        self: &Arc<Space>,
+        segment: SegmentId,
+        offset: u64,
+        leads: Box<[Block]>,
+        pieces: &[(&Run, usize)],
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
+        assert_eq!(leads.len(), pieces.len(), "a leading block for each run");
+        let spot = self.spot(segment, offset);
+        if let Err(error) = spot.volume.usable() {
+            done(Err(error));
+            return;
+        }
+        let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
+        let mut bufs = Vec::with_capacity(2 * pieces.len());
+        for (lead, (run, len)) in leads.iter().zip(pieces) {
+            let lead = &lead.0;
+            // SAFETY: the closure keeps the blocks and the runs alive until the write is done, and
+            // no thread changes them; moving the box does not move its memory.
+            unsafe {
+                bufs.push(IoBuf::new(lead.as_ptr().cast_mut(), lead.len()));
+                if *len > lead.len() {
+                    bufs.push(part_of(run, lead.len(), *len - lead.len()));
+                }
+            }
+        }
+        self.start(IoOp::Write, &spot, bufs, move |outcome| {
+            done(outcome);
+            drop((held, leads));
         });
     }
 
@@ -196,6 +225,30 @@ impl Space {
         });
         spot.volume.device.submit(Io { op, offset: spot.offset, bufs, done });
     }
+}
+
+/// A block of memory, aligned for direct I/O.
+#[derive(Clone)]
+#[repr(align(4096))]
+pub(crate) struct Block(pub(crate) [u8; BLOCK_BYTES as usize]);
+
+impl Block {
+    /// A copy of a block's bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Block {
+        let mut block = Block([0; BLOCK_BYTES as usize]);
+        block.0.copy_from_slice(bytes);
+        block
+    }
+}
+
+/// The bytes `from..from + len` of a run.
+///
+/// # Safety
+/// As for [`IoBuf::new`].
+unsafe fn part_of(run: &Run, from: usize, len: usize) -> IoBuf {
+    assert!(from + len <= run.len_bytes(), "I/O beyond its run");
+    // SAFETY: the bytes lie in the run; the rest by the caller.
+    unsafe { IoBuf::new(run.ptr().add(from), len) }
 }
 
 impl Space {

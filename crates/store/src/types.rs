@@ -91,7 +91,7 @@ impl Sequence {
 
 /// One life of a segment, from its opening until it is free again, by number: the lives of all
 /// segments of a store are counted together. On disk it is the `segment_seq` of pages, footers and
-/// manifests.
+/// manifests, and by its low half that of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct SegmentLife(u64);
 
@@ -107,6 +107,11 @@ impl SegmentLife {
     /// The number, to be written or to be counted with.
     pub(crate) const fn get(self) -> u64 {
         self.0
+    }
+
+    /// The low half, by which a record tells its life from others of the segment.
+    pub(crate) const fn low_half(self) -> u32 {
+        self.0 as u32
     }
 
     /// True if the segment holds nothing.

@@ -6,10 +6,11 @@
 use super::{COMPLAINTS_MAX, SegmentReport, SegmentState};
 use crate::device::Device;
 use crate::format::{
-    BLOCK_BYTES, FormatError, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordWalk,
+    BLOCK_BYTES, FormatError, PAGE_HEADER_BYTES, PageHeader, RecordError, RecordHeader, RecordWalk,
     SegmentFooter, StoreNonce, SummaryEntry, Superblock, UNIT_BYTES, decode_summary, verify_record,
 };
 use crate::memory::mapped::AlignedBuf;
+use crate::types::SegmentLife;
 
 pub(super) fn check_segment(
     device: &dyn Device,
@@ -71,9 +72,13 @@ fn complain(report: &mut SegmentReport, text: String) {
     }
 }
 
+/// Checks a record of the segment's life in the report.
 fn check_record(image: &[u8], at: usize, nonce: StoreNonce, report: &mut SegmentReport) {
     let bytes = &image[at.min(image.len())..];
     match RecordHeader::decode(bytes, nonce) {
+        Ok(header) if !header.is_of(SegmentLife::from_raw(report.seq)) => {
+            complain(report, format!("record at {at}: {}", RecordError::OtherLife));
+        }
         Ok(header)
             if header.stored_bytes() <= bytes.len() as u64 && verify_record(&header, bytes) =>
         {
@@ -187,7 +192,8 @@ fn check_page(
     report: &mut SegmentReport,
 ) {
     let start = index * page.len();
-    for record in RecordWalk::new(page, PAGE_HEADER_BYTES as u32, header.used_bytes, header.nonce) {
+    let (first, end) = (PAGE_HEADER_BYTES as u32, header.used_bytes);
+    for record in RecordWalk::new(page, first, end, header.nonce, header.segment_seq) {
         match record {
             Ok((offset, _)) => check_record(image, start + offset as usize, header.nonce, report),
             Err(error) => complain(report, format!("page {index}: {error}")),
@@ -206,11 +212,8 @@ fn check_open_extents(
     report.state = SegmentState::Open;
     report.seq = lead.segment_seq;
     let block = BLOCK_BYTES as usize;
-    // Stored in the field for the group: no record of a former life has this sequence number or a
-    // greater one.
-    let floor = lead.primary_group;
     let is_current = |at: usize| {
-        RecordHeader::decode(&image[at..], nonce).ok().filter(|header| header.seq >= floor)
+        RecordHeader::decode(&image[at..], nonce).ok().filter(|header| header.is_of(lead.life()))
     };
     let mut at = block;
     while at < image.len() {

@@ -138,8 +138,7 @@ impl Engine {
         let _ends = EndOnPanic(self);
         let lives = self.lives_of_segments(plan.found.as_ref());
         // A segment that is free now may hold any record written before.
-        let (next, floor) = (self.ring_next(plan.found.as_ref()), plan.seq_at_open);
-        self.ring.restore(&lives, &self.space, next, floor);
+        self.ring.restore(&lives, &self.space, self.ring_next(plan.found.as_ref()));
         if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
                 let then = SegmentLife::from_raw(found.tables.segment_seqs[segment.0 as usize]);
@@ -278,11 +277,10 @@ impl Engine {
         since: Sequence,
     ) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
-        let numbers = || entries.iter().map(SummaryEntry::sequence);
-        let oldest = numbers().min().unwrap_or(Sequence::MAX);
-        let newest = numbers().max().unwrap_or(Sequence::ZERO);
-        self.ring.note_listed(segment, oldest);
+        let (mut oldest, mut newest) = (Sequence::MAX, Sequence::ZERO);
         for entry in &entries {
+            oldest = oldest.min(entry.sequence());
+            newest = newest.max(entry.sequence());
             let is_object = matches!(
                 entry.kind,
                 Some(RecordKind::Object | RecordKind::Manifest | RecordKind::Patch)
@@ -326,10 +324,12 @@ impl Engine {
 
     pub(crate) fn header_at(&self, location: crate::index::Location) -> Option<RecordHeader> {
         let (segment, start, len) = self.blocks_of(location, 64);
+        let life = self.ring.life(segment);
         let mut buf = AlignedBuf::zeroed(len as usize);
         self.space.read(segment, start, &mut buf).ok()?;
         let (_, offset) = self.space.split(location);
-        RecordHeader::decode(buf.get((offset - start) as usize..)?, self.space.nonce).ok()
+        let bytes = buf.get((offset - start) as usize..)?;
+        RecordHeader::decode(bytes, self.space.nonce).ok().filter(|header| header.is_of(life))
     }
 
     fn learn_groups(&self, segment: SegmentId, life: SegmentLife) {

@@ -13,7 +13,7 @@ use crate::index::LengthClass;
 use crate::memory::mapped::AlignedBuf;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::types::{SegmentLife, Sequence};
+use crate::types::SegmentLife;
 
 /// The entries of a segment: from its summary if it has one, else by walking it.
 pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
@@ -67,8 +67,7 @@ pub(crate) fn walk_to_go_on(
     let last = entries.last()?;
     let end = u64::from(last.offset_units + last.stored_units) * UNIT_BYTES;
     let mut behind = image.get(end.next_multiple_of(BLOCK_BYTES) as usize..)?;
-    let floor = Sequence::from_raw(first.primary_group);
-    let is_of_this_life = |record: RecordHeader| record.sequence() >= floor;
+    let is_of_this_life = |record: RecordHeader| record.is_of(life);
     while first.record_count == 0 && behind.len() >= BLOCK_BYTES as usize {
         if RecordHeader::decode(behind, nonce).is_ok_and(is_of_this_life) {
             return None;
@@ -86,7 +85,7 @@ fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
         return entries;
     };
     if first.record_count == 0 {
-        walk_extents(engine, image, Sequence::from_raw(first.primary_group), &mut entries);
+        walk_extents(engine, image, first.life(), &mut entries);
         return entries;
     }
     for (index, page) in image.chunks_exact(page_bytes).enumerate() {
@@ -95,7 +94,7 @@ fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
             continue;
         }
         let end = header.used_bytes.min(page_bytes as u32);
-        let walk = RecordWalk::new(page, PAGE_HEADER_BYTES as u32, end, nonce);
+        let walk = RecordWalk::new(page, PAGE_HEADER_BYTES as u32, end, nonce, header.segment_seq);
         for (offset, record) in walk.map_while(Result::ok) {
             let at = index * page_bytes + offset as usize;
             entries.push(entry_of(at, &record));
@@ -104,14 +103,13 @@ fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
     entries
 }
 
-/// Extents follow each other at block boundaries. A record older than `floor` belongs to a former
-/// life.
-fn walk_extents(engine: &Engine, image: &[u8], floor: Sequence, entries: &mut Vec<SummaryEntry>) {
+/// Extents follow each other at block boundaries, up to the first of another life.
+fn walk_extents(engine: &Engine, image: &[u8], life: SegmentLife, entries: &mut Vec<SummaryEntry>) {
     let mut at = BLOCK_BYTES as usize;
     while let Some(rest) = image.get(at..) {
         let Ok(record) = RecordHeader::decode(rest, engine.space.nonce) else { break };
         let stored = record.stored_bytes();
-        if record.sequence() < floor || stored > rest.len() as u64 {
+        if !record.is_of(life) || stored > rest.len() as u64 {
             break;
         }
         entries.push(entry_of(at, &record));

@@ -53,7 +53,7 @@ pub use record::{
     RecordFields, RecordHeader, RecordKind, VALUE_MAX_BYTES, encode_around_value, encode_head_into,
     encode_record_into, verify_body, verify_chunks, verify_head,
 };
-pub(crate) use record::{RecordView, verify_record};
+pub(crate) use record::{RecordView, settle_record, verify_record};
 pub use record_walk::RecordWalk;
 pub use segment::{
     FOOTER_BLOCK_BYTES, SUMMARY_ENTRY_BYTES, SegmentFooter, SummaryEntry, decode_summary,
@@ -74,7 +74,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub const BLOCK: usize = 4096;
 
 /// The one version of the format that this code reads and writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Offset of the journal area (and of everything that follows the two superblocks).
 pub const AREAS_OFFSET: u64 = 65_536;

@@ -6,7 +6,9 @@
 //! `body_crc` covers `table | key | meta`, so a range can be verified without reading the rest.
 //!
 //! Invariants: a decoded header's lengths are within their limits, so none of its sums overflow;
-//! `RecordHeader::decode` never accepts another store's record.
+//! `RecordHeader::decode` never accepts another store's record. A record on disk says in which life
+//! of its segment it was written: after a loss of power, a summary or an index may list a record
+//! that never reached the disk, and what lies there may be an older one of the same key.
 //!
 //! Threads: none; pure functions over caller-owned buffers.
 
@@ -18,7 +20,7 @@ use super::fields::{Field, Slot, table};
 use super::manifest::{MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES};
 use super::patch::PATCH_BYTES;
 use super::{StoreNonce, UNIT_BYTES, is_like};
-use crate::types::{GroupId, KeyHash, Sequence};
+use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
 mod view;
 pub(crate) use view::RecordView;
@@ -47,8 +49,9 @@ pub(crate) mod at {
         NONCE: u32, 4, "nonce", "tells this store from the device's former user";
         KIND: u8, 8, "kind", "1 object, 2 manifest, 3 part, 4 patch";
         FLAGS: u8, 9, "flags", "bit 0 expires, bit 1 CHUNKED; others zero";
-        RESERVED: [u8; 2], 10, "reserved", "zero";
-        KEY_LEN: u32, 12, "key_len", "1 to 65536";
+        KEY_LEN_LESS_ONE: u16, 10, "key_len_less_one", "keys have 1 to 65536 bytes";
+        SEGMENT_SEQ_LOW: u32, 12, "segment_seq_low",
+            "low half of the segment's life; tells a leftover of a former one; 0 in memory";
         META_LEN: u32, 16, "meta_len", "0 to 1 MiB";
         BODY_CRC: u32, 20, "body_crc", "crc32c of key, meta, value; of table, key, meta if CHUNKED";
         VALUE_LEN: u64, 24, "value_len", "0 to 2^40";
@@ -124,6 +127,9 @@ pub enum RecordError {
         /// What is inconsistent.
         what: &'static str,
     },
+    /// A record that a former life of the segment left here.
+    #[error("a record of another life of the segment")]
+    OtherLife,
     /// A page holds another number of records than its header says.
     #[error("a page of {expected} records holds {found}")]
     Count {
@@ -159,6 +165,8 @@ pub struct RecordHeader {
     pub group: u64,
     /// When the object expires, in Unix seconds; 0 = never.
     pub expires_s: u32,
+    /// Low half of the life of the segment that the record was written to; 0 before that.
+    pub segment_seq_low: u32,
 }
 
 impl RecordHeader {
@@ -172,7 +180,8 @@ impl RecordHeader {
         at::NONCE.put(&mut bytes, self.nonce.0);
         at::KIND.put(&mut bytes, self.kind.as_u8());
         at::FLAGS.put(&mut bytes, expires | chunked);
-        at::KEY_LEN.put(&mut bytes, self.key_len);
+        at::KEY_LEN_LESS_ONE.put(&mut bytes, self.key_len.saturating_sub(1) as u16);
+        at::SEGMENT_SEQ_LOW.put(&mut bytes, self.segment_seq_low);
         at::META_LEN.put(&mut bytes, self.meta_len);
         at::BODY_CRC.put(&mut bytes, self.body_crc);
         at::VALUE_LEN.put(&mut bytes, self.value_len);
@@ -206,7 +215,7 @@ impl RecordHeader {
             nonce,
             kind: RecordKind::from_u8(at::KIND.get(bytes)).ok_or_else(|| invalid("kind"))?,
             chunked: flags & FLAG_CHUNKED != 0,
-            key_len: at::KEY_LEN.get(bytes),
+            key_len: u32::from(at::KEY_LEN_LESS_ONE.get(bytes)) + 1,
             meta_len: at::META_LEN.get(bytes),
             value_len: at::VALUE_LEN.get(bytes),
             body_crc: at::BODY_CRC.get(bytes),
@@ -214,9 +223,10 @@ impl RecordHeader {
             seq: at::SEQ.get(bytes),
             group: at::GROUP.get(bytes),
             expires_s: at::EXPIRES_S.get(bytes),
+            segment_seq_low: at::SEGMENT_SEQ_LOW.get(bytes),
         };
         let expires = flags & FLAG_EXPIRES != 0;
-        ensure(flags & !FLAGS_KNOWN == 0 && at::RESERVED.is_zero(bytes), "reserved bits")?;
+        ensure(flags & !FLAGS_KNOWN == 0, "reserved bits")?;
         ensure(expires == (header.expires_s != 0), "expiry flag")?;
         header.validate()?;
         Ok(header)
@@ -316,6 +326,11 @@ impl RecordHeader {
         Sequence::from_raw(self.seq)
     }
 
+    /// Whether the record was written in this life of its segment.
+    pub(crate) const fn is_of(&self, life: SegmentLife) -> bool {
+        self.segment_seq_low == life.low_half()
+    }
+
     /// Whether the object has expired at `now_s`.
     #[must_use]
     pub const fn expired(&self, now_s: u64) -> bool {
@@ -365,6 +380,7 @@ impl RecordFields {
             seq: self.seq,
             group: self.group,
             expires_s: self.expires_s,
+            segment_seq_low: 0,
         };
         header.validate()?;
         Ok(header)
@@ -562,6 +578,19 @@ fn put(buf: &mut [u8], offset: usize, from: &[u8]) {
     if let Some(to) = buf.get_mut(offset..offset.saturating_add(from.len())) {
         to.copy_from_slice(from);
     }
+}
+
+/// Makes a record in memory one of this life of the segment that it is about to be written to.
+/// Returns its kind; `None`, and nothing is changed, if the bytes are no record.
+pub(crate) fn settle_record(
+    record: &mut [u8],
+    nonce: StoreNonce,
+    life: SegmentLife,
+) -> Option<RecordKind> {
+    let header = RecordHeader::decode(record, nonce).ok()?;
+    at::SEGMENT_SEQ_LOW.put(record, life.low_half());
+    at::CRC.seal(record);
+    Some(header.kind)
 }
 
 /// True if a whole record is undamaged.

@@ -1,9 +1,10 @@
 //! The end of a full segment: a footer that says the segment is complete, and a summary of it.
 //!
 //! Owns the footer (first 64 bytes of the segment's last block) and the 32-byte summary entries
-//! that end where the footer's block begins. Invariants: both are written after everything they
-//! describe is durable, so a segment without a valid footer of the expected `segment_seq` was being
-//! filled and has to be walked; a summary entry never reaches beyond the start of the summary.
+//! that end where the footer's block begins. Invariants: both are written after the writes of
+//! everything they describe are complete, so a segment without a valid footer of the expected
+//! `segment_seq` was being filled and has to be walked; a loss of power may keep them and lose some
+//! of what they describe; a summary entry never reaches beyond the start of the summary.
 //!
 //! Threads: none; pure functions.
 

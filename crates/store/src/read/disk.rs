@@ -296,6 +296,9 @@ impl Engine {
         let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else {
             return Ok(self.damaged(hash, candidate.location, raw.life));
         };
+        if !header.is_of(raw.life) {
+            return Ok(self.damaged(hash, candidate.location, raw.life));
+        }
         if header.key_hash() != hash {
             // The segment may have been reused during the read.
             let moved = !self.knows(hash, candidate.location, raw.life);
@@ -310,9 +313,6 @@ impl Engine {
         if bytes.get(header.key_range()) != Some(key) {
             return Ok(Found::OtherKey);
         }
-        if self.is_leftover(candidate, &header) {
-            return Ok(self.damaged(hash, candidate.location, raw.life));
-        }
         if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
             if !self.knows(hash, candidate.location, raw.life) {
                 return Ok(Found::LookAgain);
@@ -326,17 +326,6 @@ impl Engine {
             RecordKind::Patch => self.assemble_patch(hash, key, candidate, raw, &header),
             RecordKind::Part => Ok(self.damaged(hash, candidate.location, raw.life)),
         }
-    }
-
-    /// True for a record that a former life of its segment left in the place for which the segment
-    /// lists another: a loss of power may keep a summary and lose a record that was written before
-    /// it, and the leftover may be of the same key.
-    pub(crate) fn is_leftover(&self, candidate: &Candidate, header: &RecordHeader) -> bool {
-        let (segment, _) = self.space.split(candidate.location);
-        self.ring.listed_from(segment).is_some_and(|oldest| {
-            let class = LengthClass::from_units(header.stored_bytes() / UNIT_BYTES);
-            header.sequence() < oldest || class != candidate.length_class
-        })
     }
 
     /// The index's length class was too small, as for the longest records: reads the record again,

@@ -139,7 +139,8 @@ impl Engine {
         let Some(raw) = self.read_raw(location, HEAD_READ_BYTES)? else { return Ok(None) };
         add(&self.counters.range_reads, 1);
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
-        let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else { return Ok(None) };
+        let header = RecordHeader::decode(bytes, self.space.nonce).ok();
+        let Some(header) = header.filter(|header| header.is_of(raw.life)) else { return Ok(None) };
         let want = if header.chunked { header.head_bytes() } else { header.stored_bytes() };
         if want <= bytes.len() as u64 {
             return Ok(checked_head(header, bytes));

@@ -98,10 +98,6 @@ impl Engine {
         if header.key_hash() != hash || head.bytes.get(header.key_range()) != Some(key) {
             return Ok(ByHead::OtherKey);
         }
-        if self.is_leftover(candidate, &header) {
-            self.damaged(hash, candidate.location, life);
-            return Ok(ByHead::Gone);
-        }
         if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
             self.forget(hash);
             return Ok(ByHead::Gone);

@@ -12,16 +12,19 @@ use std::time::{Duration, Instant};
 
 use super::nursery::{Finished, Staged, StagedExtent, Work};
 use super::packer::fill_page;
-use super::page_build::{BuiltPage, build_page, cut_page, finish_page, record_kind, split_largest};
+use super::page_build::{BuiltPage, build_page, cut_page, finish_page, split_largest};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
 use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
 use super::superseded::{leave_out_dead, leave_out_dead_extents, replaced_ever};
 use crate::device::IoOp;
 use crate::engine::Engine;
-use crate::format::{BLOCK_BYTES, PAGE_HEADER_BYTES, SummaryEntry, UNIT_BYTES};
+use crate::format::{
+    BLOCK_BYTES, PAGE_HEADER_BYTES, RecordKind, SummaryEntry, UNIT_BYTES, settle_record,
+};
 use crate::memory::pool::Run;
 use crate::policy::residency::Hint;
 use crate::ring::SegmentKind;
+use crate::space::Block;
 use crate::stats::add;
 use crate::types::GroupId;
 
@@ -319,7 +322,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
     let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
     let pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, page_bytes as usize)).collect();
     let this = Arc::clone(engine);
-    submit_write(engine, open, start, &pieces, move |outcome| {
+    let done = begin_write(engine, open, &pieces, move |outcome| {
         let mut written = Finished::default();
         for (index, page) in pages.into_iter().enumerate() {
             let at = start + index as u64 * page_bytes;
@@ -332,16 +335,17 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
         }
         this.nursery.finished(&written, 0);
     });
+    engine.space.submit(IoOp::Write, id, start, &pieces, done);
 }
 
-/// Waits until few enough writes are in flight, then starts a write into an open segment.
-fn submit_write(
+/// Waits until few enough writes are in flight, then begins one of these pieces into an open
+/// segment: the completion returned has to be given to the write, and calls `done`.
+fn begin_write(
     engine: &Arc<Engine>,
     open: &OpenSegment,
-    at: u64,
     pieces: &[(&Run, usize)],
     done: impl FnOnce(io::Result<()>) + Send + 'static,
-) {
+) -> impl FnOnce(io::Result<()>) + Send + 'static {
     let bytes: usize = pieces.iter().map(|(_, bytes)| bytes).sum();
     add(&engine.counters.written_bytes, bytes as u64);
     engine.wait_writes(writes_max(engine) - 1);
@@ -349,7 +353,7 @@ fn submit_write(
     open.writes.begin();
     let (this, writes) = (Arc::clone(engine), Arc::clone(&open.writes));
     let begun = engine.clock.monotonic();
-    engine.space.submit(IoOp::Write, open.id, at, pieces, move |outcome| {
+    move |outcome| {
         if outcome.is_ok() {
             let time = this.clock.monotonic().saturating_sub(begun);
             this.counters.write_latency.record(time);
@@ -357,24 +361,29 @@ fn submit_write(
         done(outcome);
         writes.end(&this);
         this.writes_end();
-    });
+    }
 }
 
-/// Starts one write of consecutive extents.
+/// Starts one write of consecutive extents. Their records may have readers in memory already, so it
+/// is copies of their leading blocks that are made the segment's.
 fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<StagedExtent>) {
     let start = open.cursor;
     let mut placed = Vec::with_capacity(extents.len());
+    let mut leads = Vec::with_capacity(extents.len());
     for extent in extents {
         let at = open.cursor;
         open.cursor += on_disk(&extent);
-        note_extent(engine, open, &extent, at);
+        let mut lead = Block::of(extent.staged.run.bytes(0, BLOCK_BYTES as usize));
+        let kind = settle_record(&mut lead.0, engine.space.nonce, open.life);
+        note_extent(engine, open, &extent, at, kind);
+        leads.push(lead);
         placed.push((at, extent));
     }
     let runs: Vec<(Run, usize)> =
         placed.iter().map(|(_, e)| (e.staged.run.clone(), on_disk(e) as usize)).collect();
     let pieces: Vec<(&Run, usize)> = runs.iter().map(|(run, bytes)| (run, *bytes)).collect();
     let (id, this) = (open.id, Arc::clone(engine));
-    submit_write(engine, open, start, &pieces, move |outcome| {
+    let done = begin_write(engine, open, &pieces, move |outcome| {
         let failed = outcome.err().map(|error| error.to_string());
         for (at, extent) in placed {
             match &failed {
@@ -383,10 +392,17 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
             }
         }
     });
+    engine.space.submit_led(id, start, leads.into(), &pieces, done);
 }
 
 /// Adds an extent to its segment's summary.
-fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, at: u64) {
+fn note_extent(
+    engine: &Engine,
+    open: &mut OpenSegment,
+    extent: &StagedExtent,
+    at: u64,
+    kind: Option<RecordKind>,
+) {
     let staged = &extent.staged;
     let head = staged.record().head;
     open.note(SummaryEntry {
@@ -395,7 +411,7 @@ fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, a
         seq: head.sequence().get(),
         offset_units: (at / UNIT_BYTES) as u32,
         stored_units: staged.stored_bytes / UNIT_BYTES as u32,
-        kind: record_kind(engine, &staged.run, staged.offset),
+        kind,
     });
     add(&engine.counters.extents_written, 1);
     if !staged.reinserted {

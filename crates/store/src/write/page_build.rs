@@ -11,8 +11,7 @@ use super::segment::OpenSegment;
 use super::superseded::{finish_dead, wanted};
 use crate::engine::Engine;
 use crate::format::{
-    PAGE_HEADER_BYTES, PageHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SummaryEntry,
-    UNIT_BYTES,
+    PAGE_HEADER_BYTES, PageHeader, RECORD_HEADER_BYTES, SummaryEntry, UNIT_BYTES, settle_record,
 };
 use crate::memory::pool::Run;
 use crate::stats::add;
@@ -123,7 +122,7 @@ pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Opt
     Some(BuiltPage { run, moves, used_bytes: offset as u32, staged, passing: false })
 }
 
-/// Writes the page header, and adds the page's entries to the segment's summary.
+/// Writes the page header, makes the records the segment's, and adds the page's entries to the segment's summary.
 pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltPage) {
     let header = PageHeader {
         nonce: engine.space.nonce,
@@ -136,6 +135,8 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
     // SAFETY: the frame is not published yet.
     unsafe { page.run.bytes_mut(0, PAGE_HEADER_BYTES) }.copy_from_slice(&header.encode());
     for (m, staged) in page.moves.iter().zip(&page.staged) {
+        // SAFETY: as above.
+        let record = unsafe { page.run.bytes_mut(m.offset as usize, RECORD_HEADER_BYTES) };
         let size = u64::from(staged.stored_bytes);
         if !staged.reinserted {
             add(&engine.counters.written_object_bytes, size);
@@ -146,13 +147,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
             seq: staged.record().head.sequence().get(),
             offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
             stored_units: m.stored_units,
-            kind: record_kind(engine, &page.run, m.offset),
+            kind: settle_record(record, engine.space.nonce, open.life),
         });
     }
-}
-
-/// The kind of the record at `offset`.
-pub(super) fn record_kind(engine: &Engine, run: &Run, offset: u32) -> Option<RecordKind> {
-    let bytes = run.bytes(offset as usize, RECORD_HEADER_BYTES);
-    RecordHeader::decode(bytes, engine.space.nonce).ok().map(|header| header.kind)
 }

@@ -9,7 +9,6 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::create::{NewObject, Replaces};
 use super::value::Value;
@@ -48,13 +47,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let sparse = take_sparse(engine);
     let oldest = || engine.ring.take_oldest(&engine.space);
     let Some(segment) = sparse.or_else(oldest) else { return false };
-    let entries = segment_entries(engine, segment);
-    // The sequence numbers in an unreadable segment are unknown; this one is above all of them.
-    let unread = Sequence::from_raw(engine.next_seq.load(Ordering::Relaxed));
-    let entries = entries.unwrap_or_else(|| {
-        engine.ring.raise_floor(segment, unread);
-        Vec::new()
-    });
+    let entries = segment_entries(engine, segment).unwrap_or_default();
     let (mut keepers, mean) = choose(engine, segment, &entries);
     // In disk order, so that neighbours are read together.
     keepers.sort_unstable_by_key(|k| k.entry.offset_units);
@@ -62,8 +55,6 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     for at in 0..keepers.len() {
         keep(engine, &keepers[at..], mean, &mut window);
     }
-    let newest = entries.iter().map(SummaryEntry::sequence).max().unwrap_or_default();
-    engine.ring.raise_floor(segment, newest.next());
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
     let erased = erase(engine, segment);
@@ -306,6 +297,7 @@ fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
     let candidates = engine.index.candidates(keeper.entry.hash);
     let known = candidates.iter().find(|c| c.location == keeper.known_at)?;
     let (segment, offset) = engine.space.split(known.location);
+    let life = engine.ring.life(segment);
     let (block, stored) = (engine.space.block(), known.length_class.units() * UNIT_BYTES);
     let start = offset - offset % block;
     let end = (offset + stored).next_multiple_of(block).min(engine.space.segment_bytes);
@@ -321,6 +313,7 @@ fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
     let patch = Patch::decode(value).ok()?;
     let refers = patch.base_units == keeper.location.units()
         && patch.base_seq == keeper.entry.seq
+        && header.is_of(life)
         && header.hash == keeper.entry.hash;
     refers.then_some(Newer { header, bytes })
 }
@@ -347,7 +340,7 @@ fn read_kept<'a>(
         None => Cow::Borrowed(window.read(engine, keepers, stored)?),
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
-    // Another number is a former life's leftover (`Engine::is_leftover`).
+    // Not by the life: a record from memory need not say which.
     let is_listed = header.key_hash() == hash && header.seq == keeper.entry.seq;
     let whole = is_listed && header.stored_bytes() <= record.len() as u64;
     (whole && verify_record(&header, &record)).then_some((record, header))

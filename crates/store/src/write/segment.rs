@@ -207,9 +207,8 @@ fn clear_footer(engine: &Engine, id: SegmentId) -> io::Result<()> {
     engine.space.spot(id, 0).volume.device.sync()
 }
 
-/// Writes the leading block of a segment of extents. Extents do not carry the life of their
-/// segment, but a page header does, so the segment begins with the header of an empty page. Its
-/// group field holds the sequence number below which records are leftovers of the former life.
+/// Writes the leading block of a segment of extents: the header of an empty page, which tells
+/// recovery the segment's life and kind before its first extent is there.
 fn write_lead(engine: &Engine, id: SegmentId, life: SegmentLife) -> io::Result<u64> {
     let header = PageHeader {
         nonce: engine.space.nonce,
@@ -217,7 +216,7 @@ fn write_lead(engine: &Engine, id: SegmentId, life: SegmentLife) -> io::Result<u
         page_index: 0,
         record_count: 0,
         used_bytes: PAGE_HEADER_BYTES as u32,
-        primary_group: engine.ring.floor(id).get(),
+        primary_group: 0,
     };
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
     block[..PAGE_HEADER_BYTES].copy_from_slice(&header.encode());

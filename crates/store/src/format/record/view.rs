@@ -26,7 +26,7 @@ impl<'a> RecordView<'a> {
 
     #[inline]
     pub(crate) fn key_len(self) -> u32 {
-        at::KEY_LEN.get(self.0)
+        u32::from(at::KEY_LEN_LESS_ONE.get(self.0)) + 1
     }
 
     #[inline]

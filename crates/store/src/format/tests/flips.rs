@@ -78,7 +78,8 @@ fn record_walk() {
     let record = samples::object();
     every_flip(&record[..64], |header| {
         let page = [&record, header, &record[64..]].concat();
-        let items: Vec<_> = RecordWalk::new(&page, 0, page.len() as u32, NONCE).collect::<Vec<_>>();
+        let end = page.len() as u32;
+        let items: Vec<_> = RecordWalk::new(&page, 0, end, NONCE, samples::LIFE).collect();
         items.len() == 2 && items[0].is_ok() && items[1].is_err()
     });
 }

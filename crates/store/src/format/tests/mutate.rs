@@ -193,8 +193,8 @@ fn page_walk() {
                 walked += 1;
             }
             let end = u32::MAX;
-            check_walk(RecordWalk::new(bytes, 64, end, NONCE), bytes, end);
-            let _ = RecordWalk::new(bytes, end, end, NONCE).count();
+            check_walk(RecordWalk::new(bytes, 64, end, NONCE, samples::LIFE), bytes, end);
+            let _ = RecordWalk::new(bytes, end, end, NONCE, samples::LIFE).count();
         },
     );
     assert!(walked > ROUNDS / 4);

@@ -10,8 +10,9 @@ use crate::format::{
     JournalWalk, LayoutError, Manifest, ManifestPart, PageHeader, Patch, PlanRequest, RecordFields,
     RecordHeader, RecordKind, SegmentFooter, ShardPlan, StoreNonce, SummaryEntry, Superblock,
     VolumeLayout, checkpoint_slot_bytes, decode_summary, encode_head_into, encode_record_into,
-    encode_summary, verify_body, verify_chunks, verify_head,
+    encode_summary, settle_record, verify_body, verify_chunks, verify_head,
 };
+use crate::types::SegmentLife;
 
 /// Bytes without a period, so that no chunk equals another.
 fn any_bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -116,6 +117,7 @@ proptest! {
         let len = value.len() as u64;
         let written = encode_head_into(&mut head, &fields, b"key", b"", len, &crcs.finish());
         prop_assert_eq!(written, Ok(header.value_range().start));
+        settle_record(&mut head, NONCE, SegmentLife::from_raw(samples::LIFE));
         let head = &head[..header.value_range().start];
         prop_assert_eq!(head, &record[..head.len()]);
         prop_assert!(verify_head(&header, head));
@@ -147,7 +149,8 @@ proptest! {
 
     #[test]
     fn pages(count in 1_usize..20, numbers in any::<(u64, u32, u64)>()) {
-        let record = samples::object();
+        let mut record = samples::object();
+        settle_record(&mut record, NONCE, SegmentLife::from_raw(numbers.0));
         let mut page = vec![0; 64];
         page.extend(record.repeat(count));
         let header = PageHeader {

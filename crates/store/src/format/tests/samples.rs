@@ -5,11 +5,14 @@
 use crate::format::{
     CheckpointHeader, CheckpointTables, JournalOp, JournalRecord, Manifest, ManifestPart,
     PageHeader, Patch, RecordFields, RecordKind, SegmentFooter, StoreNonce, SummaryEntry,
-    Superblock, encode_record_into, encode_summary,
+    Superblock, encode_record_into, encode_summary, settle_record,
 };
+use crate::types::SegmentLife;
 
 /// The nonce of the sample store.
 pub(super) const NONCE: StoreNonce = StoreNonce(0x0302_0100);
+/// The life of the sample segment.
+pub(super) const LIFE: u64 = 5;
 /// The hash of the sample key.
 pub(super) const HASH: u64 = 0x0102_0304_0506_0708;
 /// The segment size that the sample footer belongs to.
@@ -48,6 +51,8 @@ pub(super) fn record(fields: &RecordFields, meta: &[u8], value: &[u8]) -> Vec<u8
     let mut bytes = vec![0xaa; value.len() + 8192];
     let stored = encode_record_into(&mut bytes, fields, b"key", meta, value).unwrap();
     bytes.truncate(stored);
+    let kind = settle_record(&mut bytes, NONCE, SegmentLife::from_raw(LIFE));
+    assert_eq!(kind, Some(fields.kind));
     bytes
 }
 
@@ -83,7 +88,7 @@ pub(super) fn manifest() -> Manifest {
 pub(super) fn page_header() -> PageHeader {
     PageHeader {
         nonce: NONCE,
-        segment_seq: 5,
+        segment_seq: LIFE,
         page_index: 3,
         record_count: 1,
         used_bytes: 192,
