@@ -1,16 +1,16 @@
 //! The ring of segments: which segments are free, open, sealed or resting, the order in which they
-//! are reused, and the sequence number of each segment's current life. A life lasts from opening a
-//! free segment until it is freed again.
+//! are reused, and the number of each segment's current life. A life lasts from opening a free
+//! segment until it is freed again.
 //!
-//! Invariants: a segment's sequence number grows with every life and is unique in the store; zero
-//! means that the segment holds nothing. Sealed segments are reused oldest first. A resting segment
+//! Invariants: a segment's number grows with every life and is never given again, whatever of the
+//! life reached the disk; zero means that the segment holds nothing. Sealed segments are reused oldest first. A resting segment
 //! is complete on disk like a sealed one, but has room left and is the newest of its kind, so
 //! appending to it keeps the order of age. A segment is reused before its turn only if most of its
 //! contents are gone and nothing outside the index refers to it; the caller that then forgets the
 //! rest must keep older versions in older segments from coming back.
 //!
 //! Threads: the flusher changes the ring (before the flusher runs, recovery does); every thread
-//! reads sequence numbers without a lock.
+//! reads lives without a lock.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
@@ -40,11 +40,14 @@ struct State {
     resting: Vec<(SegmentKind, SegmentId)>,
     /// Segments being reused and not yet free; complete on disk like sealed ones.
     reclaimed: Vec<SegmentId>,
-    next_life: SegmentLife,
+    /// Lives begun, and those found at open.
+    lives_begun: u64,
 }
 
 pub(crate) struct Ring {
     lives: Box<[AtomicU64]>,
+    /// The place of each life in their order. Unlike their numbers, which leave gaps, consecutive.
+    ranks: Box<[AtomicU64]>,
     /// Lower bound of the sequence numbers of each segment's objects, for pruning marks.
     oldest_objects: Box<[AtomicU64]>,
     /// True if records elsewhere may refer to this segment in ways that the index does not count:
@@ -58,15 +61,12 @@ pub(crate) struct Ring {
 /// All of that may be kept: rewriting it frees more than twice its size.
 pub(crate) const SPARSE_PERCENT: u64 = 30;
 
-fn is_near(life: SegmentLife, next: SegmentLife) -> bool {
-    life.get() + REST_LIVES_MAX >= next.get()
-}
-
 impl Ring {
     pub(crate) fn new(segments: u32) -> Ring {
         let zeros = || (0..segments).map(|_| AtomicU64::new(0)).collect();
         Ring {
             lives: zeros(),
+            ranks: zeros(),
             oldest_objects: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             state: Mutex::default(),
@@ -75,7 +75,7 @@ impl Ring {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lives.len() * 21
+        self.lives.len() * 29
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -89,7 +89,7 @@ impl Ring {
 
     /// Restores the state found at open: each segment's life. Free segments are taken from the
     /// volumes in turn, so that writes go to all volumes in parallel.
-    pub(crate) fn restore(&self, lives: &[SegmentLife], space: &Space, next: SegmentLife) {
+    pub(crate) fn restore(&self, lives: &[SegmentLife], space: &Space) {
         let mut state = lock(&self.state);
         let mut sealed: Vec<(SegmentLife, SegmentId)> = Vec::new();
         let mut free: Vec<(u32, SegmentId)> = Vec::new();
@@ -108,29 +108,48 @@ impl Ring {
         free.sort_unstable();
         state.sealed = sealed.iter().map(|(_, id)| *id).collect();
         state.free = free.iter().map(|(_, id)| *id).collect();
-        let newest = sealed.last().map_or(SegmentLife::NONE, |(life, _)| *life);
-        state.next_life = next.max(newest.next());
+        for (_, id) in &sealed {
+            self.begin_rank(&mut state, *id);
+        }
     }
 
-    /// Takes a free segment of a volume in service and begins a new life of it.
-    pub(crate) fn open_free(&self, space: &Space) -> Option<(SegmentId, SegmentLife)> {
+    fn begin_rank(&self, state: &mut State, segment: SegmentId) {
+        state.lives_begun += 1;
+        self.ranks[segment.0 as usize].store(state.lives_begun, Ordering::Release);
+    }
+
+    fn is_near(&self, state: &State, segment: SegmentId) -> bool {
+        let rank = self.ranks[segment.0 as usize].load(Ordering::Acquire);
+        rank + REST_LIVES_MAX > state.lives_begun
+    }
+
+    /// Takes a free segment of a volume in service and begins a new life of it. `number` gives a
+    /// number that is greater than those of all lives before, also of those that left nothing on
+    /// disk: else what they left unseen would be taken for records of this life.
+    pub(crate) fn open_free(
+        &self,
+        space: &Space,
+        number: impl FnOnce() -> SegmentLife,
+    ) -> Option<(SegmentId, SegmentLife)> {
         let mut state = lock(&self.state);
         let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
         let at = state.free.iter().position(usable)?;
         let segment = state.free.remove(at)?;
-        let life = state.next_life;
-        state.next_life = life.next();
+        // With the lock held, so that whoever looks for open segments then sees this one.
+        let life = number();
+        self.begin_rank(&mut state, segment);
         self.lives[segment.0 as usize].store(life.get(), Ordering::Release);
         self.referred[segment.0 as usize].store(false, Ordering::Relaxed);
-        let State { resting, sealed, .. } = &mut *state;
-        let passed = resting.extract_if(.., |(_, id)| !is_near(self.life(*id), life.next()));
-        sealed.extend(passed.map(|(_, id)| id));
+        let resting = std::mem::take(&mut state.resting);
+        let (rests, passed) = resting.into_iter().partition(|(_, id)| self.is_near(&state, *id));
+        state.resting = rests;
+        state.sealed.extend(passed.into_iter().map(|(_, id): (SegmentKind, SegmentId)| id));
         Some((segment, life))
     }
 
-    /// True if the next open may append to the segment of this life.
-    pub(crate) fn may_rest(&self, life: SegmentLife) -> bool {
-        is_near(life, self.next_life())
+    /// True if the next open may append to this segment.
+    pub(crate) fn may_rest(&self, segment: SegmentId) -> bool {
+        self.is_near(&lock(&self.state), segment)
     }
 
     pub(crate) fn seal(&self, segment: SegmentId, oldest_object: Sequence) {
@@ -208,6 +227,7 @@ impl Ring {
 
     pub(crate) fn free(&self, segment: SegmentId) {
         self.lives[segment.0 as usize].store(SegmentLife::NONE.get(), Ordering::Release);
+        self.ranks[segment.0 as usize].store(0, Ordering::Release);
         let mut state = lock(&self.state);
         state.reclaimed.retain(|reclaimed| *reclaimed != segment);
         state.free.push_back(segment);
@@ -215,11 +235,6 @@ impl Ring {
 
     pub(crate) fn free_count(&self) -> usize {
         lock(&self.state).free.len()
-    }
-
-    /// The life that the next segment to be opened gets.
-    pub(crate) fn next_life(&self) -> SegmentLife {
-        lock(&self.state).next_life
     }
 
     pub(crate) fn lives(&self) -> Vec<SegmentLife> {
@@ -268,6 +283,7 @@ impl Ring {
         if !space.holds(segment) {
             return u64::MAX;
         }
-        u64::MAX - ((self.life(segment).get() << 26) | (offset >> 6).min((1 << 26) - 1))
+        let rank = self.ranks[segment.0 as usize].load(Ordering::Acquire);
+        u64::MAX - ((rank << 26) | (offset >> 6).min((1 << 26) - 1))
     }
 }

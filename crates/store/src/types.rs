@@ -58,7 +58,7 @@ impl KeyHash {
 
 /// Sequence number of a record: the order in which the store was written to. Of two versions of a
 /// key the greater is the newer, and a purge names a bound. On disk it is the `seq` of records,
-/// summary entries and journal records. The lives of segments are counted apart ([`SegmentLife`]).
+/// summary entries and journal records. The life of a segment takes one too ([`SegmentLife`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Sequence(u64);
 
@@ -89,15 +89,21 @@ impl Sequence {
     }
 }
 
-/// One life of a segment, from its opening until it is free again, by number: the lives of all
-/// segments of a store are counted together. On disk it is the `segment_seq` of pages, footers and
-/// manifests, and by its low half that of records.
+/// One life of a segment, from its opening until it is free again, by the sequence number that it
+/// took when it began: so no other life of the store has it, not even one of which a crash left no
+/// trace. On disk it is the `segment_seq` of pages, footers and manifests, and by its low half that
+/// of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct SegmentLife(u64);
 
 impl SegmentLife {
     /// Of a segment that holds nothing; real lives begin at 1.
     pub(crate) const NONE: SegmentLife = SegmentLife(0);
+
+    /// A life that begins with this number of its own.
+    pub(crate) const fn begun_at(seq: Sequence) -> SegmentLife {
+        SegmentLife(seq.get())
+    }
 
     /// A number that was given before, or read from disk.
     pub(crate) const fn from_raw(number: u64) -> SegmentLife {
@@ -117,11 +123,6 @@ impl SegmentLife {
     /// True if the segment holds nothing.
     pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
-    }
-
-    /// The one after this.
-    pub(crate) const fn next(self) -> SegmentLife {
-        SegmentLife(self.0 + 1)
     }
 }
 

@@ -137,8 +137,7 @@ impl Engine {
     pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
         let _ends = EndOnPanic(self);
         let lives = self.lives_of_segments(plan.found.as_ref());
-        // A segment that is free now may hold any record written before.
-        self.ring.restore(&lives, &self.space, self.ring_next(plan.found.as_ref()));
+        self.ring.restore(&lives, &self.space);
         if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
                 let then = SegmentLife::from_raw(found.tables.segment_seqs[segment.0 as usize]);
@@ -160,7 +159,7 @@ impl Engine {
         let newest = self.replay_all(&replay, since);
         for (kind, id) in newest.into_iter().flatten() {
             // The newest segment of its kind may still be too old to rest.
-            if self.ring.may_rest(self.ring.life(id)) {
+            if self.ring.may_rest(id) {
                 self.ring.rest(kind, id);
             }
         }
@@ -229,10 +228,6 @@ impl Engine {
             self.recovery.loaded.fetch_add(1, Ordering::Relaxed);
         }
         if certain { newest } else { [None; 2] }
-    }
-
-    fn ring_next(&self, found: Option<&Found>) -> SegmentLife {
-        found.and_then(|found| lives_of(found).max()).unwrap_or_default().next()
     }
 
     /// The life of each segment, from its footer; without one, from its first page.

@@ -55,7 +55,7 @@ pub(crate) mod at {
         FLAGS: u8, 9, "flags", "bit 0 expires, bit 1 CHUNKED; others zero";
         KEY_LEN_LESS_ONE: u16, 10, "key_len_less_one", "keys have 1 to 65536 bytes";
         SEGMENT_SEQ_LOW: u32, 12, "segment_seq_low",
-            "low half of the segment's life; tells a leftover of a former one; 0 in memory";
+            "low half of the segment's life; tells a leftover of a former one; 0 until placed";
         META_LEN: u32, 16, "meta_len", "0 to 1 MiB";
         BODY_CRC: u32, 20, "body_crc", "crc32c of key, meta, value; of table, key, meta if CHUNKED";
         VALUE_LEN: u64, 24, "value_len", "0 to 2^40";
@@ -169,7 +169,7 @@ pub struct RecordHeader {
     pub group: u64,
     /// When the object expires, in Unix seconds; 0 = never.
     pub expires_s: u32,
-    /// Low half of the life of the segment that the record was written to; 0 before that.
+    /// Low half of the life of the segment that the record has its place in; 0 before that.
     pub segment_seq_low: u32,
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn close_segment(engine: &Arc<Engine>, open: OpenSegment) {
 
 /// Seals a segment that is open when the store is closed, so that the next open can continue it.
 pub(crate) fn rest_segment(engine: &Arc<Engine>, mut open: OpenSegment) {
-    open.rests = engine.ring.may_rest(open.life);
+    open.rests = engine.ring.may_rest(open.id);
     close_segment(engine, open);
 }
 
@@ -131,7 +131,8 @@ pub(crate) fn open_segment(
         // its number and is not in the nursery yet.
         let next_seq = Sequence::from_raw(engine.next_seq.load(Ordering::SeqCst));
         let oldest = engine.nursery.oldest_seq().map_or(next_seq, |waiting| waiting.min(next_seq));
-        let Some((id, life)) = engine.ring.open_free(&engine.space) else { break };
+        let number = || SegmentLife::begun_at(engine.new_seq());
+        let Some((id, life)) = engine.ring.open_free(&engine.space, number) else { break };
         engine.ring.note_oldest(id, oldest);
         // Erase the footer of the former life first: from now on the segment counts as open.
         let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
