@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use damelo::check::check_volumes;
+use damelo::format::{JOURNAL_CELL_BYTES, Superblock};
 use damelo::{ByteSize, Config, Durability, Store, SyncError};
 use troubled::{Disk, Stopped, get, put};
 
@@ -190,4 +192,39 @@ fn a_checkpoint_beside_reuse_spares_the_next_recovery_the_ring() {
     });
     assert!(store.stats().segments_reused > 0);
     assert!(most < segments / 2, "{most} of {segments} segments are looked at");
+}
+
+/// A process may die, or lose a block to a loss of power, between the two copies of a record.
+#[test]
+fn a_journal_record_of_which_one_copy_is_missing_is_no_damage() {
+    for copy in [0, 1] {
+        let first = Disk::new(24 << 20);
+        let store = open_recovered(&first);
+        keys(20).for_each(|key| put(&store, &key, 1, &[7; 500]));
+        store.sync().unwrap();
+        keys(10).for_each(|key| assert!(store.remove(key.as_bytes()).unwrap()));
+        let disk = killed(store, &first);
+        take_last_journal_record(&disk, copy);
+        let store = open_recovered(&disk);
+        assert_eq!(store.stats().damaged_records, 0);
+        keys(12).for_each(|key| _ = store.remove(key.as_bytes()).unwrap());
+        store.close().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, disk.with_bytes(<[u8]>::to_vec)).unwrap();
+        let report = check_volumes(&[file.path().to_path_buf()], &mut |_| {}).unwrap();
+        assert_eq!((report.damaged_total, report.damaged), (0, vec![]), "copy {copy}");
+    }
+}
+
+fn take_last_journal_record(disk: &Disk, copy: u64) {
+    let superblock = disk.with_bytes(|bytes| Superblock::decode(bytes).unwrap());
+    let (start, cell) = (superblock.journal_offset, JOURNAL_CELL_BYTES as u64);
+    let copy_bytes = superblock.journal_bytes / 2;
+    let written = |at: &u64| disk.with_bytes(|bytes| bytes[*at as usize..][..32] != [0; 32]);
+    let begin = start + copy * copy_bytes;
+    let last = (begin..begin + copy_bytes).step_by(cell as usize).filter(written).max().unwrap();
+    let sector = last - last % 512;
+    let mut bytes = disk.with_bytes(|bytes| bytes[sector as usize..][..512].to_vec());
+    bytes[(last - sector) as usize..][..cell as usize].fill(0);
+    disk.device().write_at(sector, &bytes).unwrap();
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Durability;
 use crate::device::JournalArea;
-use crate::durable::replay::{JournalContents, LostHalf, MARK};
+use crate::durable::replay::{JournalContents, LostHalf, MARK, Repair};
 use crate::format::{JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalOp, JournalRecord, StoreNonce};
 use crate::signal::Signal;
 use crate::types::Sequence;
@@ -138,6 +138,21 @@ impl Journal {
         state.offset += bytes.len() as u64;
         self.note_room(state);
         Ok(())
+    }
+
+    /// Writes what one copy has lost to it again, durably: else the next damage, to the other copy,
+    /// would be the end of it.
+    pub(crate) fn repair(&self, repairs: &[Repair]) -> io::Result<()> {
+        let Some(area) = self.area.as_ref().filter(|_| !repairs.is_empty()) else { return Ok(()) };
+        for Repair { record, offset, lacking } in repairs {
+            let mut bytes = Vec::with_capacity(record.encoded_len());
+            record.encode_into(self.nonce, &mut bytes).map_err(io::Error::other)?;
+            let halves = self.half_starts(record.epoch).into_iter().zip(lacking);
+            for (half, _) in halves.filter(|(_, lacks)| **lacks) {
+                area.write(half + offset, &bytes)?;
+            }
+        }
+        area.sync()
     }
 
     /// As `append`, for callers that must not wait because a checkpoint waits for them or for their

@@ -35,6 +35,18 @@ pub(crate) struct JournalContents {
     pub(crate) lost_before: Option<Sequence>,
     /// Halves whose beginning is unreadable: they may have deleted anything.
     pub(crate) lost_halves: Vec<LostHalf>,
+    /// What has to be written for both copies to hold all records again.
+    pub(crate) repairs: Vec<Repair>,
+}
+
+/// A record that not every copy of its half has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Repair {
+    pub(crate) record: JournalRecord,
+    /// Its place within the half.
+    pub(crate) offset: u64,
+    /// The copies without it.
+    pub(crate) lacking: [bool; 2],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +95,7 @@ pub(crate) fn read_journal(
         mended: halves.iter().map(|half| half.mended).sum(),
         lost_before: halves.iter().filter_map(|half| half.lost_before).max(),
         lost_halves,
+        repairs: halves.iter_mut().flat_map(|half| std::mem::take(&mut half.repairs)).collect(),
         records: halves.into_iter().flat_map(|half| half.records).collect(),
     })
 }
@@ -105,6 +118,8 @@ enum Place {
         bytes: usize,
         /// It was damaged in the first copy.
         was_mended: bool,
+        /// The copies without it.
+        lacking: [bool; 2],
     },
 }
 
@@ -122,10 +137,10 @@ impl Copies<'_> {
         });
         // The first copy is written first, so that the second has nothing that it had not.
         let was_mended = read[0].is_none() && has_bytes(rests[0]);
-        let newest =
-            read.into_iter().flatten().max_by_key(|(record, _)| (record.epoch, record.seq));
-        if let Some((record, bytes)) = newest {
-            return Some(Place::Record { record, bytes, was_mended });
+        let newest = read.iter().flatten().max_by_key(|(record, _)| (record.epoch, record.seq));
+        if let Some((record, bytes)) = newest.cloned() {
+            let lacking = read.map(|read| read.is_none_or(|(read, _)| read != record));
+            return Some(Place::Record { record, bytes, was_mended, lacking });
         }
         let fits = |record: &JournalRecord| {
             record.epoch % 2 == self.number && life.is_none_or(|life| life == record.epoch)
@@ -134,7 +149,9 @@ impl Copies<'_> {
             JournalRecord::mend(rest, self.nonce).filter(|(record, _)| fits(record))
         });
         Some(match mended {
-            Some((record, bytes)) => Place::Record { record, bytes, was_mended: true },
+            Some((record, bytes)) => {
+                Place::Record { record, bytes, was_mended: true, lacking: [true; 2] }
+            }
             None if rests.into_iter().any(has_bytes) => Place::Unreadable,
             None => Place::Empty,
         })
@@ -161,6 +178,7 @@ struct Half {
     end: u64,
     records: Vec<JournalRecord>,
     mended: u64,
+    repairs: Vec<Repair>,
     /// Unreadable data precedes the record with this sequence number.
     lost_before: Option<Sequence>,
 }
@@ -174,11 +192,12 @@ fn read_half(copies: &Copies<'_>) -> Option<Half> {
     let mut at = 0;
     let mut life = None;
     while let Some(place) = copies.place(at, life) {
-        let Place::Record { record, bytes, was_mended } = place else {
+        let Place::Record { record, bytes, was_mended, lacking } = place else {
             is_damaged |= matches!(place, Place::Unreadable);
             at += JOURNAL_CELL_BYTES;
             continue;
         };
+        let offset = at as u64;
         at += bytes;
         if life.is_some_and(|life| record.epoch < life) {
             continue;
@@ -192,6 +211,7 @@ fn read_half(copies: &Copies<'_>) -> Option<Half> {
             end: 0,
             records: Vec::new(),
             mended: 0,
+            repairs: Vec::new(),
             lost_before: None,
         });
         if std::mem::take(&mut is_damaged) {
@@ -203,6 +223,9 @@ fn read_half(copies: &Copies<'_>) -> Option<Half> {
         }
         half.mended += u64::from(was_mended);
         half.end = at as u64;
+        if lacking.contains(&true) {
+            half.repairs.push(Repair { record: record.clone(), offset, lacking });
+        }
         half.records.push(record);
     }
     half

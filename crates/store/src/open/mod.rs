@@ -325,6 +325,7 @@ pub(crate) fn start(
         paths,
     }));
     let plan = engine.prepare_recovery(&contents);
+    let _ = engine.counted(engine.journal.repair(&contents.repairs));
     if plan.follows_crash() {
         let _ = engine.counted(engine.journal.mark_open(engine.new_seq(), plan.lost_halves()));
     }

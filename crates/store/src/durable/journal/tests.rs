@@ -226,6 +226,34 @@ fn what_both_copies_lost_is_told_where_something_follows_and_at_the_start() {
     assert_eq!(contents(&bytes).lost_halves, [LostHalf(0)]);
 }
 
+/// Damage to one copy, an open, and damage to the other copy in the same place.
+#[test]
+fn what_one_copy_lost_is_written_to_it_again() {
+    for durability in [Durability::Flushed, Durability::None] {
+        for copy in [0, COPY] {
+            let bytes = empty();
+            let before = journal(&bytes, Durability::Flushed);
+            (1..=20).for_each(|seq| append(&before, seq).expect("there is room"));
+            let sound = contents(&bytes);
+            let sound_bytes = lock(&bytes).clone();
+            let cell = |copy: usize| copy + (half_of(&sound) + 5 * MARK_BYTES) as usize;
+            lock(&bytes)[cell(copy)..][..40].fill(0x5a);
+            let found = contents(&bytes);
+            assert_eq!((&found.records, found.repairs.len()), (&sound.records, 2));
+            journal(&bytes, durability).repair(&found.repairs).expect("memory can be written");
+            assert!(*lock(&bytes) == sound_bytes, "both copies are as they were");
+            lock(&bytes)[cell(COPY - copy)..][..40].fill(0x5a);
+            let found = contents(&bytes);
+            assert_eq!((found.records, found.lost_before), (sound.records, None));
+        }
+    }
+}
+
+/// Where the half that was written last begins in a copy.
+fn half_of(contents: &JournalContents) -> u64 {
+    u64::from(contents.epoch % 2) * IN_HALF * MARK_BYTES
+}
+
 /// The open that finds a lost half says so to those after it, once.
 #[test]
 fn a_lost_half_is_told_once_and_for_good() {
