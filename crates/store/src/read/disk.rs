@@ -5,6 +5,7 @@
 //! older version is never served. Threads: any.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::flight::Joined;
@@ -55,7 +56,7 @@ pub(crate) struct RawRecord {
 
 /// Lookups that end in `LookAgain` before the caller stops sharing reads, and before it gives up.
 const LOOKS_SHARED_MAX: usize = 3;
-const LOOKS_MAX: usize = 12;
+pub(super) const LOOKS_MAX: usize = 12;
 
 impl Engine {
     /// The candidates in live segments, newest first.
@@ -234,6 +235,30 @@ impl Engine {
     /// is checked last: it changes before the index gets any new entry there.
     fn knows(&self, hash: KeyHash, location: Location, life: SegmentLife) -> bool {
         self.index.contains_at(hash.get(), location) && self.life_of(location) == life
+    }
+
+    /// Handles a manifest or patch whose value is gone. The object may have been kept elsewhere, or
+    /// replaced, since the record was found: then it is looked up again, and nothing is forgotten.
+    pub(crate) fn value_gone(
+        &self,
+        header: &RecordHeader,
+        location: Location,
+        life: SegmentLife,
+        misses: &AtomicU64,
+    ) -> Found {
+        let hash = header.key_hash();
+        let is_current = if location == Location::MAX {
+            let shard = self.cache.resident.shard(hash);
+            shard.get(hash).is_some_and(|e| e.record().head.sequence() == header.sequence())
+        } else {
+            self.knows(hash, location, life)
+        };
+        if !is_current {
+            return Found::LookAgain;
+        }
+        self.forget_durably(hash);
+        add(misses, 1);
+        Found::Gone
     }
 
     pub(crate) fn unreadable(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
@@ -459,11 +484,8 @@ impl Engine {
         before: &[&[u8]; 2],
         life: SegmentLife,
     ) -> Result<Found, ReadError> {
-        let Some(large) = large else {
-            self.forget_durably(hash);
-            add(&self.counters.misses_overwritten, 1);
-            return Ok(Found::Gone);
-        };
+        let gone = |misses| Ok(self.value_gone(header, candidate.location, life, misses));
+        let Some(large) = large else { return gone(&self.counters.misses_overwritten) };
         let length = large.info.length_bytes;
         if length > self.piece_max() {
             return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
@@ -471,9 +493,7 @@ impl Engine {
         let mut waited = Duration::ZERO;
         let _room = self.room_to_gather(length, &mut waited)?;
         let Some(range) = large.read(self, 0..length, &mut waited)? else {
-            self.forget_durably(hash);
-            add(&self.counters.misses_damaged, 1);
-            return Ok(Found::Gone);
+            return gone(&self.counters.misses_damaged);
         };
         let pieces = [before[0], before[1], &range];
         let place = (candidate.location, life);

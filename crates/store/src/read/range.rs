@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::disk::{Found, Indirect, RawRecord};
+use super::disk::{Found, Indirect, LOOKS_MAX, RawRecord};
 use super::large::{LargeObject, info_of};
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -33,12 +33,38 @@ enum ByHead {
     OtherKey,
     /// The key's object, but expired, purged, damaged or incomplete: a miss that ends the search.
     Gone,
+    /// The record was outdated when it was read.
+    LookAgain,
     Large(LargeObject),
 }
 
 impl ByHead {
-    fn of(large: Option<LargeObject>) -> ByHead {
-        large.map_or(ByHead::Gone, ByHead::Large)
+    /// Of a search that found no object.
+    fn of(missed: &Found) -> ByHead {
+        if matches!(missed, Found::LookAgain) { ByHead::LookAgain } else { ByHead::Gone }
+    }
+
+    /// `None`: the search goes on.
+    fn into_resolved(self) -> Option<Resolved> {
+        match self {
+            ByHead::OtherKey => None,
+            ByHead::Gone => Some(Resolved::Nothing),
+            ByHead::LookAgain => Some(Resolved::LookAgain),
+            ByHead::Large(large) => Some(Resolved::Source(Source::Disk(Arc::new(large)))),
+        }
+    }
+}
+
+/// The outcome of a search.
+enum Resolved {
+    Source(Source),
+    Nothing,
+    LookAgain,
+}
+
+impl Resolved {
+    fn of(object: Option<Object>) -> Resolved {
+        object.map_or(Resolved::Nothing, |object| Resolved::Source(Source::Memory(object)))
     }
 }
 
@@ -46,33 +72,59 @@ impl Engine {
     /// Finds an object without reading more than its head.
     pub(crate) fn resolve(self: &Arc<Engine>, key: &[u8]) -> Result<Option<Source>, ReadError> {
         let hash = self.hash(key);
+        for _ in 0..LOOKS_MAX {
+            match self.resolve_once(hash, key)? {
+                Resolved::Source(source) => return Ok(Some(source)),
+                Resolved::Nothing => return Ok(None),
+                Resolved::LookAgain => {}
+            }
+        }
+        add(&self.counters.misses_overwritten, 1);
+        Ok(None)
+    }
+
+    fn resolve_once(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Result<Resolved, ReadError> {
         if let Some(object) = self.lookup_memory(hash, key) {
-            return Ok(Some(Source::Memory(object)));
+            return Ok(Resolved::of(Some(object)));
         }
         match self.indirect_in_memory(hash, key) {
             Indirect::Found(raw, header) => {
                 let found = self.indirect_of(hash, key, Location::MAX, &header, &raw)?;
-                return Ok(found.map(|large| Source::Disk(Arc::new(large))));
+                return Ok(found.into_resolved().unwrap_or(Resolved::Nothing));
             }
-            Indirect::Dead => return Ok(None),
+            Indirect::Dead => return Ok(Resolved::Nothing),
             Indirect::Nothing => {}
         }
-        for candidate in self.ordered_candidates(hash) {
-            if self.is_read_whole(candidate.length_class) {
-                break;
-            }
-            match self.resolve_candidate(hash, key, &candidate)? {
-                ByHead::Large(large) => return Ok(Some(Source::Disk(Arc::new(large)))),
-                ByHead::Gone => return Ok(None),
-                ByHead::OtherKey => add(&self.counters.collision_reads, 1),
-            }
+        let is_by_head = |candidate: &Candidate| !self.is_read_whole(candidate.length_class);
+        if let Some(found) = self.resolve_by_heads(hash, key, is_by_head)? {
+            return Ok(found);
         }
         match self.read_blocking(hash, key) {
-            Ok(found) => Ok(found.map(Source::Memory)),
+            Ok(found) => Ok(Resolved::of(found)),
             // The record of a large object, itself small: a manifest or a patch.
-            Err(ReadError::TooLargeForMemory { .. }) => self.resolve_indirect(hash, key),
+            Err(ReadError::TooLargeForMemory { .. }) => {
+                Ok(self.resolve_by_heads(hash, key, |_| true)?.unwrap_or(Resolved::Nothing))
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads the heads of the candidates, newest first, up to one of which the head is not to be
+    /// read. `None`: none of them is the key's.
+    fn resolve_by_heads(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        key: &[u8],
+        is_by_head: impl Fn(&Candidate) -> bool,
+    ) -> Result<Option<Resolved>, ReadError> {
+        for candidate in self.ordered_candidates(hash).iter().take_while(|one| is_by_head(one)) {
+            let found = self.resolve_candidate(hash, key, candidate)?.into_resolved();
+            if found.is_some() {
+                return Ok(found);
+            }
+            add(&self.counters.collision_reads, 1);
+        }
+        Ok(None)
     }
 
     /// Records that may lie in a page have no checksums for parts, however large the page.
@@ -91,8 +143,7 @@ impl Engine {
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let life = self.life_of(candidate.location);
         let Some(head) = self.read_head(candidate.location)? else {
-            self.damaged(hash, candidate.location, life);
-            return Ok(ByHead::Gone);
+            return Ok(ByHead::of(&self.damaged(hash, candidate.location, life)));
         };
         let header = head.header;
         if header.key_hash() != hash || head.bytes.get(header.key_range()) != Some(key) {
@@ -114,23 +165,7 @@ impl Engine {
                 head: Mutex::new(head),
             }));
         }
-        self.indirect(hash, key, candidate.location, &header).map(ByHead::of)
-    }
-
-    /// Follows the manifest or patch of an object too large for a single run.
-    fn resolve_indirect(
-        self: &Arc<Engine>,
-        hash: KeyHash,
-        key: &[u8],
-    ) -> Result<Option<Source>, ReadError> {
-        for candidate in self.ordered_candidates(hash) {
-            match self.resolve_candidate(hash, key, &candidate)? {
-                ByHead::Large(large) => return Ok(Some(Source::Disk(Arc::new(large)))),
-                ByHead::Gone => return Ok(None),
-                ByHead::OtherKey => {}
-            }
-        }
-        Ok(None)
+        self.indirect(hash, key, candidate.location, &header)
     }
 
     fn indirect(
@@ -139,11 +174,10 @@ impl Engine {
         key: &[u8],
         location: Location,
         header: &RecordHeader,
-    ) -> Result<Option<LargeObject>, ReadError> {
+    ) -> Result<ByHead, ReadError> {
         let life = self.life_of(location);
         let Some(raw) = self.read_raw(location, header.stored_bytes())? else {
-            self.unreadable(hash, location, life);
-            return Ok(None);
+            return Ok(ByHead::of(&self.unreadable(hash, location, life)));
         };
         self.indirect_of(hash, key, location, header, &raw)
     }
@@ -155,11 +189,10 @@ impl Engine {
         location: Location,
         header: &RecordHeader,
         raw: &RawRecord,
-    ) -> Result<Option<LargeObject>, ReadError> {
+    ) -> Result<ByHead, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         if !verify_record(header, bytes) {
-            self.damaged(hash, location, raw.life);
-            return Ok(None);
+            return Ok(ByHead::of(&self.damaged(hash, location, raw.life)));
         }
         let metadata = Bytes::copy_from_slice(&bytes[header.meta_range()]);
         let value = &bytes[header.value_range()];
@@ -168,11 +201,11 @@ impl Engine {
             RecordKind::Patch => self.of_patch(hash, key, header, metadata, value)?,
             RecordKind::Object | RecordKind::Part => None,
         };
-        if large.is_none() {
-            self.forget_durably(hash);
-            add(&self.counters.misses_overwritten, 1);
-        }
-        Ok(large)
+        let misses = &self.counters.misses_overwritten;
+        Ok(match large {
+            Some(large) => ByHead::Large(large),
+            None => ByHead::of(&self.value_gone(header, location, raw.life, misses)),
+        })
     }
 
     /// Reads a manifest's whole object into one run.

@@ -9,7 +9,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
@@ -24,6 +24,10 @@ pub(crate) use in_memory::Stopped;
 struct Gate {
     range: Range<u64>,
     held: usize,
+    /// Where a single read is held, after how many that are not.
+    one: Range<u64>,
+    after: usize,
+    holds_one: bool,
 }
 
 #[derive(Default)]
@@ -94,6 +98,16 @@ impl Disk {
         self.troubles.gate.lock().unwrap().range = range;
     }
 
+    /// As `hold_reads`, but only one read waits: that after `after` others.
+    pub(crate) fn hold_one(&self, range: Range<u64>, after: usize) {
+        let mut gate = self.troubles.gate.lock().unwrap();
+        (gate.one, gate.after) = (range, after);
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.troubles.gate.lock().unwrap().held > 0
+    }
+
     /// Waits until a read is held.
     pub(crate) fn wait_held(&self) {
         let mut gate = self.troubles.gate.lock().unwrap();
@@ -104,7 +118,9 @@ impl Disk {
 
     /// Lets go of what is held, and holds no more.
     pub(crate) fn let_go(&self) {
-        self.troubles.gate.lock().unwrap().range = 0..0;
+        let mut gate = self.troubles.gate.lock().unwrap();
+        (gate.range, gate.one, gate.holds_one) = (0..0, 0..0, false);
+        drop(gate);
         self.troubles.gate_changed.notify_all();
     }
 
@@ -130,13 +146,25 @@ impl Disk {
         }
         buf.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..buf.len()]);
         let mut gate = self.troubles.gate.lock().unwrap();
-        while touches(&gate.range) {
+        if touches(&gate.one) {
+            if gate.after == 0 {
+                (gate.one, gate.holds_one) = (0..0, true);
+                self.hold(gate, |gate| gate.holds_one);
+                return Ok(());
+            }
+            gate.after -= 1;
+        }
+        self.hold(gate, |gate| touches(&gate.range));
+        Ok(())
+    }
+
+    fn hold(&self, mut gate: MutexGuard<'_, Gate>, is_closed: impl Fn(&Gate) -> bool) {
+        while is_closed(&gate) {
             gate.held += 1;
             self.troubles.gate_changed.notify_all();
             gate = self.troubles.gate_changed.wait(gate).unwrap();
             gate.held -= 1;
         }
-        Ok(())
     }
 
     fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {

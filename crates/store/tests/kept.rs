@@ -1,0 +1,103 @@
+//! An object whose segment is reused, and that is kept elsewhere, while a reader is half-way
+//! through its records: new metadata in one place, the value in another.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod troubled;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::format::{RecordHeader, RecordKind, StoreNonce, Superblock};
+use damelo::{ByteSize, Config, GroupId, Store};
+use troubled::{Disk, Stopped, get, put};
+
+const KEY: &str = "site/key";
+const VALUE_BYTES: usize = 100_000;
+fn open(disk: &Disk) -> Store {
+    let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
+    let mut config = Config::new("kept", ByteSize::new(size_bytes));
+    config.memory = ByteSize::new(8 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(1 << 20));
+    config.checkpoint_period = Duration::ZERO;
+    Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap()
+}
+
+/// Where the record of the key's new metadata is.
+fn place_of_patch(disk: &Disk) -> u64 {
+    disk.with_bytes(|bytes| {
+        let nonce = StoreNonce::of(&Superblock::decode(bytes).unwrap().store_id);
+        let is_patch = |at: &usize| {
+            let header = RecordHeader::decode(&bytes[*at..], nonce);
+            header.is_ok_and(|header| header.kind == RecordKind::Patch)
+        };
+        (0..bytes.len()).step_by(64).find(is_patch).unwrap() as u64
+    })
+}
+
+/// A store that has, on disk only, an object that is worth keeping and new metadata of it.
+fn renewed(disk: &Disk) -> Store {
+    let store = open(disk);
+    put(&store, KEY, 1, &[7; VALUE_BYTES]);
+    store.sync().unwrap();
+    store.drop_memory();
+    assert!(store.set_metadata(KEY.as_bytes(), b"new").wait().unwrap());
+    store.sync().unwrap();
+    store.drop_memory();
+    store.love(GroupId::new(1));
+    for _ in 0..4 {
+        assert!(get(&store, KEY).is_some());
+        store.drop_memory();
+    }
+    store
+}
+
+fn read_whole(store: &Store) -> bool {
+    get(store, KEY).is_some()
+}
+
+fn read_part(store: &Store) -> bool {
+    store.read_range(KEY.as_bytes(), 10..20).wait().unwrap().is_some()
+}
+
+/// Holds the reader's read of the new metadata that comes after so many others, until the object is
+/// kept elsewhere. False if the reader reads it less often.
+fn is_kept_meanwhile(read: fn(&Store) -> bool, after: usize) -> bool {
+    let disk = Disk::new(32 << 20);
+    let store = renewed(&disk);
+    let patch = place_of_patch(&disk);
+    disk.hold_one(patch..patch + 64, after);
+    let reader = std::thread::spawn({
+        let store = store.clone();
+        move || read(&store)
+    });
+    while !disk.is_held() {
+        if reader.is_finished() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    let mut filled = 0;
+    while store.stats().reinserted_objects == 0 {
+        put(&store, &format!("filler/{filled}"), 2, &[0; VALUE_BYTES]);
+        filled += 1;
+        assert!(filled < 2000, "{:?}", store.stats());
+    }
+    store.sync().unwrap();
+    disk.let_go();
+    assert!(reader.join().unwrap(), "it was there all the time");
+    store.sync().unwrap();
+    let reopened = open(&disk.copied());
+    reopened.wait_recovered();
+    assert_eq!(get(&reopened, KEY), Some(vec![7; VALUE_BYTES]), "after a kill");
+    true
+}
+
+#[test]
+fn a_reader_of_outdated_metadata_does_not_forget_the_object() {
+    for read in [read_whole, read_part] {
+        let held = (0..8).take_while(|after| is_kept_meanwhile(read, *after)).count();
+        assert!(held > 0, "the metadata is read");
+    }
+}
