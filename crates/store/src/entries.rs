@@ -133,6 +133,11 @@ impl Iterator for Entries {
     type Item = Result<Entry, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.engine.process.is_another() {
+            // Said once.
+            let is_new = std::mem::replace(&mut self.next_segment, u32::MAX) != u32::MAX;
+            return is_new.then_some(Err(ReadError::Closed));
+        }
         loop {
             if let Some(entry) = self.ready.pop_front() {
                 return Some(entry);

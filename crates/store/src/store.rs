@@ -70,11 +70,13 @@ struct Shared {
 /// asynchronous program calls them on a thread that may block.
 ///
 /// # Processes
-/// In a child of `fork`, the parent's store is closed: operations that can fail report that, hints
-/// and [`Store::drop_memory`] do nothing, statistics are empty, and dropping the handle does nothing.
-/// Objects that were read before ([`Object`](crate::Object)) can still be read there, but to drop one
-/// may wait for ever for a thread that the child does not have: let it leak. The store's threads block all of the process's signals except those of
-/// their own faults (and `SIGPROF`).
+/// In a child of `fork`, the parent's store is closed: operations that can fail report that,
+/// nothing is there ([`Store::may_contain`]), hints and [`Store::drop_memory`] do nothing,
+/// statistics are empty, and dropping the handle does nothing. Objects that were read before
+/// ([`Object`](crate::Object)) can still be read there, but to drop one, or a [`Reader`] or
+/// [`Writer`], may wait for ever for a thread that the child does not have: let it leak. The
+/// store's threads block all of the process's signals except those of their own faults (and
+/// `SIGPROF`).
 ///
 /// # Cancellation
 /// An operation that is dropped before it was polled or waited for does nothing. One that is
@@ -325,6 +327,9 @@ impl Store {
     /// False if the object is certainly absent. No I/O. The answer is wrongly true for less than
     /// one absent key in a thousand.
     pub fn may_contain(&self, key: &[u8]) -> bool {
+        if self.is_forked() {
+            return false;
+        }
         let hash = self.engine().hash(key);
         self.engine().cache.resident.shard(hash).contains(hash)
             || !self.engine().ordered_candidates(hash).is_empty()

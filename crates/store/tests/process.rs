@@ -123,6 +123,8 @@ fn nothing_waits_in_a_child_for_threads_that_it_does_not_have() {
                     store.group_stats(GROUP).is_none(),
                     matches!(reader.next().wait(), Err(ReadError::Closed)),
                     writer.write(&[1; 3 << 20]).wait() == Err(CreateError::Closed),
+                    (0..100_u32).all(|n| !store.may_contain(&n.to_le_bytes())),
+                    matches!(store.entries().next(), Some(Err(ReadError::Closed))),
                 ];
                 all.iter().position(|is_closed| !*is_closed).map_or(0, |at| at as i32 + 1)
             });
@@ -130,6 +132,19 @@ fn nothing_waits_in_a_child_for_threads_that_it_does_not_have() {
         }
         is_done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Its parts are still to be written when the child commits it.
+#[test]
+fn a_long_value_is_not_committed_in_a_child() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    config.segment = Some(ByteSize::new(1 << 20));
+    let store = Store::open(config).unwrap();
+    let mut writer = store.writer(b"long", GROUP, WriterOptions::default()).unwrap();
+    writer.write(&[1; 1_500_000]).wait().unwrap();
+    let wrong = in_child(|| i32::from(writer.commit().wait() != Err(CreateError::Closed)));
+    assert_eq!(wrong, 0);
 }
 
 /// What a thread blocks, as a bit for each signal from 1 on.

@@ -188,10 +188,10 @@ impl Writer {
     /// Takes the next bytes of the value.
     ///
     /// # Errors
-    /// The object grows too large, no memory is released in time, or the store is closed. After an error, and after a
-    /// write that was dropped before it was done, the number of bytes taken is unknown: the writer
-    /// is unusable, and every further write and the commit fail with [`CreateError::Torn`]. The
-    /// commit then removes the version to be replaced, which a drop of the writer leaves in place.
+    /// The object grows too large, no memory is released in time, or the store is closed. After
+    /// another error, and after a write that was dropped before it was done, the number of bytes
+    /// taken is unknown: the writer is unusable, and every further write and the commit fail with
+    /// [`CreateError::Torn`]. The commit then removes the version to be replaced, which a drop of the writer leaves in place.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
         Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
     }
@@ -207,6 +207,11 @@ impl Writer {
     /// [`Store::create`](crate::Store::create); a writer that is dropped without a commit leaves
     /// that version in place.
     pub fn commit(mut self) -> Commit {
+        if self.engine.process.is_another() {
+            // Its memory is the parent's, and to give it back takes a lock.
+            std::mem::forget(self);
+            return Commit(Deferred::ready(Err(CreateError::Closed)));
+        }
         if self.torn {
             // The drop of the writer counts it as abandoned.
             return Commit(Deferred::ready(self.replaced_or_removed(Err(CreateError::Torn))));
