@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::device::{Device, Io, IoBuf, IoOp};
-use crate::format::{BLOCK_BYTES, StoreNonce, Superblock, UNIT_BYTES};
+use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
@@ -155,33 +155,30 @@ impl Space {
         });
     }
 
-    /// Starts a write of the leading bytes of each run, but with the block of `leads` in the place
-    /// of the run's first.
+    /// Starts a write of the leading bytes of each run, but with its share of `leads`, some blocks,
+    /// in the place of as many of the run's first bytes.
     pub(crate) fn submit_led(
         self: &Arc<Space>,
         segment: SegmentId,
         offset: u64,
-        leads: Box<[Block]>,
+        leads: AlignedBuf,
         pieces: &[(&Run, usize)],
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
-        assert_eq!(leads.len(), pieces.len(), "a leading block for each run");
         let spot = self.spot(segment, offset);
         if let Err(error) = spot.volume.usable() {
             done(Err(error));
             return;
         }
         let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
+        let lead_bytes = leads.len() / pieces.len();
         let mut bufs = Vec::with_capacity(2 * pieces.len());
-        for (lead, (run, len)) in leads.iter().zip(pieces) {
-            let lead = &lead.0;
-            // SAFETY: the closure keeps the blocks and the runs alive until the write is done, and
-            // no thread changes them; moving the box does not move its memory.
+        for (lead, (run, len)) in leads.chunks_exact(lead_bytes).zip(pieces) {
+            // SAFETY: the closure keeps the leads and the runs alive until the write is done, and no
+            // thread changes them; moving a buffer does not move its memory.
             unsafe {
-                bufs.push(IoBuf::new(lead.as_ptr().cast_mut(), lead.len()));
-                if *len > lead.len() {
-                    bufs.push(part_of(run, lead.len(), *len - lead.len()));
-                }
+                bufs.push(IoBuf::new(lead.as_ptr().cast_mut(), lead_bytes));
+                bufs.push(part_of(run, lead_bytes, *len - lead_bytes));
             }
         }
         self.start(IoOp::Write, &spot, bufs, move |outcome| {
@@ -224,20 +221,6 @@ impl Space {
             done(space.noted(op, &space.volumes[volume], outcome));
         });
         spot.volume.device.submit(Io { op, offset: spot.offset, bufs, done });
-    }
-}
-
-/// A block of memory, aligned for direct I/O.
-#[derive(Clone)]
-#[repr(align(4096))]
-pub(crate) struct Block(pub(crate) [u8; BLOCK_BYTES as usize]);
-
-impl Block {
-    /// A copy of a block's bytes.
-    pub(crate) fn of(bytes: &[u8]) -> Block {
-        let mut block = Block([0; BLOCK_BYTES as usize]);
-        block.0.copy_from_slice(bytes);
-        block
     }
 }
 

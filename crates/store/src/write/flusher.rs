@@ -21,10 +21,10 @@ use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, PAGE_HEADER_BYTES, RecordKind, SummaryEntry, UNIT_BYTES, settle_record,
 };
+use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
 use crate::policy::residency::Hint;
 use crate::ring::SegmentKind;
-use crate::space::Block;
 use crate::stats::add;
 use crate::types::GroupId;
 
@@ -367,16 +367,18 @@ fn begin_write(
 /// Starts one write of consecutive extents. Their records may have readers in memory already, so it
 /// is copies of their leading blocks that are made the segment's.
 fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<StagedExtent>) {
+    // Before there are copies, which are memory beside that of the runs.
+    engine.wait_writes(writes_max(engine) - 1);
     let start = open.cursor;
+    let lead_bytes = engine.space.block() as usize;
+    let mut leads = AlignedBuf::zeroed(extents.len() * lead_bytes);
     let mut placed = Vec::with_capacity(extents.len());
-    let mut leads = Vec::with_capacity(extents.len());
-    for extent in extents {
+    for (extent, lead) in extents.into_iter().zip(leads.chunks_exact_mut(lead_bytes)) {
         let at = open.cursor;
         open.cursor += on_disk(&extent);
-        let mut lead = Block::of(extent.staged.run.bytes(0, BLOCK_BYTES as usize));
-        let kind = settle_record(&mut lead.0, engine.space.nonce, open.life);
+        lead.copy_from_slice(extent.staged.run.bytes(0, lead_bytes));
+        let kind = settle_record(lead, engine.space.nonce, open.life);
         note_extent(engine, open, &extent, at, kind);
-        leads.push(lead);
         placed.push((at, extent));
     }
     let runs: Vec<(Run, usize)> =
@@ -392,7 +394,7 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
             }
         }
     });
-    engine.space.submit_led(id, start, leads.into(), &pieces, done);
+    engine.space.submit_led(id, start, leads, &pieces, done);
 }
 
 /// Adds an extent to its segment's summary.
