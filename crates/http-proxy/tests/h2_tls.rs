@@ -12,6 +12,9 @@ use damelo_http_proxy::{
 };
 use http::{Request, StatusCode};
 use http_body_util::Full;
+use support::frames::{
+    CONTINUATION, END_HEADERS, END_STREAM, GET_BLOCK, GOAWAY, HEADERS, RST_STREAM, frame, http2_raw,
+};
 use support::wire::{
     Authority, HandshakeKind, ask_http2, block_on, get_tls, handshake, http2_over_tls, http2_to,
 };
@@ -263,36 +266,6 @@ fn certificates_that_cannot_be_used_keep_the_proxy_from_starting() {
     }
 }
 
-/// A frame of RFC 9113 §4.1.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-/// `:method GET`, `:scheme http`, `:path /`, `:authority a` (RFC 7541, static table).
-const GET_BLOCK: &[u8] = b"\x82\x86\x84\x41\x01a";
-
-fn http2_raw(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("connect");
-    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("write");
-    stream.write_all(&frame(SETTINGS, 0, 0, b"")).expect("write");
-    stream
-}
-
 /// Reads to the end; true if the last frames had a GOAWAY with an error among them.
 fn ended_by_goaway(mut stream: TcpStream) -> bool {
     let mut bytes = Vec::new();
@@ -371,100 +344,6 @@ fn large_http2_headers_are_answered_431_and_odd_ones_400() {
             assert_eq!(answer.status.as_u16(), status);
         }
     });
-}
-
-/// The next frame: kind, stream, payload. `None` at the end.
-fn next_frame(stream: &mut TcpStream) -> Option<(u8, u32, Vec<u8>)> {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head).ok()?;
-    let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-    let mut payload = vec![0; length];
-    stream.read_exact(&mut payload).ok()?;
-    let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-    Some((head[3], id, payload))
-}
-
-/// `/other` is a literal path without indexing.
-const GET_OTHER_BLOCK: &[u8] = b"\x82\x86\x04\x06/other\x41\x01a";
-
-/// One stream that stands still is reset, and others on its connection go on.
-#[test]
-fn an_http2_stream_whose_client_takes_nothing_is_reset() {
-    let origin = Origin::start(|request| match request.path() {
-        "/" => reply(200, "Cache-Control: max-age=60", vec![7; 4 << 20]),
-        _ => reply(200, "Cache-Control: max-age=60", "hello"),
-    });
-    let proxy = Proxy::start_with(&origin, |config| {
-        config.timeouts.client_write = Duration::from_secs(2);
-        config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
-    });
-    assert_eq!(proxy.get("/").body.len(), 4 << 20);
-    let mut stream = http2_raw(proxy.info.address);
-    stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, GET_BLOCK)).expect("write");
-    // The connection has room, the stream has not.
-    stream.write_all(&frame(WINDOW_UPDATE, 0, 0, &[0, 16, 0, 0])).expect("write");
-    let (mut next, mut others, mut bytes) = (3, 0, 0);
-    let since = std::time::Instant::now();
-    loop {
-        let ask = frame(HEADERS, END_HEADERS | END_STREAM, next, GET_OTHER_BLOCK);
-        stream.write_all(&ask).expect("the connection goes on");
-        let answered = loop {
-            let (kind, id, payload) = next_frame(&mut stream).expect("the connection goes on");
-            match (kind, id) {
-                (RST_STREAM, 1) => break false,
-                // The stream never gets more room than its first 64 KiB.
-                (DATA, 1) => bytes += payload.len(),
-                (HEADERS, id) if id == next => break true,
-                _ => {}
-            }
-        };
-        if !answered {
-            break;
-        }
-        (next, others) = (next + 2, others + 1);
-        assert!(since.elapsed() < support::PATIENCE, "it is never reset");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(bytes < 100_000 && others > 5, "{bytes} bytes, {others} others");
-    eventually("the request ends", || proxy.metric("damelo_proxy_requests_open") == 0);
-    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 1);
-}
-
-/// RFC 9113 §6.8: it is told before it is closed, so that its client knows what may be sent again.
-#[test]
-fn an_idle_http2_connection_is_told_and_closed() {
-    let origin = hello();
-    let proxy = Proxy::start_with(&origin, |config| {
-        config.timeouts.client_idle = Duration::from_millis(300);
-    });
-    for asks in [false, true] {
-        let mut stream = http2_raw(proxy.info.address);
-        if asks {
-            let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, GET_BLOCK);
-            stream.write_all(&ask).expect("write");
-        }
-        let mut kinds = Vec::new();
-        while let Some((kind, ..)) = next_frame(&mut stream) {
-            kinds.push(kind);
-        }
-        assert_eq!((kinds.contains(&GOAWAY), kinds.contains(&HEADERS)), (true, asks), "{kinds:?}");
-    }
-}
-
-/// A client that was answered long ago, and is asleep now.
-#[test]
-fn a_proxy_that_stops_does_not_wait_for_a_silent_http2_client() {
-    let origin = hello();
-    let drain = Duration::from_secs(20);
-    let proxy = Proxy::start_with(&origin, |config| config.timeouts.drain = drain);
-    let mut stream = http2_raw(proxy.info.address);
-    stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, GET_BLOCK)).expect("write");
-    while next_frame(&mut stream).expect("an answer").0 != HEADERS {}
-    std::thread::sleep(Duration::from_millis(1500));
-    let start = std::time::Instant::now();
-    proxy.stop();
-    assert!(start.elapsed() < drain / 2, "{:?}", start.elapsed());
-    drop(stream);
 }
 
 /// RFC 9113 §8.2.3.

@@ -12,6 +12,9 @@ use bytes::Bytes;
 use damelo_http_proxy::Target;
 use http::{Method, Request};
 use http_body_util::Full;
+use support::frames::{
+    ACK, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, frame, next_frame,
+};
 use support::wire::{Http2Origin, ask_http2, block_on, http2_to, raw};
 use support::{Home, Origin, Proxy, Reply, ask_at, read_message, reply, send_to};
 
@@ -226,50 +229,30 @@ fn redirects_to_the_origins_own_name_lead_back_to_the_proxy() {
     }
 }
 
-/// A frame of RFC 9113 §4.1.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    let numbers = stream.to_be_bytes();
-    [&length[1..], &[kind, flags], &numbers, payload].concat()
-}
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-
 /// Answers requests over HTTP/2 with something storable and RST_STREAM(NO_ERROR): the first two of
 /// them without the end of the body.
 fn answer_and_reset(mut stream: TcpStream, asked: &AtomicUsize) -> std::io::Result<()> {
     stream.read_exact(&mut [0; 24])?;
     stream.write_all(&frame(SETTINGS, 0, 0, b""))?;
-    loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head)?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; length as usize];
-        stream.read_exact(&mut payload)?;
-        match head[3] {
-            SETTINGS if head[4] & ACK == 0 => stream.write_all(&frame(SETTINGS, ACK, 0, b""))?,
+    while let Some(read) = next_frame(&mut stream) {
+        match read.kind {
+            SETTINGS if read.flags & ACK == 0 => stream.write_all(&frame(SETTINGS, ACK, 0, b""))?,
             HEADERS => {
-                let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
                 // `:status 200`, and a field as it stands (RFC 7541 §6.2.2).
                 let fields = b"\x88\x00\x0dcache-control\x0amax-age=60";
                 let is_cut = asked.fetch_add(1, Ordering::SeqCst) < 2;
                 let ending = if is_cut { 0 } else { END_STREAM };
                 let answer = [
-                    frame(HEADERS, END_HEADERS, number, fields),
-                    frame(DATA, ending, number, b"some of it"),
-                    frame(RST_STREAM, 0, number, &[0; 4]),
+                    frame(HEADERS, END_HEADERS, read.stream, fields),
+                    frame(DATA, ending, read.stream, b"some of it"),
+                    frame(RST_STREAM, 0, read.stream, &[0; 4]),
                 ];
                 stream.write_all(&answer.concat())?;
             }
             _ => {}
         }
     }
+    Ok(())
 }
 
 /// RFC 9113 §8.1: an origin may want no more of a request, but its answer has an end of its own.

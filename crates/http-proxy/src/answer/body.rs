@@ -178,6 +178,9 @@ enum Kind {
 /// Body of a response to a client.
 pub(crate) struct ProxyBody {
     kind: Kind,
+    /// Longest piece in which the body is given away, if that matters, and what is left of a frame.
+    piece_bytes_max: Option<usize>,
+    rest: Bytes,
     source: BodySource,
     /// Bytes that the connection accepted.
     sent_bytes: u64,
@@ -193,6 +196,8 @@ impl ProxyBody {
     fn new(kind: Kind) -> ProxyBody {
         ProxyBody {
             kind,
+            piece_bytes_max: None,
+            rest: Bytes::new(),
             source: BodySource::Own,
             sent_bytes: 0,
             length_bytes: None,
@@ -224,6 +229,12 @@ impl ProxyBody {
     /// A body passed through.
     pub(crate) fn timed(body: Timed) -> ProxyBody {
         ProxyBody::new(Kind::Passing(Box::new(body)))
+    }
+
+    /// Gives the body away in pieces of at most so many bytes.
+    pub(crate) fn in_pieces(mut self, piece_bytes_max: usize) -> ProxyBody {
+        self.piece_bytes_max = Some(piece_bytes_max);
+        self
     }
 
     /// Sets the body's source, for the metrics.
@@ -260,13 +271,9 @@ impl ProxyBody {
     }
 
     pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        let frame = match &mut self.kind {
-            Kind::Empty => None,
-            Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
-            Kind::Streamed(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
-            Kind::Filling(body) => ready!(as_frame(body.poll_chunk(cx))),
-            Kind::Inflight(body) => ready!(as_frame(body.poll_chunk(cx))),
-            Kind::Passing(body) => ready!(body.next_frame(cx)),
+        let frame = match self.rest.is_empty() {
+            true => ready!(self.poll_kind(cx)).map(|frame| frame.map(|frame| self.cut(frame))),
+            false => Some(Ok(self.next_piece())),
         };
         match &frame {
             Some(Ok(frame)) => self.sent_bytes += data_bytes(frame),
@@ -276,7 +283,44 @@ impl ProxyBody {
         Poll::Ready(frame)
     }
 
+    fn poll_kind(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        Poll::Ready(match &mut self.kind {
+            Kind::Empty => None,
+            Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Kind::Streamed(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
+            Kind::Filling(body) => ready!(as_frame(body.poll_chunk(cx))),
+            Kind::Inflight(body) => ready!(as_frame(body.poll_chunk(cx))),
+            Kind::Passing(body) => ready!(body.next_frame(cx)),
+        })
+    }
+
+    /// The first piece of a frame; what is left of it comes next.
+    fn cut(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        let (Some(bytes_max), Some(bytes)) = (self.piece_bytes_max, frame.data_ref()) else {
+            return frame;
+        };
+        let end = self.sent_bytes + bytes.len() as u64;
+        let ends_more = self.sent_bytes > 0 && self.length_bytes == Some(end) && !bytes.is_empty();
+        if bytes.len() <= bytes_max && !ends_more {
+            return frame;
+        }
+        self.rest = bytes.clone();
+        self.next_piece()
+    }
+
+    /// The next piece of what is left of a frame. Its last byte goes alone: hyper sends that only
+    /// once the client has room for it, so a long body does not end before there is room for all.
+    fn next_piece(&mut self) -> Frame<Bytes> {
+        let but_last = self.rest.len().saturating_sub(1).max(1);
+        let length = but_last.min(self.piece_bytes_max.unwrap_or(but_last)).min(self.rest.len());
+        Frame::data(self.rest.split_to(length))
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
+        self.rest.is_empty() && self.kind_has_ended()
+    }
+
+    fn kind_has_ended(&self) -> bool {
         match &self.kind {
             Kind::Empty | Kind::Whole(None) => true,
             Kind::Passing(body) => body.has_ended(),
@@ -287,6 +331,13 @@ impl ProxyBody {
     }
 
     pub(crate) fn length(&self) -> SizeHint {
+        let hint = self.kind_length();
+        let exact =
+            hint.exact().map(|length| SizeHint::with_exact(length + self.rest.len() as u64));
+        exact.unwrap_or(hint)
+    }
+
+    fn kind_length(&self) -> SizeHint {
         match &self.kind {
             Kind::Empty | Kind::Whole(None) => SizeHint::with_exact(0),
             Kind::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),

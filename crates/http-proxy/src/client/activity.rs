@@ -1,4 +1,4 @@
-//! The activity of a connection: its requests in flight, and whether their responses make progress.
+//! The activity of a connection: its requests in flight, and whether its socket takes what is sent.
 //!
 //! Invariant: `active` counts each request from its headers to the last response byte that hyper
 //! took. Threads: one connection's state, shared by the tasks of its worker.
@@ -23,9 +23,6 @@ pub(crate) struct Activity {
     opened: Instant,
     active: AtomicUsize,
     begun: AtomicU64,
-    /// Responses with bytes ready that the client does not accept.
-    stalled: AtomicUsize,
-    moved_ms: AtomicU64,
     /// Since when the socket takes what is written, or [`BLOCKED`].
     writable_ms: AtomicU64,
     /// When the last request ended.
@@ -56,8 +53,6 @@ impl Activity {
             opened: Instant::now(),
             active: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
-            stalled: AtomicUsize::new(0),
-            moved_ms: AtomicU64::new(0),
             writable_ms: AtomicU64::new(0),
             idle_ms: AtomicU64::new(0),
             may_rest: AtomicBool::new(true),
@@ -124,12 +119,6 @@ impl Activity {
         self.rests.load(Relaxed) && self.rests.swap(false, Relaxed)
     }
 
-    /// When the client last accepted part of a response, if one is waiting for it.
-    pub(crate) fn stalled_since(&self) -> Option<Instant> {
-        let moved = Duration::from_millis(self.moved_ms.load(Relaxed));
-        (self.stalled.load(Relaxed) > 0).then(|| self.opened + moved)
-    }
-
     /// Records that the socket has become full, or writable again.
     pub(crate) fn set_blocked(&self, blocked: bool) {
         self.writable_ms.store(if blocked { BLOCKED } else { self.age_ms() }, Relaxed);
@@ -146,10 +135,6 @@ impl Activity {
         self.broken_off.load(Relaxed)
     }
 
-    fn moved(&self) {
-        self.moved_ms.store(self.age_ms(), Relaxed);
-    }
-
     fn age_ms(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -162,11 +147,6 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    /// Records progress of the response.
-    pub(crate) fn moved(&self) {
-        self.activity.moved();
-    }
-
     /// Records bytes of the response's body that the connection accepted.
     pub(crate) fn sent(&self, from: BodySource, bytes: u64) {
         self.activity.counters.sent(from, bytes);
@@ -180,15 +160,6 @@ impl Active {
     /// Records that the response broke off where its client would otherwise take it as complete.
     pub(crate) fn broke_off(&self) {
         self.activity.broken_off.store(true, Relaxed);
-    }
-
-    /// Sets whether the client accepts none of the bytes ready. Call once per change.
-    pub(crate) fn set_stalled(&self, stalled: bool) {
-        let count = &self.activity.stalled;
-        match stalled {
-            true => count.fetch_add(1, Relaxed),
-            false => count.fetch_sub(1, Relaxed),
-        };
     }
 }
 

@@ -14,14 +14,17 @@ use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::listen::http2_streams::Progress;
 
+/// Most that a client of HTTP/2 must take before it is seen to take something: hyper asks for the
+/// next piece once the stream has had window for one byte of this one.
+const HTTP2_PIECE_BYTES_MAX: usize = 16 << 10;
+
 /// A response's body; its request counts as in flight until the body ends.
 pub(crate) struct ClientBody {
     body: ProxyBody,
     active: Active,
-    /// On HTTP/2 a body is polled only when the client has window for more, so if a body gave bytes
-    /// and is not polled again, its client is not reading.
+    /// On HTTP/2 a body is polled again only once the client has had window for what it gave last,
+    /// so if it gave bytes and is not polled again, its client is not reading.
     progress: Option<Arc<Progress>>,
-    stalled: bool,
     /// For an HTTP/1.0 client a body of unannounced length ends with the connection, so a truncated
     /// body must not end in a normal close.
     ends_by_close: bool,
@@ -31,29 +34,19 @@ impl ClientBody {
     /// The body of an answer to a request of HTTP/1 in this version.
     pub(super) fn of_http1(body: ProxyBody, active: Active, version: Version) -> ClientBody {
         let ends_by_close = version < Version::HTTP_11;
-        ClientBody { body, active, progress: None, stalled: false, ends_by_close }
+        ClientBody { body, active, progress: None, ends_by_close }
     }
 
     /// The body of an answer on a stream of HTTP/2.
     pub(super) fn of_http2(body: ProxyBody, active: Active, progress: Arc<Progress>) -> ClientBody {
-        let progress = Some(progress);
-        ClientBody { body, active, progress, stalled: false, ends_by_close: false }
-    }
-
-    fn set_stalled(&mut self, stalled: bool) {
-        if stalled != self.stalled {
-            self.active.set_stalled(stalled);
-        }
-        self.stalled = stalled;
+        let (body, progress) = (body.in_pieces(HTTP2_PIECE_BYTES_MAX), Some(progress));
+        ClientBody { body, active, progress, ends_by_close: false }
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let frame = self.body.next_frame(cx);
         if let Some(progress) = &self.progress {
-            let may_stall = matches!(frame, Poll::Ready(Some(Ok(_))));
-            progress.moved(may_stall);
-            self.active.moved();
-            self.set_stalled(may_stall);
+            progress.moved(matches!(frame, Poll::Ready(Some(Ok(_)))));
         }
         if let Poll::Ready(Some(Ok(frame))) = &frame {
             self.active.sent(self.body.source(), data_bytes(frame));
@@ -75,7 +68,6 @@ impl ClientBody {
 
 impl Drop for ClientBody {
     fn drop(&mut self) {
-        self.set_stalled(false);
         if let Some(by) = self.body.broken_by() {
             self.active.broken(by);
         }

@@ -262,11 +262,7 @@ async fn speak(
     let timeouts = timeouts(&now);
     let deadlines = Deadlines {
         header: timeouts.client_header,
-        // An HTTP/2 client is told that the connection ends, and only then cut off.
-        idle: match protocol {
-            Protocol::Http1 => timeouts.client_idle,
-            Protocol::Http2 => timeouts.client_idle + 2 * STOP_GRACE,
-        },
+        idle: timeouts.client_idle,
         rest: timeouts.client_rest,
         write: timeouts.client_write,
     };

@@ -45,8 +45,8 @@ pub(crate) struct Deadlines {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
-    /// Streams share the connection, and bytes need not belong to a request: while no request is in
-    /// flight only the idle time counts, which no frame prolongs.
+    /// Streams share the connection, and bytes need not belong to a request: here it has only the
+    /// limit of a full socket. `http2` ends it when it is unused, and single streams that stall.
     Http2,
 }
 
@@ -79,7 +79,6 @@ pub(crate) struct Watched {
 enum Late {
     Headers,
     Idle,
-    Stalled,
 }
 
 impl Watched {
@@ -173,32 +172,19 @@ impl Watched {
 
     /// Called when there is nothing to read: checks whether the deadline has passed.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Late> {
+        if self.protocol == Protocol::Http2 {
+            return Poll::Pending;
+        }
         if !self.activity.is_idle() {
-            if self.protocol == Protocol::Http1 {
-                self.look_again(cx);
-                return Poll::Pending;
-            }
-            match self.activity.stalled_since() {
-                // While the socket is full, the write deadline applies.
-                Some(since) if !self.progress.is_blocked() => {
-                    ready!(self.progress.poll_stalled(since, &self.inner, cx));
-                }
-                // A stalling stream causes no wake, so a timer runs even while none stalls.
-                _ => {
-                    let deadline = Instant::now() + self.deadlines.write;
-                    ready!(poll_deadline(&mut self.read_timer, deadline, cx));
-                }
-            }
-            return Poll::Ready(Late::Stalled);
+            self.look_again(cx);
+            return Poll::Pending;
         }
         if self.begun != self.activity.begun() {
             self.begun = self.activity.begun();
             self.since = self.activity.idle_since();
             self.in_headers = false;
         }
-        if self.protocol == Protocol::Http1 {
-            self.look_for_rest(cx);
-        }
+        self.look_for_rest(cx);
         let deadline = match self.in_headers {
             true => {
                 let since = *self.headers_since.get_or_insert_with(Instant::now);
@@ -244,7 +230,7 @@ impl Watched {
                 let _ = Pin::new(&mut self.inner).poll_flush(cx);
                 self.counters.refused(StatusCode::REQUEST_TIMEOUT);
             }
-            Late::Headers | Late::Stalled => {}
+            Late::Headers => {}
         }
         self.counters.client_timeouts.one();
         Err(io::ErrorKind::TimedOut.into())

@@ -1,7 +1,8 @@
 //! Requests of one HTTP/2 connection.
 //!
-//! Invariant: a stream's request uses the settings current at its start until its end. Threads: the
-//! connection is one task, each of its streams another, on one worker.
+//! Invariants: a stream's request uses the settings current at its start until its end; a
+//! connection is ended only after it was told so, and not before its answers have been delivered.
+//! Threads: the connection is one task, each of its streams another, on one worker.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, sleep_until, timeout};
+use tokio::time::{Duration, sleep, timeout};
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
@@ -32,8 +33,11 @@ const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// is megabytes.
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A connection without a request for so long has nothing of an answer left to deliver.
+/// A connection that may write and had no request for so long has delivered all of its answers.
 const QUIET: Duration = Duration::from_secs(1);
+/// Time for the requests of a client that was not told yet that its unused connection ends: longer
+/// than bytes are on their way to any client and back.
+const UNUSED_GRACE: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
 pub(super) async fn speak(
@@ -59,22 +63,29 @@ pub(super) async fn speak(
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    tokio::select! {
+    let grace = tokio::select! {
         _ = connection.as_mut() => return,
-        () = stopped(&mut stop) => {}
-        () = unused(&activity, timeouts.client_idle) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    // A client that waits for nothing has no answer under way, and may never confirm the end.
-    let is_quiet = || {
-        let quiet = activity.begun() == 0 || activity.idle_since().elapsed() >= QUIET;
-        activity.is_idle() && quiet
+        () = stopped(&mut stop) => STOP_GRACE,
+        () = unused(&activity, timeouts.client_idle) => UNUSED_GRACE,
     };
-    let may_end = is_quiet();
-    if may_end && (timeout(STOP_GRACE, connection.as_mut()).await.is_ok() || is_quiet()) {
-        return;
+    connection.as_mut().graceful_shutdown();
+    // A client that waits for nothing may never confirm the end.
+    loop {
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = unused(&activity, quiet_after(&activity)) => {}
+        }
+        if timeout(grace, connection.as_mut()).await.is_ok()
+            || unused_for(&activity) >= quiet_after(&activity)
+        {
+            return;
+        }
     }
-    let _ = connection.await;
+}
+
+/// The time without a request after which nothing is left to deliver.
+fn quiet_after(activity: &Activity) -> Duration {
+    if activity.begun() == 0 { Duration::ZERO } else { QUIET }
 }
 
 fn builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
@@ -96,13 +107,21 @@ fn builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
     builder
 }
 
+/// How long there was no request, and room for what is left of the last answers.
+fn unused_for(activity: &Activity) -> Duration {
+    match activity.writable_since() {
+        Some(writable) if activity.is_idle() => writable.max(activity.idle_since()).elapsed(),
+        _ => Duration::ZERO,
+    }
+}
+
 /// Ready once there was no request for this long.
 async fn unused(activity: &Activity, limit: Duration) {
     loop {
-        let since = if activity.is_idle() { activity.idle_since() } else { Instant::now() };
-        if since.elapsed() >= limit {
+        let left = limit.saturating_sub(unused_for(activity));
+        if left.is_zero() {
             return;
         }
-        sleep_until(since + limit).await;
+        sleep(left).await;
     }
 }

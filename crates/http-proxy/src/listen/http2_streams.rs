@@ -1,7 +1,8 @@
 //! Ends single streams of an HTTP/2 connection whose client has stopped taking their answers.
 //!
-//! hyper asks a body for more only while its stream has window, and then waits for as long as the
-//! client likes. Dropping the task of a stream resets it; so each task here runs beside a watch.
+//! hyper asks a body for more only once its stream has had window for the last piece, and waits
+//! for that as long as the client likes. Dropping the task of a stream resets it; so each task here
+//! runs beside a watch.
 //! Invariant: hyper starts the task of a stream right after it has called the service for it, so
 //! that the progress left by one call is of the next task. Threads: the connection's worker.
 

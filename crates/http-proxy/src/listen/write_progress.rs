@@ -69,17 +69,6 @@ impl WriteProgress {
             (self.blocked, self.last_look) = (true, None);
             self.moved = Instant::now();
         }
-        self.poll_stalled(self.moved, stream, cx)
-    }
-
-    /// Called when the client has granted no more window since `since`, though more is ready: ready
-    /// once it has also read nothing already sent for the limit.
-    pub(super) fn poll_stalled(
-        &mut self,
-        since: Instant,
-        stream: &ClientStream,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
         let last = self.last_look.get_or_insert_with(|| Look::now(stream));
         loop {
             ready!(poll_deadline(&mut self.timer, last.at + self.limit / LOOKS, cx));
@@ -88,7 +77,7 @@ impl WriteProgress {
                 self.moved = look.at;
             }
             *last = look;
-            if self.moved.max(since) + self.limit <= last.at {
+            if self.moved + self.limit <= last.at {
                 return Poll::Ready(());
             }
         }

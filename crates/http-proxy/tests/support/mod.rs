@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod frames;
 pub(crate) mod wire;
 
 use std::fmt::Write as _;

@@ -1,0 +1,229 @@
+//! HTTP/2 clients that take their time: slow, stalled, idle or asleep, while the proxy runs and
+//! while it stops.
+
+mod support;
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use support::frames::{
+    DATA, GET_BLOCK, GET_OTHER_BLOCK, GOAWAY, HEADERS, RST_STREAM, frame, http2_raw, next_frame,
+    request, window,
+};
+use support::{Gate, Origin, Proxy, eventually, reply};
+
+fn hello() -> Origin {
+    Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"))
+}
+
+/// One stream that stands still is reset, and others on its connection go on.
+#[test]
+fn an_http2_stream_whose_client_takes_nothing_is_reset() {
+    let origin = Origin::start(|request| match request.path() {
+        "/" => reply(200, "Cache-Control: max-age=60", vec![7; 4 << 20]),
+        _ => reply(200, "Cache-Control: max-age=60", "hello"),
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.client_write = Duration::from_secs(2);
+        config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
+    });
+    assert_eq!(proxy.get("/").body.len(), 4 << 20);
+    let mut stream = http2_raw(proxy.info.address);
+    stream.write_all(&request(1, GET_BLOCK)).expect("write");
+    // The connection has room, the stream has not.
+    stream.write_all(&window(0, 1 << 20)).expect("write");
+    let (mut next, mut others, mut bytes) = (3, 0, 0);
+    let since = Instant::now();
+    loop {
+        let ask = request(next, GET_OTHER_BLOCK);
+        stream.write_all(&ask).expect("the connection goes on");
+        let answered = loop {
+            let read = next_frame(&mut stream).expect("the connection goes on");
+            match (read.kind, read.stream) {
+                (RST_STREAM, 1) => break false,
+                // The stream never gets more room than its first 64 KiB.
+                (DATA, 1) => bytes += read.payload.len(),
+                (HEADERS, id) if id == next => break true,
+                _ => {}
+            }
+        };
+        if !answered {
+            break;
+        }
+        (next, others) = (next + 2, others + 1);
+        assert!(since.elapsed() < support::PATIENCE, "it is never reset");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(bytes < 100_000 && others > 5, "{bytes} bytes, {others} others");
+    eventually("the request ends", || proxy.metric("damelo_proxy_requests_open") == 0);
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 1);
+}
+
+/// Takes frames of stream 1 to the end of the stream, or until `until`: bytes of its body, and
+/// whether it ended as it should. Makes room for `room_bytes` more after each frame of the body.
+fn take(
+    stream: &mut TcpStream,
+    room_bytes: usize,
+    pause: Duration,
+    until: Instant,
+) -> (usize, bool) {
+    let mut bytes = 0;
+    while Instant::now() < until {
+        let read = next_frame(stream).expect("the connection goes on");
+        match (read.kind, read.stream) {
+            (RST_STREAM, 1) => return (bytes, false),
+            (DATA, 1) => bytes += read.payload.len(),
+            _ => continue,
+        }
+        if read.ends_stream() {
+            return (bytes, true);
+        }
+        std::thread::sleep(pause);
+        let room = [window(0, room_bytes), window(1, room_bytes)].concat();
+        stream.write_all(&room).expect("the connection goes on");
+    }
+    (bytes, true)
+}
+
+/// It takes something all the time, but less within the limit than the proxy has at hand.
+#[test]
+fn a_slow_but_steady_http2_client_is_served() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 4 << 20]));
+    let limit = Duration::from_secs(1);
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.client_write = limit);
+    assert_eq!(proxy.get("/").body.len(), 4 << 20);
+    let mut stream = http2_raw(proxy.info.address);
+    stream.write_all(&request(1, GET_BLOCK)).expect("write");
+    let until = Instant::now() + limit * 3;
+    let (bytes, whole) = take(&mut stream, 16 << 10, limit / 10, until);
+    assert!(whole && bytes > 100_000, "{bytes} bytes");
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 0);
+}
+
+/// The one stands still, the other waits for the origin: longer than a client may stand still.
+#[test]
+fn an_http2_stream_that_stands_still_leaves_others_alone() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        if request.path() == "/other" {
+            held.wait();
+        }
+        reply(200, "Cache-Control: max-age=60", vec![7; 4 << 20])
+    });
+    let limit = Duration::from_secs(1);
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.client_write = limit);
+    assert_eq!(proxy.get("/").body.len(), 4 << 20);
+    let mut stream = http2_raw(proxy.info.address);
+    // A third, which is cancelled, has stood still for a part of the time.
+    stream.write_all(&request(1, GET_BLOCK)).expect("write");
+    std::thread::sleep(limit / 2);
+    let cancel = frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]);
+    let ask = [cancel, request(3, GET_BLOCK), request(5, GET_OTHER_BLOCK), window(0, 1 << 20)];
+    stream.write_all(&ask.concat()).expect("write");
+    let mut reader = stream.try_clone().expect("clone");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(limit * 2);
+            gate.open();
+        });
+        let mut is_reset = false;
+        loop {
+            let read = next_frame(&mut reader).expect("the connection goes on");
+            is_reset |= (read.kind, read.stream) == (RST_STREAM, 3);
+            if (read.kind, read.stream) == (HEADERS, 5) {
+                break;
+            }
+        }
+        assert!(is_reset, "it may stand still for ever");
+    });
+}
+
+/// RFC 9113 §6.8: it is told before it is closed, so that its client knows what may be sent again.
+#[test]
+fn an_idle_http2_connection_is_told_and_closed() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.client_idle = Duration::from_millis(300);
+    });
+    for asks in [false, true] {
+        let mut stream = http2_raw(proxy.info.address);
+        if asks {
+            stream.write_all(&request(1, GET_BLOCK)).expect("write");
+        }
+        let mut kinds = Vec::new();
+        while let Some(read) = next_frame(&mut stream) {
+            kinds.push(read.kind);
+        }
+        assert_eq!((kinds.contains(&GOAWAY), kinds.contains(&HEADERS)), (true, asks), "{kinds:?}");
+    }
+}
+
+/// Its client has not heard that the connection ends.
+#[test]
+fn a_request_on_its_way_to_an_idle_http2_connection_is_answered() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.client_idle = Duration::from_millis(100);
+    });
+    let mut stream = http2_raw(proxy.info.address);
+    while next_frame(&mut stream).expect("the connection goes on").kind != GOAWAY {}
+    // To a satellite and back.
+    std::thread::sleep(Duration::from_millis(600));
+    stream.write_all(&request(1, GET_BLOCK)).expect("write");
+    let mut ended = false;
+    while let Some(read) = next_frame(&mut stream) {
+        ended |= read.stream == 1 && read.ends_stream();
+    }
+    assert!(ended, "it is closed over the request");
+}
+
+/// A client that was answered long ago, or just now, and is asleep.
+#[test]
+fn a_proxy_that_stops_does_not_wait_for_a_silent_http2_client() {
+    for ago in [Duration::from_millis(1500), Duration::from_millis(300)] {
+        let origin = hello();
+        let drain = Duration::from_secs(20);
+        let proxy = Proxy::start_with(&origin, |config| config.timeouts.drain = drain);
+        let mut stream = http2_raw(proxy.info.address);
+        stream.write_all(&request(1, GET_BLOCK)).expect("write");
+        while next_frame(&mut stream).expect("an answer").kind != HEADERS {}
+        std::thread::sleep(ago);
+        let start = Instant::now();
+        proxy.stop();
+        assert!(start.elapsed() < drain / 4, "{:?} after {ago:?}", start.elapsed());
+        drop(stream);
+    }
+}
+
+/// It has taken all but the end of its answer, and takes that after a while.
+#[test]
+fn a_proxy_that_stops_delivers_the_ends_of_answers() {
+    const LENGTH: usize = 200_000;
+    const END: usize = 10_000;
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; LENGTH]));
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").body.len(), LENGTH);
+    let mut stream = http2_raw(proxy.info.address);
+    let room = [window(0, LENGTH), window(1, LENGTH - END - 65_535)].concat();
+    stream.write_all(&[request(1, GET_BLOCK), room].concat()).expect("write");
+    let mut bytes = 0;
+    let mut took = |stream: &mut TcpStream, enough: usize| {
+        while bytes < enough {
+            let read = next_frame(stream).unwrap_or_else(|| panic!("closed after {bytes}"));
+            bytes += if read.kind == DATA { read.payload.len() } else { 0 };
+        }
+    };
+    took(&mut stream, LENGTH - END);
+    // Longer than a connection without requests is waited for.
+    std::thread::sleep(Duration::from_millis(1200));
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| proxy.stop());
+        std::thread::sleep(Duration::from_millis(700));
+        stream.write_all(&window(1, END)).expect("write");
+        took(&mut stream, LENGTH);
+        drop(stream);
+        stopping.join().expect("stopped");
+    });
+}
