@@ -361,6 +361,27 @@ fn cookies_are_for_who_asked() {
     assert!(origin.last().has("if-none-match"));
 }
 
+/// The cookie, which is not stored, was the sign that the page is for one user.
+#[test]
+fn a_page_that_came_with_a_cookie_is_not_served_stale_to_another() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}/", listener.local_addr().expect("address"));
+    // It answers once, and is gone.
+    let origin = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let _ = read_message(&mut BufReader::new(&stream), false).expect("a request");
+        let answer = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=0\r\nETag: \"a\"\r\n\
+            Set-Cookie: session=1\r\nContent-Length: 8\r\n\r\nof alice";
+        stream.write_all(answer).expect("write");
+    });
+    let proxy = Forward::start(|_| {});
+    let answer = proxy.get(&url);
+    assert!(answer.text() == "of alice" && answer.cache().contains("stored"), "{answer:?}");
+    origin.join().expect("an origin");
+    let answer = proxy.get(&url);
+    assert_eq!(answer.status(), 502, "{answer:?}");
+}
+
 #[test]
 fn passwords() {
     let origin = named("x");

@@ -77,7 +77,7 @@ impl Policy {
             never_stale: directives.must_revalidate
                 || directives.proxy_revalidate
                 || (directives.s_maxage.is_some() && !allowed_beside)
-                || (storing::stores_cookie(headers, directives, caching)
+                || (storing::may_be_for_one_user(headers, directives)
                     && !storing::lets_share_stale_cookies(lifetime, directives)),
             immutable: directives.immutable,
         }
@@ -244,6 +244,7 @@ fn wishes(request: &RequestDirectives, caching: &CachingConfig) -> RequestDirect
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SetCookie;
     use crate::test_headers as headers;
 
     const NOW: u64 = 1_000_000_000;
@@ -328,6 +329,12 @@ mod tests {
             let map = headers(&[("cache-control", says), ("set-cookie", "session=1")]);
             assert_eq!(policy_of(&map, &caching).never_stale, never_stale, "{says}");
             assert!(!policy(says, &caching).never_stale, "{says} without a cookie");
+            // A page is no less for one user where its cookie is not stored with it.
+            let stripping = CachingConfig { set_cookie: SetCookie::Strip, ..caching.clone() };
+            assert_eq!(policy_of(&map, &stripping).never_stale, never_stale, "{says}, stripped");
+            let says = format!("{says}, private=\"set-cookie\"");
+            let map = headers(&[("cache-control", &says), ("set-cookie", "session=1")]);
+            assert!(!policy_of(&map, &caching).never_stale, "{says}");
         }
     }
 

@@ -223,21 +223,16 @@ pub(crate) fn lets_share_cookies(lifetime: Lifetime, directives: &ResponseDirect
     lifetime.source == LifetimeSource::Explicit || directives.public
 }
 
-/// Whether what is stored of a response sets a cookie.
-pub fn stores_cookie(
-    response: &HeaderMap,
-    directives: &ResponseDirectives,
-    caching: &CachingConfig,
-) -> bool {
+/// Whether a cookie of the response is a sign that the page, too, is for one user. That it is not
+/// stored with it changes nothing; that the origin names the cookie as what is not shared does.
+pub fn may_be_for_one_user(response: &HeaderMap, directives: &ResponseDirectives) -> bool {
     let mut left_out = directives.private_fields.iter().chain(&directives.no_cache_fields);
-    response.contains_key(SET_COOKIE)
-        && caching.set_cookie != SetCookie::Strip
-        && !left_out.any(|name| *name == SET_COOKIE)
+    response.contains_key(SET_COOKIE) && !left_out.any(|name| *name == SET_COOKIE)
 }
 
-/// Whether a response with a cookie may be served without validation once it is stale. Where the origin gives it a
-/// lifetime of nothing and no window, only a window of the configuration or of a client would hand
-/// the cookie to others.
+/// Whether a response with a cookie may be served without validation once it is stale. Where the
+/// origin gives it a lifetime of nothing and no window, only a window of the configuration or of a
+/// client would hand it to others.
 pub(crate) fn lets_share_stale_cookies(
     lifetime: Lifetime,
     directives: &ResponseDirectives,

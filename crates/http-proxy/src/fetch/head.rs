@@ -17,7 +17,7 @@ use crate::collapse::sharing::SharedResponse;
 use crate::fetch::Fetch;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision};
-use crate::rules::{ForwardReason, RequestDirectives, ResponseDirectives, storing};
+use crate::rules::{ForwardReason, RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
@@ -77,7 +77,7 @@ impl Fetch<'_> {
         effects.admit(exchange, caching).ok()?;
         let headers = &parts.headers;
         let mut policy = self.policy(&directives, caching, parts.status, headers, headers);
-        effects.adjust(&mut policy, storing::stores_cookie(headers, &directives, caching));
+        effects.adjust(&mut policy, headers, &directives);
         let unwishing = RequestDirectives::default();
         if reuse::decide(&unwishing, &policy, caching, worker.now_ms()) != Decision::Serve {
             return None;

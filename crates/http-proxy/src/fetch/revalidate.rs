@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use crate::answer::{self, Answer, reused};
 use crate::fetch::{Audience, Fetch};
 use crate::request::hooks;
-use crate::rules::storing::{self, Exchange};
+use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
 use crate::upstream::FetchedBody;
@@ -67,7 +67,7 @@ impl Fetch<'_> {
             hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
         let directives = ResponseDirectives::of(&headers, caching);
         let mut policy = self.policy(&directives, caching, stored.status, &headers, news);
-        effects.adjust(&mut policy, storing::stores_cookie(&headers, &directives, caching));
+        effects.adjust(&mut policy, &headers, &directives);
         StoredResponse { policy, headers, ..stored.clone() }
     }
 

@@ -55,7 +55,7 @@ impl Fetch<'_> {
         }
         let headers = &parts.headers;
         let mut policy = self.policy(&directives, caching, parts.status, headers, headers);
-        effects.adjust(&mut policy, storing::stores_cookie(headers, &directives, caching));
+        effects.adjust(&mut policy, headers, &directives);
         let stored = self.to_store(caching, parts, &directives, policy);
         let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
         let announced = announced.map(|part| part.length_bytes());

@@ -14,7 +14,9 @@ use http::{HeaderMap, StatusCode};
 use crate::request::{Ask, forwarded};
 use crate::rules::freshness::{Lifetime, LifetimeSource};
 use crate::rules::storing::{self, Exchange};
-use crate::rules::{CachingConfig, NotStoredReason, Policy, RequestDirectives, group};
+use crate::rules::{
+    CachingConfig, NotStoredReason, Policy, RequestDirectives, ResponseDirectives, group,
+};
 use crate::ruleset::{self, Admission, Hint, RequestView, ResponseEffects};
 use crate::vault::Found;
 use crate::worker::{Shared, Worker};
@@ -78,9 +80,15 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl ResponseEffects<'_> {
-    /// Adjusts a response's lifetime and staleness limits as the rules say. A cookie with a lifetime
-    /// of nothing by rule is for validation only, whatever windows the configuration has.
-    pub(crate) fn adjust(&self, policy: &mut Policy, stores_cookie: bool) {
+    /// Adjusts a response's lifetime and staleness limits as the rules say. What sets a cookie and
+    /// has a lifetime of nothing by rule is for validation only, whatever windows the configuration
+    /// has.
+    pub(crate) fn adjust(
+        &self,
+        policy: &mut Policy,
+        headers: &HeaderMap,
+        directives: &ResponseDirectives,
+    ) {
         if let Some(window) = self.stale_while_revalidate {
             policy.stale_while_revalidate_ms = millis(window);
         }
@@ -90,7 +98,8 @@ impl ResponseEffects<'_> {
         if let Some(ttl) = self.ttl {
             policy.lifetime_ms = policy.initial_age_ms.saturating_add(millis(ttl));
             policy.no_cache = false;
-            policy.never_stale |= ttl.is_zero() && stores_cookie;
+            policy.never_stale |=
+                ttl.is_zero() && storing::may_be_for_one_user(headers, directives);
         }
     }
 
@@ -223,7 +232,6 @@ mod tests {
 
     #[test]
     fn a_cookie_is_not_prolonged_by_rules_alone() {
-        use crate::rules::ResponseDirectives;
         let (seconds, caching) = (Some(Duration::from_secs(9)), CachingConfig::default());
         for (cache_control, ttl, window, store, stored) in [
             ("", seconds, None, None, false),

@@ -324,7 +324,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         response_time_ms: asked.response_time_ms,
     };
     let mut policy = Policy::of(arrived, caching);
-    effects.adjust(&mut policy, storing::stores_cookie(&headers, &directives, caching));
+    effects.adjust(&mut policy, &headers, &directives);
     let groups = effects.groups_of(&shared.config, ask, &headers);
     let mut kept =
         storing::stored_headers(&headers, &directives, caching, asked.response_time_ms / 1000);
