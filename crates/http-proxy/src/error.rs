@@ -225,11 +225,23 @@ impl FetchError {
 
     /// Whether the origin may have got the request, and done what it asks for.
     pub(crate) fn may_have_acted(&self) -> bool {
-        use FetchError::{
-            Broken, ClientBroken, ClientTimeout, Framing, HeaderTimeout, HeadersTooLarge, Unasked,
-        };
-        let of_request = matches!(self, ClientTimeout | ClientBroken);
-        of_request || matches!(self, Broken | Framing | HeaderTimeout | HeadersTooLarge | Unasked)
+        match self {
+            FetchError::HeaderTimeout
+            | FetchError::Broken
+            | FetchError::HeadersTooLarge
+            | FetchError::Framing
+            | FetchError::Unasked
+            | FetchError::ClientTimeout
+            | FetchError::ClientBroken => true,
+            FetchError::Connect
+            | FetchError::Unresolved(_)
+            | FetchError::ConnectTimeout
+            | FetchError::Tls
+            | FetchError::Refused
+            | FetchError::Busy
+            | FetchError::Down
+            | FetchError::Forbidden => false,
+        }
     }
 
     /// Whether the error counts against the origin's health.

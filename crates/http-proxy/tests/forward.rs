@@ -166,20 +166,24 @@ fn requests_with_bodies_pass_and_connections_are_used_again() {
 #[test]
 fn what_is_no_request_for_a_forward_proxy() {
     let proxy = Forward::start(|_| {});
-    for (method, target, status) in [
-        ("GET", "/", 400),
-        ("GET", "https://127.0.0.1/", 501),
-        ("GET", "ftp://127.0.0.1/", 400),
-        ("GET", "http://127.0.0.1:99999/", 400),
-        ("GET", "http://127.0.0.1:0/", 400),
-        ("GET", "http://ann:secret@127.0.0.1/", 400),
-        ("CONNECT", "127.0.0.1", 400),
-        ("GET", "http://nobody.invalid/", 502),
-        ("CONNECT", "nobody.invalid:443", 502),
+    for (method, target, status, detail) in [
+        ("GET", "/", 400, "bad-target"),
+        ("GET", "https://127.0.0.1/", 501, "https-target"),
+        ("GET", "ftp://127.0.0.1/", 400, "bad-target"),
+        ("GET", "http://127.0.0.1:99999/", 400, "bad-host"),
+        ("GET", "http://127.0.0.1:65616/", 400, "bad-host"),
+        ("GET", "http://[::1]:65616/", 400, "bad-host"),
+        ("GET", "http://127.0.0.1:0/", 400, "bad-host"),
+        ("CONNECT", "127.0.0.1:0", 400, "bad-host"),
+        ("CONNECT", "127.0.0.1:65979", 400, "bad-host"),
+        ("GET", "http://ann:secret@127.0.0.1/", 400, "bad-target"),
+        ("CONNECT", "127.0.0.1", 400, "bad-target"),
+        ("GET", "http://nobody.invalid/", 502, "unresolved"),
+        ("CONNECT", "nobody.invalid:443", 502, "unresolved"),
     ] {
         let answer = proxy.ask(method, target, "");
         assert_eq!(answer.status(), status, "{method} {target}: {answer:?}");
-        assert!(answer.cache().contains("damelo"), "{answer:?}");
+        assert!(answer.cache().contains(&format!("detail={detail}")), "{target}: {answer:?}");
         if status == 502 {
             let text = "the name nobody.invalid could not be resolved";
             assert!(answer.text().contains(text), "{answer:?}");

@@ -193,6 +193,7 @@ fn hosts_are_one_and_plain_and_agree() {
         ("Host: a#b\r\n", 400),
         ("Host: a?b\r\n", 400),
         ("Host: \u{e9}\r\n", 400),
+        ("Host: a:80:80\r\n", 400),
         ("Host: a:80\r\n", 200),
     ] {
         let request = format!("GET / HTTP/1.1\r\n{headers}\r\n");

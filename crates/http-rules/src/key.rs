@@ -122,15 +122,22 @@ fn ends_in_root(name: &str) -> bool {
 /// Whether bytes are a host with an optional port (RFC 3986 §3.2.2, §3.2.3), without user
 /// information.
 pub fn is_plain_authority(bytes: &[u8]) -> bool {
-    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
-    // The last colon introduces a port, unless it is within an IPv6 address.
-    let port = bytes.iter().rposition(|byte| *byte == b':').map(|colon| &bytes[colon + 1..]);
-    let is_number = |port: &[u8]| {
-        let digits = std::str::from_utf8(port).ok().filter(|_| port.iter().all(u8::is_ascii_digit));
-        digits.and_then(|digits| digits.parse::<u16>().ok()).is_some_and(|port| port > 0)
+    let colon = bytes.iter().rposition(|byte| *byte == b':');
+    let (host, port) = match colon.and_then(|colon| bytes.split_at_checked(colon)) {
+        // A colon before a bracket is one of an IPv6 address.
+        Some((host, port)) if !port.contains(&b']') => (host, &port[1..]),
+        _ => (bytes, &b""[..]),
     };
-    let is_port = |port: &[u8]| port.is_empty() || port.contains(&b']') || is_number(port);
-    bytes.iter().all(is_host) && port.is_none_or(is_port)
+    let digits = std::str::from_utf8(port).ok().filter(|_| port.iter().all(u8::is_ascii_digit));
+    let number = digits.and_then(|digits| digits.parse::<u16>().ok());
+    if !port.is_empty() && number.is_none_or(|port| port == 0) {
+        return false;
+    }
+    let may = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_%~!$&'()*+,;=".contains(byte);
+    match host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")) {
+        Some(address) => address.iter().all(|byte| may(byte) || *byte == b':'),
+        None => host.iter().all(may),
+    }
 }
 
 /// The value of a cookie in a request (RFC 6265 §5.4); the first of several.
@@ -188,6 +195,21 @@ mod tests {
             ("[::1]", "http", "[::1]"),
         ] {
             assert_eq!(normal_host(authority, scheme), expected);
+        }
+    }
+
+    /// RFC 3986 §3.2.2, §3.2.3.
+    #[test]
+    fn hosts_that_are_plain() {
+        for plain in ["a", "a.test:80", "a:", "", ":80", "[::1]", "[::1]:8080", "a_b%20", "a:65535"]
+        {
+            assert!(is_plain_authority(plain.as_bytes()), "{plain}");
+        }
+        for odd in [
+            "a:80:80", "a:b", "a:0", "a:65536", "a:+80", "::1", "[::1", "::1]", "[::1]a", "a[::1]",
+            "u@a", "a/b", "a b", "[[::1]]", "\u{e9}",
+        ] {
+            assert!(!is_plain_authority(odd.as_bytes()), "{odd}");
         }
     }
 

@@ -2,9 +2,10 @@
 //!
 //! Invariants: two requests get the same secondary key only if every header that `Vary` names is
 //! absent from both or equal in both, after joining lines, normalising whitespace around the commas
-//! of fields known to be lists (not where a value has quotes or comments) and, for some of them, normalising equivalent values ([`crate::negotiation`]). The same holds
-//! for the headers and cookies that the configuration adds to the key. The key is unambiguous,
-//! because header values contain no byte below 0x09.
+//! of fields known to be lists (not where a value has quotes or comments) and, for some of them,
+//! normalising equivalent values ([`crate::negotiation`]). The same holds for the headers and
+//! cookies that the configuration adds to the key. The key is unambiguous, because header values
+//! contain no byte below 0x09.
 
 use http::HeaderMap;
 use http::header::{
