@@ -173,6 +173,15 @@ fn check_config_shows_what_the_command_of_the_file_uses() {
     assert_eq!(json["settings"]["forward.rules"][0], "allow port=80 to=.a.test");
     assert_eq!(json["keys"][0]["key"], "from");
     assert!(json["rule_keys"].as_array().unwrap().iter().any(|key| key["key"] == "key_cookies"));
+    // Nothing in a file need tell that it is one for `damelo forward`.
+    bed.write("plain.toml", "memory = \"16MiB\"\n");
+    assert!(bed.says(2, &["check-config", "plain.toml"]).contains("--forward"));
+    let shown = bed.says(0, &["check-config", "plain.toml", "--forward", "--show"]);
+    assert!(shown.contains("good for `damelo forward`") && shown.contains(":3128"), "{shown}");
+    let output = bed.run(&["check-config", "plain.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &json["good"]), (Some(2), &false.into()));
+    assert_eq!(json["mistakes"][0]["line"], 1);
     let keys = bed.says(0, &["check-config", "--keys", "--json"]);
     assert!(serde_json::from_str::<serde_json::Value>(&keys).unwrap()["good"].is_null());
 }
@@ -191,7 +200,6 @@ fn check_config_refuses_what_could_not_run() {
         ("[log]\nto = \"none/log\"\n", 3, "no directory `none`"),
         ("[log]\nto = \"folder\"\n", 3, "`folder` is a directory"),
         ("cache = \"folder\"\n", 2, "`folder` is a directory"),
-        ("[forward]\nusers = \"nobody\"\n", 3, "cannot take users from `nobody`"),
         ("[admin]\nfrom = \"127.0.0.1:8080\"\n", 3, "`from` listens"),
         ("[timeouts]\nconnect = \"0s\"\n", 3, "above zero"),
         ("[timeouts]\ndrain = \"61s\"\n", 3, "`timeouts.stop`"),
@@ -202,10 +210,12 @@ fn check_config_refuses_what_could_not_run() {
         ("name = \"a b\"\n", 2, "`a b`"),
         ("[limits]\nheader_lines_max = 99999999999\n", 3, "10000"),
         ("[limits]\nuri_bytes_max = 0\n", 3, "1KiB"),
+        ("[limits]\nuri_bytes_max = \"64KiB\"\n", 3, "65534B"),
         ("[limits]\nheader_bytes_max = \"4KiB\"\n", 3, "8KiB"),
         ("[[rules]]\npath = \"/x\"\n", 2, "[[rule]]"),
-        ("[[rule]]\nkey_cookies = [\"lang=de\"]\n", 3, "no token"),
+        ("[[rule]]\nkey_cookies = [\"lang=de\"]\n", 3, "no name of a cookie"),
         ("[caching]\nstale_if_error = \"500ms\"\n", 3, "whole seconds"),
+        ("[caching]\nstale_if_error = 60\n", 3, "whole seconds"),
         ("[timeouts]\ntunnel_idle = \"4000d\"\n", 3, "3650d"),
     ] {
         std::fs::create_dir_all(bed.0.path().join("folder")).unwrap();
@@ -227,6 +237,11 @@ fn check_config_refuses_what_could_not_run() {
         let said = bed.says(2, &["check-config", "bad.toml"]);
         assert!(said.contains(words), "{text}: {said}");
     }
+    // With an origin it is for `damelo proxy`, which takes no users.
+    bed.write("both.toml", &format!("{start}[forward]\nusers = \"nobody\"\n"));
+    bed.says(0, &["check-config", "both.toml"]);
+    let said = bed.says(2, &["check-config", "both.toml", "--forward"]);
+    assert!(said.contains("line 3: cannot take users from `nobody`"), "{said}");
     bed.write("bad.toml", &format!("{start}[upstream]\nauthorities = \"none.pem\"\n"));
     let output = bed.run(&["check-config", "bad.toml"]);
     assert!(!output.status.success(), "{output:?}");

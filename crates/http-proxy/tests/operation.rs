@@ -119,17 +119,18 @@ fn key_parts_keep_variants_apart() {
     });
     let proxy = with_rules(
         &origin,
-        "[[rule]]\npath = \"/k\"\nkey_cookies = [\"lang\"]\nkey_headers = [\"X-V\"]\n",
+        "[[rule]]\npath = \"/k\"\nkey_cookies = [\"lang\", \"user[lang]\"]\nkey_headers = [\"X-V\"]\n",
     );
     for (headers, body) in [
         ("Cookie: lang=de", "lang=de"),
         ("Cookie: lang=en", "lang=en"),
         ("Cookie: lang=en; seen=1", "lang=en"),
+        ("Cookie: user[lang]=fr", "user[lang]=fr"),
         ("X-V: 2", "2"),
     ] {
         assert_eq!(proxy.get_with("/k", headers).text(), body, "{headers}");
     }
-    assert_eq!(origin.count(), 3, "a cookie that is not in the key makes no variant");
+    assert_eq!(origin.count(), 4, "a cookie that is not in the key makes no variant");
 }
 
 #[test]

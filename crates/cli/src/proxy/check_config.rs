@@ -20,13 +20,15 @@ const AFTER_HELP: &str = "\
 Examples:
   damelo check-config /etc/damelo.toml
   damelo check-config /etc/damelo.toml --show
+  damelo check-config /etc/damelo-forward.toml --forward
   damelo check-config --keys
 
 Every mistake is named with its line, files that cannot be used included; exit code 2 says that
 there are some. A file without an origin that sets keys of [forward] is checked, and shown, as
-`damelo forward` would use it. What --show prints is a file that says the same, rules aside.
---keys prints all keys with their defaults, as in docs/configuration.md. With --json all is one
-object.";
+`damelo forward` would use it; --forward says that any other is one for it, too. What --show prints
+is a file that says the same, rules aside; admin.token and purge.token are in it as they are. --keys
+prints all keys with their defaults, as in docs/configuration.md. With --json all is one object, in
+which `good` and, if it is false, `mistakes` are.";
 
 /// Longest configuration file that is read: a path to a device would never end.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -38,7 +40,10 @@ pub(crate) struct CheckConfig {
     /// The file
     #[arg(value_name = "FILE", required_unless_present = "keys")]
     file: Option<PathBuf>,
-    /// Print every key with the value it gets
+    /// Check it as a file for `damelo forward`, whatever it sets
+    #[arg(long, requires = "file")]
+    forward: bool,
+    /// Print every key with the value it gets, tokens included
     #[arg(long)]
     show: bool,
     /// Print all keys that there are
@@ -49,79 +54,133 @@ pub(crate) struct CheckConfig {
     json: bool,
 }
 
+/// A file whose settings could be used.
+struct Good {
+    settings: Settings,
+    /// By `damelo forward`, not `damelo proxy`.
+    forward: bool,
+}
+
+impl Good {
+    /// The command that the file is for.
+    fn command(&self) -> &'static str {
+        if self.forward { "forward" } else { "proxy" }
+    }
+}
+
+/// Why a file cannot be used.
+enum Bad {
+    /// By what it says.
+    Mistakes(Vec<SettingsError>),
+    /// By what no line of it says.
+    Other(Failure),
+}
+
+impl Bad {
+    fn as_json(&self) -> Value {
+        match self {
+            Bad::Mistakes(mistakes) => mistakes
+                .iter()
+                .map(|mistake| json!({ "line": mistake.line, "problem": mistake.problem }))
+                .collect(),
+            Bad::Other(failure) => json!([{ "line": null, "problem": failure.text().trim_end() }]),
+        }
+    }
+
+    fn into_failure(self, path: &Path) -> Failure {
+        match self {
+            Bad::Mistakes(mistakes) => unusable(path, &mistakes),
+            Bad::Other(failure) => failure,
+        }
+    }
+}
+
 /// Checks the file and prints its settings or its mistakes.
 pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
-    let settings = args.file.as_deref().map(check).transpose()?;
+    let checked = args.file.as_deref().map(|path| (path, check(path, args.forward)));
     let mut out = Out::new();
     if args.json {
-        out.json(&as_json(args, settings.as_ref()))?;
-        return out.finish();
-    }
-    if args.keys {
+        out.json(&as_json(args, checked.as_ref().map(|(_, checked)| checked)))?;
+    } else if args.keys {
         out.bytes(settings_reference().as_bytes())?;
     }
-    if let (Some(path), Some(settings)) = (&args.file, &settings) {
-        let (rules, forward_rules) = (settings.rule_count(), settings.forward.rules.len());
-        let good = format!("{} is good for `damelo {}`", path.display(), command(settings));
-        // A comment, so that the whole output is a file of settings.
-        let mark = if args.show { "# " } else { "" };
-        out.line(format_args!("{mark}{good}; rules: {rules}; forward.rules: {forward_rules}"))?;
-        if args.show {
-            for line in settings.show() {
-                out.line(format_args!("{line}"))?;
-            }
+    match checked {
+        Some((path, Err(bad))) => {
+            out.finish()?;
+            return Err(bad.into_failure(path));
         }
+        Some((path, Ok(good))) if !args.json => print(args, path, &good, &mut out)?,
+        _ => {}
     }
     out.finish()
 }
 
-/// One object with all that is asked for.
-fn as_json(args: &CheckConfig, settings: Option<&Settings>) -> Value {
-    let mut all = if args.keys { settings_reference_json() } else { json!({}) };
-    if let Some(settings) = settings {
-        all["good"] = true.into();
-        all["command"] = command(settings).into();
-        all["rules"] = settings.rule_count().into();
-        all["forward_rules"] = settings.forward.rules.len().into();
-        if args.show {
-            all["settings"] = settings.to_json();
+fn print(args: &CheckConfig, path: &Path, good: &Good, out: &mut Out) -> Result<(), Failure> {
+    let settings = &good.settings;
+    let (rules, forward_rules) = (settings.rule_count(), settings.forward.rules.len());
+    let is_good = format!("{} is good for `damelo {}`", path.display(), good.command());
+    // A comment, so that the whole output is a file of settings.
+    let mark = if args.show { "# " } else { "" };
+    out.line(format_args!("{mark}{is_good}; rules: {rules}; forward.rules: {forward_rules}"))?;
+    if args.show {
+        for line in settings.show() {
+            out.line(format_args!("{line}"))?;
         }
+    }
+    Ok(())
+}
+
+/// One object with all that is asked for.
+fn as_json(args: &CheckConfig, checked: Option<&Result<Good, Bad>>) -> Value {
+    let mut all = if args.keys { settings_reference_json() } else { json!({}) };
+    match checked {
+        Some(Ok(good)) => {
+            all["good"] = true.into();
+            all["command"] = good.command().into();
+            all["rules"] = good.settings.rule_count().into();
+            all["forward_rules"] = good.settings.forward.rules.len().into();
+            if args.show {
+                all["settings"] = good.settings.to_json();
+            }
+        }
+        Some(Err(bad)) => {
+            all["good"] = false.into();
+            all["mistakes"] = bad.as_json();
+        }
+        None => {}
     }
     all
 }
 
-/// The command that the file is for.
-fn command(settings: &Settings) -> &'static str {
-    if settings.is_for_forward() { "forward" } else { "proxy" }
-}
-
-/// The settings of a file as the command that it is for would use them, if it could.
-fn check(path: &Path) -> Result<Settings, Failure> {
-    let text = text_of(path)?;
-    let mut settings = parse(path, &text, Settings::default())?;
-    if settings.is_for_forward() {
-        settings = parse(path, &text, Settings::for_forward())?;
+/// The settings of a file as the command that it is for would use them, if it could. `forward`:
+/// that is `damelo forward`, whatever the file sets.
+fn check(path: &Path, forward: bool) -> Result<Good, Bad> {
+    let text = text_of(path).map_err(Bad::Other)?;
+    let mut settings = Settings::default().read(&text).map_err(Bad::Mistakes)?;
+    let forward = forward || settings.is_for_forward();
+    if forward {
+        settings = Settings::for_forward().read(&text).map_err(Bad::Mistakes)?;
         settings.proxy = settings.forward_proxy();
     }
     let mut mistakes = settings.contradictions();
+    if !forward && !settings.has_origin {
+        let problem = "there is no origin: say `to`, or --forward of a file for `damelo forward`";
+        mistakes.push(settings.mistake("to", problem));
+    }
     mistakes.extend(misplaced(&settings));
     mistakes.sort_by_key(|mistake| mistake.line);
     if !mistakes.is_empty() {
-        return Err(unusable(path, &mistakes));
+        return Err(Bad::Mistakes(mistakes));
     }
-    let forward = if settings.sets_forward_keys { settings.check_forward() } else { Ok(()) };
-    let checked = match forward {
-        // What else a reverse proxy's file says of a forward proxy has no effect.
-        Err(error) if settings.is_for_forward() || error.key() == Some("forward.users") => {
-            Err(error)
+    // What a file for `damelo proxy` says of a forward proxy has no effect.
+    let checked = if forward { settings.check_forward() } else { Ok(()) };
+    checked.and_then(|()| settings.proxy.check()).map_err(|error| {
+        match blame(&settings, &text, &error) {
+            Some(mistake) => Bad::Mistakes(vec![mistake]),
+            None => Bad::Other(error.into()),
         }
-        _ => settings.proxy.check(),
-    };
-    checked.map_err(|error| match blame(&settings, &text, &error) {
-        Some(mistake) => unusable(path, &[mistake]),
-        None => error.into(),
     })?;
-    Ok(settings)
+    Ok(Good { settings, forward })
 }
 
 /// The line that an error is about, if it is about one.
@@ -137,7 +196,7 @@ fn blame(settings: &Settings, text: &str, error: &ProxyError) -> Option<Settings
 
 /// Reads settings from a file on top of defaults.
 pub(crate) fn read(path: &Path, defaults: Settings) -> Result<Settings, Failure> {
-    parse(path, &text_of(path)?, defaults)
+    defaults.read(&text_of(path)?).map_err(|errors| unusable(path, &errors))
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
@@ -151,10 +210,6 @@ fn text_of(path: &Path) -> Result<String, Failure> {
         Ok(text)
     };
     read().map_err(|source| Failure::io(format!("read {}", path.display()), source))
-}
-
-fn parse(path: &Path, text: &str, defaults: Settings) -> Result<Settings, Failure> {
-    defaults.read(text).map_err(|errors| unusable(path, &errors))
 }
 
 fn unusable(path: &Path, errors: &[SettingsError]) -> Failure {

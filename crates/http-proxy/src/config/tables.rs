@@ -31,6 +31,9 @@ pub struct ProxyProtocolConfig {
 /// More header lines than this are never accepted: memory for them is set aside for each connection.
 pub(crate) const HEADER_LINES_MAX: usize = 10_000;
 
+/// The HTTP library takes no longer request target.
+pub(crate) const URI_BYTES_MAX: usize = u16::MAX as usize - 1;
+
 /// `[limits]`: what clients and origins may ask of the proxy. Exceeding a limit is answered with a
 /// status code or ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,9 +15,6 @@ pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
         let text = "it is longer than `timeouts.stop`, which cuts it off".to_owned();
         found.push(("timeouts.drain", text));
     }
-    if !settings.has_origin && !settings.sets_forward_keys {
-        found.push(("to", "there is no origin: say `to`".to_owned()));
-    }
     found
 }
 
@@ -65,8 +62,6 @@ mod tests {
     fn what_does_not_go_together_is_found() {
         for (file, found) in [
             ("to = \"demo\"\n", &[][..]),
-            ("workers = 1\n", &["to"]),
-            ("[forward]\nremote = true\n", &[]),
             ("to = \"demo\"\n[timeouts]\ndrain = \"2m\"\n", &["timeouts.drain"]),
             ("to = \"demo\"\n[timeouts]\ndrain = \"2m\"\nstop = \"2m\"\n", &[]),
             (

@@ -11,7 +11,8 @@ use super::kinds::{
     Origins, Percent, Query, Size, Time, Value,
 };
 use super::ranges::{
-    CacheName, HeadSize, HeaderSize, Lines, Secret, SliceSize, Span, Threads, Tokens,
+    CacheName, CookieNames, HeadSize, HeaderSize, Lines, Protocols, Secret, SliceSize, Span,
+    Threads, UriSize,
 };
 
 /// One configuration key.
@@ -65,7 +66,7 @@ keys! {
     "listen" start Listeners [proxy.listen: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
     "tls.certificates" start Certificates [proxy.tls.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
     "proxy_protocol.networks" start Networks [proxy.proxy_protocol.networks: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
-    "upgrades" live Tokens [proxy.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
+    "upgrades" live Protocols [proxy.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees; each as clients name it, with its version if they say one.";
     "obey_request_directives" live Flag [proxy.caching.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
     "admin.from" start Address [proxy.admin.from: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
     "admin.networks" live Networks [proxy.admin.networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
@@ -77,7 +78,7 @@ keys! {
     "limits.origin_header_lines_max" live Lines [proxy.limits.origin_header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
     "limits.upload_second_bytes_min" live Limit [proxy.limits.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count, nor does any once the answer has begun.";
     "limits.half_closed_clients" live Flag [proxy.limits.half_closed_clients: bool] "Answer a client of HTTP/1 that has closed its sending side and still reads. It looks like one that is gone, whose request is dropped otherwise, at the origin too. Applies to new connections.";
-    "limits.uri_bytes_max" live HeaderSize [proxy.limits.uri_bytes_max: usize] "Request targets larger than this get 414.";
+    "limits.uri_bytes_max" live UriSize [proxy.limits.uri_bytes_max: usize] "Request targets larger than this get 414. They count in the limits of headers, too.";
     "limits.http2_streams_max" live Count [proxy.limits.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
     "limits.http2_resets_max" live Count [proxy.limits.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
     "limits.http2_header_bytes_max" live HeaderSize [proxy.limits.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
@@ -140,7 +141,7 @@ keys! {
     "key.query" live Query [proxy.caching.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest.";
     "key.sort_query" live Flag [proxy.caching.key.sort_query: bool] "Make the order of query parameters no difference.";
     "key.headers" live Headers [proxy.caching.key.headers: Vec<http::HeaderName>] "Request headers that select among variants, whatever `Vary` says.";
-    "key.cookies" live Tokens [proxy.caching.key.cookies: Vec<String>] "Cookies that select among variants.";
+    "key.cookies" live CookieNames [proxy.caching.key.cookies: Vec<String>] "Cookies that select among variants.";
     "key.show" live Flag [proxy.caching.show_key: bool] "Send the key in `Cache-Status`.";
     "forward.rules" start AccessRules [forward.rules: Vec<crate::AccessRule>] "`damelo forward`: who may go where; the first rule that matches decides. After the last, clients on this host may and others may not.";
     "forward.users" start File [forward.users: Option<std::path::PathBuf>] "`damelo forward`: names and hashed passwords of who may use it; read again when the file changes.";

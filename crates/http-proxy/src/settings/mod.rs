@@ -182,7 +182,7 @@ impl Settings {
 
     /// A key's value as a file would have it, or words for what no file can say.
     fn value(&self, key: &keys::Key) -> Result<String, String> {
-        let forward = self.proxy.is_without_origin() && !self.has_origin;
+        let forward = self.proxy.is_without_origin();
         match key.name {
             "to" if forward => Err("what the client says".to_owned()),
             "cache" if self.cache.is_none() && forward => Err("one for all origins".to_owned()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::kinds::{Count, Kind, Size, Text, Time, Value, Words};
 use crate::config::name::check_name;
-use crate::config::tables::HEADER_LINES_MAX;
+use crate::config::tables::{HEADER_LINES_MAX, URI_BYTES_MAX};
 use crate::io::BUFFER_BYTES_MIN;
 use crate::server::WORKERS_MAX;
 use crate::slices::SLICE_BYTES_MAX;
@@ -24,8 +24,12 @@ pub(crate) struct HeaderSize;
 pub(crate) struct HeadSize;
 /// The name of this cache.
 pub(crate) struct CacheName;
-/// Tokens, such as names of protocols and of cookies (RFC 9110 §5.6.2).
-pub(crate) struct Tokens;
+/// A size of request targets.
+pub(crate) struct UriSize;
+/// Protocols with or without a version (RFC 9110 §7.8).
+pub(crate) struct Protocols;
+/// Names of cookies.
+pub(crate) struct CookieNames;
 /// A secret that a header field can hold.
 pub(crate) struct Secret;
 
@@ -35,6 +39,9 @@ const SLICE_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=SLICE_BYTES_MAX;
 
 /// Header sizes that are accepted.
 const HEADER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=16 << 20;
+
+/// Sizes of request targets that are accepted.
+const URI_BYTES: std::ops::RangeInclusive<u64> = *HEADER_BYTES.start()..=URI_BYTES_MAX as u64;
 
 /// Sizes of whole headers that are accepted. Over HTTP/1 no less would be refused.
 const HEAD_BYTES: std::ops::RangeInclusive<u64> = BUFFER_BYTES_MIN as u64..=*HEADER_BYTES.end();
@@ -105,17 +112,19 @@ impl Kind<u32> for HeaderSize {
     fn read(value: &Value) -> Result<u32, String> {
         let size = <Size as Kind<u32>>::read(value)?;
         let fits = HEADER_BYTES.contains(&u64::from(size));
-        if fits { Ok(size) } else { Err(value.wanted(<Self as Kind<u32>>::WRITTEN)) }
+        if fits { Ok(size) } else { Err(value.wanted(Self::WRITTEN)) }
     }
     fn show(value: &u32) -> String {
         <Size as Kind<u32>>::show(value)
     }
 }
 
-impl Kind<usize> for HeaderSize {
-    const WRITTEN: &'static str = <HeaderSize as Kind<u32>>::WRITTEN;
+impl Kind<usize> for UriSize {
+    const WRITTEN: &'static str = "a size from 1KiB to 65534B";
     fn read(value: &Value) -> Result<usize, String> {
-        <HeaderSize as Kind<u32>>::read(value).map(|size| size as usize)
+        let size = <Size as Kind<usize>>::read(value)?;
+        let fits = URI_BYTES.contains(&(size as u64));
+        if fits { Ok(size) } else { Err(value.wanted(Self::WRITTEN)) }
     }
     fn show(value: &usize) -> String {
         <Size as Kind<usize>>::show(value)
@@ -146,11 +155,11 @@ impl Kind<String> for CacheName {
     }
 }
 
-impl Kind<Vec<String>> for Tokens {
-    const WRITTEN: &'static str = Words::WRITTEN;
+impl Kind<Vec<String>> for Protocols {
+    const WRITTEN: &'static str = "a list of protocols such as websocket or SPDY/3.1";
     fn read(value: &Value) -> Result<Vec<String>, String> {
         let words = Words::read(value)?;
-        words.iter().try_for_each(|word| token(word).map(drop))?;
+        words.iter().try_for_each(|word| protocol(word))?;
         Ok(words)
     }
     fn show(value: &Vec<String>) -> String {
@@ -158,12 +167,35 @@ impl Kind<Vec<String>> for Tokens {
     }
 }
 
-/// The word, if it is a token.
-pub(super) fn token(word: &str) -> Result<&str, String> {
-    if is_token(word) {
+fn protocol(word: &str) -> Result<(), String> {
+    let (name, version) = word.split_once('/').unwrap_or((word, "1"));
+    if is_token(name) && is_token(version) {
+        return Ok(());
+    }
+    let said = "a name, or name/version, of letters, digits and !#$%&'*+-.^_`|~";
+    Err(format!("{word:?} is no protocol: {said}"))
+}
+
+impl Kind<Vec<String>> for CookieNames {
+    const WRITTEN: &'static str = Words::WRITTEN;
+    fn read(value: &Value) -> Result<Vec<String>, String> {
+        let words = Words::read(value)?;
+        words.iter().try_for_each(|word| cookie_name(word).map(drop))?;
+        Ok(words)
+    }
+    fn show(value: &Vec<String>) -> String {
+        Words::show(value)
+    }
+}
+
+/// The word, if a cookie can have that name. Those in use are more than RFC 6265 lets servers set,
+/// such as PHP's `user[lang]`: only what ends a name or a cookie cannot be in one.
+pub(super) fn cookie_name(word: &str) -> Result<&str, String> {
+    let ends = |c: char| c.is_control() || c.is_whitespace() || ";,=".contains(c);
+    if !word.is_empty() && !word.contains(ends) {
         return Ok(word);
     }
-    Err(format!("{word:?} is no token: letters, digits and !#$%&'*+-.^_`|~"))
+    Err(format!("{word:?} is no name of a cookie: it has no spaces, controls or `;` `,` `=`"))
 }
 
 pub(super) fn is_token(word: &str) -> bool {
@@ -211,18 +243,26 @@ mod tests {
         for wrong in ["0", "10001", "9223372036854775807"] {
             assert!(Lines::read(&text(wrong)).is_err(), "{wrong}");
         }
-        assert_eq!(<HeaderSize as Kind<u32>>::read(&text("1KiB")), Ok(1024));
+        assert_eq!(HeaderSize::read(&text("1KiB")), Ok(1024));
         assert_eq!(HeadSize::read(&text("8KiB")), Ok(8192));
         for wrong in ["0", "1KiB", "8191", "17MiB", "8GiB"] {
             assert!(HeadSize::read(&text(wrong)).is_err(), "{wrong}");
         }
         for wrong in ["0", "1", "1023", "17MiB", "8GiB"] {
-            assert!(<HeaderSize as Kind<usize>>::read(&text(wrong)).is_err(), "{wrong}");
+            assert!(HeaderSize::read(&text(wrong)).is_err(), "{wrong}");
+        }
+        assert_eq!(UriSize::read(&text("65534")), Ok(URI_BYTES_MAX));
+        for wrong in ["1023", "64KiB"] {
+            assert!(UriSize::read(&text(wrong)).is_err(), "{wrong}");
         }
         assert!(Threads::WRITTEN.ends_with(&WORKERS_MAX.to_string()));
         assert!(Lines::WRITTEN.ends_with(&HEADER_LINES_MAX.to_string()));
-        for (written, sizes) in [(SliceSize::WRITTEN, SLICE_BYTES), (HeadSize::WRITTEN, HEAD_BYTES)]
-        {
+        for (written, sizes) in [
+            (SliceSize::WRITTEN, SLICE_BYTES),
+            (HeadSize::WRITTEN, HEAD_BYTES),
+            (HeaderSize::WRITTEN, HEADER_BYTES),
+            (UriSize::WRITTEN, URI_BYTES),
+        ] {
             let [least, most] = [sizes.start(), sizes.end()]
                 .map(|size| <Size as Kind<u64>>::show(size).replace('"', ""));
             assert!(written.ends_with(&format!("from {least} to {most}")), "{written}");
@@ -232,11 +272,18 @@ mod tests {
     #[test]
     fn what_no_header_can_hold_is_refused() {
         let text = |text: &str| Value::Text(text.to_owned());
-        for wrong in ["a b", "\u{1}", "é", "a=b"] {
-            let error = Tokens::read(&text(wrong)).unwrap_err();
-            assert!(error.contains(&format!("{:?}", wrong.trim())), "{error}");
+        for wrong in ["a b", "\u{1}", "é", "a=b", "/1", "SPDY/", "SPDY/3/1"] {
+            let error = Protocols::read(&text(wrong)).unwrap_err();
+            assert!(error.contains(&format!("{wrong:?}")), "{error}");
         }
-        assert_eq!(Tokens::read(&text("sid, __Host-x")).unwrap(), ["sid", "__Host-x"]);
+        let protocols = Protocols::read(&text("websocket, SPDY/3.1"));
+        assert_eq!(protocols.unwrap(), ["websocket", "SPDY/3.1"]);
+        for wrong in ["a b", "a\u{1}", "a;b", "a=b"] {
+            let error = CookieNames::read(&text(wrong)).unwrap_err();
+            assert!(error.contains(&format!("{wrong:?}")), "{error}");
+        }
+        let names = CookieNames::read(&text("sid, __Host-x, user[lang]"));
+        assert_eq!(names.unwrap(), ["sid", "__Host-x", "user[lang]"]);
         for wrong in ["two words", "line\n", "ü"] {
             let error = Secret::read(&text(wrong)).unwrap_err();
             assert!(!error.contains(wrong), "the secret is shown: {error}");

@@ -73,7 +73,8 @@ impl Kind<u64> for Size {
         text.parse::<ByteSize>().map(ByteSize::bytes).map_err(|error| error.to_string())
     }
     fn show(value: &u64) -> String {
-        quoted(ByteSize::new(*value))
+        // Exactly: what is shown is read again.
+        quoted(format_args!("{:#}", ByteSize::new(*value)))
     }
 }
 
@@ -83,7 +84,7 @@ impl Kind<ByteSize> for Size {
         <Size as Kind<u64>>::read(value).map(ByteSize::new)
     }
     fn show(value: &ByteSize) -> String {
-        quoted(value)
+        <Size as Kind<u64>>::show(&value.bytes())
     }
 }
 
@@ -94,25 +95,30 @@ impl Kind<usize> for Size {
         usize::try_from(bytes).map_err(|_| value.wanted("a size that fits in memory"))
     }
     fn show(value: &usize) -> String {
-        quoted(ByteSize::new(*value as u64))
+        <Size as Kind<u64>>::show(&(*value as u64))
     }
 }
 
 impl Kind<Duration> for Time {
     const WRITTEN: &'static str = "a time such as 500ms, 30s, 5m, 2h or 1d";
     fn read(value: &Value) -> Result<Duration, String> {
-        let time = match value {
-            Value::Text(text) => parse_duration(text),
-            _ => None,
-        };
-        match time {
-            Some(time) if time > TIME_MAX => Err(value.beyond(&show_duration(TIME_MAX))),
-            Some(time) => Ok(time),
-            None => Err(value.wanted(<Self as Kind<Duration>>::WRITTEN)),
-        }
+        read_time(value, <Self as Kind<Duration>>::WRITTEN)
     }
     fn show(value: &Duration) -> String {
         quoted(show_duration(*value))
+    }
+}
+
+/// A duration, of a key that takes what `written` says.
+fn read_time(value: &Value, written: &str) -> Result<Duration, String> {
+    let time = match value {
+        Value::Text(text) => parse_duration(text),
+        _ => None,
+    };
+    match time {
+        Some(time) if time > TIME_MAX => Err(value.beyond(&show_duration(TIME_MAX))),
+        Some(time) => Ok(time),
+        None => Err(value.wanted(written)),
     }
 }
 
@@ -284,7 +290,7 @@ impl Kind<Option<Duration>> for Time {
         if *value == Value::Text("none".to_owned()) {
             return Ok(None);
         }
-        <Time as Kind<Duration>>::read(value).map(Some)
+        read_time(value, <Self as Kind<Option<Duration>>>::WRITTEN).map(Some)
     }
     fn show(value: &Option<Duration>) -> String {
         value.as_ref().map_or_else(|| quoted("none"), <Time as Kind<Duration>>::show)
@@ -308,7 +314,7 @@ impl Kind<Option<u64>> for Size {
 impl Kind<u64> for Time {
     const WRITTEN: &'static str = "a time in whole seconds such as 30s, 5m, 2h or 1d";
     fn read(value: &Value) -> Result<u64, String> {
-        let time = <Time as Kind<Duration>>::read(value)?;
+        let time = read_time(value, <Self as Kind<u64>>::WRITTEN)?;
         let whole = time.subsec_nanos() == 0;
         whole.then_some(time.as_secs()).ok_or_else(|| value.wanted(<Self as Kind<u64>>::WRITTEN))
     }
@@ -353,12 +359,18 @@ mod tests {
             assert!(error.contains(long) && error.contains("3650d"), "{error}");
         }
         assert!(<Time as Kind<Duration>>::read(&text("3650d")).is_ok());
-        for fine in ["500ms", "1500ms", "1s 1ms"] {
+        for fine in ["500ms", "1500ms", "1s 1ms", "30", "none"] {
             let error = <Time as Kind<u64>>::read(&text(fine)).unwrap_err();
             assert!(error.contains("whole seconds"), "{error}");
         }
         assert_eq!(<Time as Kind<u64>>::read(&text("2000ms")), Ok(2));
+        let error = <Time as Kind<Option<Duration>>>::read(&text("no")).unwrap_err();
+        assert!(error.contains("or none"), "{error}");
         assert_eq!(<Size as Kind<u64>>::read(&text("2PiB")), Ok(2 << 50));
+        for bytes in [65_534, 1_501 << 10, 3 << 20] {
+            let shown = <Size as Kind<u64>>::show(&bytes);
+            assert_eq!(<Size as Kind<u64>>::read(&text(shown.trim_matches('"'))), Ok(bytes));
+        }
         let error = <Size as Kind<u64>>::read(&text("9EiB")).unwrap_err();
         assert!(error.contains("9EiB"), "{error}");
     }
