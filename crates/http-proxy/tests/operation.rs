@@ -119,7 +119,8 @@ fn key_parts_keep_variants_apart() {
     });
     let proxy = with_rules(
         &origin,
-        "[[rule]]\npath = \"/k\"\nkey_cookies = [\"lang\", \"user[lang]\"]\nkey_headers = [\"X-V\"]\n",
+        "[[rule]]\npath = \"/k\"\nkey_cookies = [\"lang\", \"user[lang]\"]\n\
+         key_headers = [\"X-V\"]\n",
     );
     for (headers, body) in [
         ("Cookie: lang=de", "lang=de"),

@@ -28,7 +28,8 @@ pub struct ProxyProtocolConfig {
     pub networks: Vec<IpNet>,
 }
 
-/// More header lines than this are never accepted: memory for them is set aside for each connection.
+/// More header lines than this are never accepted: memory for them is set aside for each
+/// connection.
 pub(crate) const HEADER_LINES_MAX: usize = 10_000;
 
 /// The HTTP library takes no longer request target.
