@@ -47,7 +47,8 @@ fn check_whole(header: &RecordHeader, mut bytes: Vec<u8>) {
     assert_eq!(stored, Ok(again.len()));
     // It gets its place in a segment after that.
     let RecordHeader { segment_seq_low, .. } = *header;
-    let placed = RecordHeader::decode(&again, nonce).map(|new| RecordHeader { segment_seq_low, ..new });
+    let placed =
+        RecordHeader::decode(&again, nonce).map(|new| RecordHeader { segment_seq_low, ..new });
     again[..64].copy_from_slice(&placed.expect("it has just been encoded").encode());
     assert!(again.starts_with(&bytes) && again[bytes.len()..].iter().all(|byte| *byte == 0));
     if header.chunked {

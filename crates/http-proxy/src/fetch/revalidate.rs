@@ -68,6 +68,9 @@ impl Fetch<'_> {
         let directives = ResponseDirectives::of(&headers, caching);
         let mut policy = self.policy(&directives, caching, stored.status, &headers, news);
         effects.adjust(&mut policy, &headers, &directives);
+        // A 304 without the cookie does not make a page for one user one for all, unless it gives it
+        // a lifetime.
+        policy.never_stale |= stored.policy.never_stale && policy.lifetime_ms == 0;
         StoredResponse { policy, headers, ..stored.clone() }
     }
 
