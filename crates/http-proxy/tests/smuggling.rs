@@ -245,7 +245,8 @@ fn what_the_origin_is_told_of_the_url_is_in_the_key() {
         X-Forwarded-Port: 666\nX-Host: evil.test";
     let told = proxy.get_with("/y", lies);
     assert!(told.cache().contains("stored"), "{told:?}");
-    for lie in ["evil", "gopher", "666"] {
+    // Quoted: the port of the origin itself may contain it.
+    for lie in ["evil", "gopher", "\"666\""] {
         assert!(!told.text().contains(lie), "{lie}: {}", told.text());
     }
 }

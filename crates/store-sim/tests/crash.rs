@@ -27,6 +27,12 @@ fn a_crash_after_clean_closes_leaves_nothing_wrong() {
     sweep("crash", name, 40, scenario::crash_reopened);
 }
 
+#[test]
+fn crashes_in_a_row_bring_nothing_to_light() {
+    let name = "crashes_in_a_row_bring_nothing_to_light";
+    sweep("crash", name, 60, scenario::crash_often);
+}
+
 /// Seeds beyond the default ones that found a defect once. Threads run as they like: some of these
 /// failed one time in ten.
 #[test]

@@ -18,6 +18,7 @@ const SCENARIOS: &[Scenario] = &[
     ("crash", scenario::crash),
     ("crash_wrapped", scenario::crash_wrapped),
     ("crash_reopened", scenario::crash_reopened),
+    ("crash_often", scenario::crash_often),
     ("model_strict", scenario::model_strict),
     ("bit_flips", scenario::bit_flips),
     ("model_wild", scenario::model_wild),

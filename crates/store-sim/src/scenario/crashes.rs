@@ -11,7 +11,7 @@ use super::{
 use crate::driver::{Driver, Failure};
 use crate::model::{Demand, Model};
 use crate::trace::CrashKind;
-use crate::workload::{Profile, Workload};
+use crate::workload::{Op, Profile, Workload};
 use crate::{SimOptions, SimWorld};
 
 /// A ring that strict runs never fill, for runs of a few dozen operations.
@@ -19,6 +19,9 @@ const CRASH_BYTES: u64 = 16 * MIB;
 
 /// A ring of half a dozen segments.
 const WRAP_BYTES: u64 = 6 * MIB;
+
+/// Crashes in a row.
+const LIVES: u64 = 8;
 
 /// Crash points tried for each run.
 const CRASHES_PER_RUN: usize = 6;
@@ -153,6 +156,50 @@ pub fn crash_reopened(seed: u64) -> Result<(), Failure> {
     crash_on_small_ring(seed, ops, every, rng)
 }
 
+/// Many lives in a row of few operations on few keys, each ended by a crash: what one of them left
+/// on disk unseen must not come to light in a later one.
+///
+/// # Errors
+/// The first wrong answer, with the crash that led to it.
+pub fn crash_often(seed: u64) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed ^ 0x07e1);
+    let length_max = [600, 6_000, 25_000, 300_000][rng.usize(0..4)];
+    let short = |rng: &mut fastrand::Rng| {
+        let crash = Profile::crash(rng.usize(1..9), MIB);
+        Profile { keys: 4, groups: 1, length_max, large_one_in: 3, ..crash }
+    };
+    let mut recorded = record_on(seed, Demand::Strict, CRASH_BYTES, short(rng), None)?;
+    for life in 1..=LIVES {
+        let at = rng.u64(recorded.opened..=recorded.closed);
+        let kind = [CrashKind::Kill, CrashKind::Power][rng.usize(0..2)];
+        let image_seed = rng.u64(..);
+        let (world, mut driver) = recover(&recorded, at, kind, image_seed).map_err(|e| {
+            format!("life {life}: {}", describe(&recorded, at, kind, image_seed, &e))
+        })?;
+        let more = Workload::new(short(rng), image_seed);
+        let more = more.map(|(version, op)| (1000 * life + version, op));
+        let sync = rng.bool().then_some((1000 * life, Op::Sync));
+        apply_reopening(&mut driver, more.chain(sync), None)
+            .map_err(|e| format!("life {life}: {e}"))?;
+        recorded = crashed_next(&recorded, world, driver)?;
+    }
+    Ok(())
+}
+
+/// The record of a life that followed a crash; it is not closed.
+fn crashed_next(
+    before: &Recorded,
+    world: SimWorld,
+    mut driver: Driver,
+) -> Result<Recorded, Failure> {
+    let (model, closed) = (driver.model.clone(), world.now());
+    driver.abandon();
+    no_violations(&world)?;
+    let (config, options) = (before.config.clone(), before.options.clone());
+    let reopened_every = before.reopened_every;
+    Ok(Recorded { config, options, world, model, reopened_every, opened: 0, closed })
+}
+
 fn crash_on_small_ring(
     seed: u64,
     ops: usize,
@@ -234,17 +281,7 @@ fn crash_twice(recorded: &Recorded, at: u64, kind: CrashKind, seed: u64) -> Resu
     let more = more.map(|(version, op)| (1000 + version, op));
     apply_reopening(&mut driver, more, recorded.reopened_every)
         .map_err(|e| format!("second life: {e}"))?;
-    let second = Recorded {
-        config: recorded.config.clone(),
-        options: recorded.options.clone(),
-        model: driver.model.clone(),
-        reopened_every: recorded.reopened_every,
-        opened: 0,
-        closed: world.now(),
-        world,
-    };
-    driver.abandon();
-    no_violations(&second.world)?;
+    let second = crashed_next(recorded, world, driver)?;
     let at = rng.u64(0..=second.closed);
     let kind = [CrashKind::Kill, CrashKind::Power][rng.usize(0..2)];
     let (world, mut driver) = recover(&second, at, kind, rng.u64(..)).map_err(|e| {

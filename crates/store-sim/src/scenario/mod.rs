@@ -15,8 +15,8 @@ use damelo::{
 };
 
 pub use self::crashes::{
-    Recorded, crash, crash_everywhere, crash_in_format, crash_reopened, crash_wrapped, record,
-    recover, replay_exactly,
+    Recorded, crash, crash_everywhere, crash_in_format, crash_often, crash_reopened, crash_wrapped,
+    record, recover, replay_exactly,
 };
 pub use self::damage::{bit_flips, faulty};
 use crate::driver::{Driver, Failure, Place};
