@@ -178,7 +178,9 @@ impl Space {
             // thread changes them; moving a buffer does not move its memory.
             unsafe {
                 bufs.push(IoBuf::new(lead.as_ptr().cast_mut(), lead_bytes));
-                bufs.push(part_of(run, lead_bytes, *len - lead_bytes));
+                if *len > lead_bytes {
+                    bufs.push(part_of(run, lead_bytes, *len - lead_bytes));
+                }
             }
         }
         self.start(IoOp::Write, &spot, bufs, move |outcome| {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use damelo::check::check_volumes;
 use damelo::format::{JOURNAL_CELL_BYTES, Superblock};
-use damelo::{ByteSize, Config, Durability, Store, SyncError};
+use damelo::{ByteSize, Config, Durability, GroupId, Store, SyncError, VolumeConfig};
 use troubled::{Disk, Stopped, get, put};
 
 const SEGMENTS_FROM: u64 = 4 << 20;
@@ -227,4 +227,38 @@ fn take_last_journal_record(disk: &Disk, copy: u64) {
     let mut bytes = disk.with_bytes(|bytes| bytes[sector as usize..][..512].to_vec());
     bytes[(last - sector) as usize..][..cell as usize].fill(0);
     disk.device().write_at(sector, &bytes).unwrap();
+}
+
+/// The open cannot note that the store is in use: after a crash the next one would take it for
+/// closed cleanly, and give the numbers of this life again.
+#[test]
+fn an_open_that_cannot_be_noted_writes_nothing() {
+    let disks = [Disk::new(16 << 20), Disk::new(16 << 20)];
+    let open = |disks: &[Disk]| {
+        let mut config = Config::new("first", ByteSize::new(16 << 20));
+        config.volumes.push(VolumeConfig { path: "second".into(), ..config.volumes[0].clone() });
+        config.memory = ByteSize::new(8 << 20);
+        config.segment = Some(ByteSize::new(1 << 20));
+        config.page = Some(ByteSize::new(16 << 10));
+        config.checkpoint_period = Duration::ZERO;
+        let devices = disks.iter().map(Disk::device).collect();
+        let store = Store::open_on(config, devices, Arc::new(Stopped)).unwrap();
+        store.wait_recovered();
+        store
+    };
+    let store = open(&disks);
+    put(&store, "first", 1, &[1; 100_000]);
+    store.close().unwrap();
+    disks[0].fail_next_write();
+    let store = open(&disks);
+    assert_eq!(store.stats().volumes_out, 2);
+    let before = disks
+        .clone()
+        .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());
+    let _ = store.create(b"key", GroupId::new(1), &[1; 100_000]).wait();
+    assert!(store.sync().is_err());
+    let after = disks
+        .clone()
+        .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());
+    assert!(before == after, "nothing is written");
 }

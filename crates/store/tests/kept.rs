@@ -1,5 +1,5 @@
-//! An object whose segment is reused, and that is kept elsewhere, while a reader is half-way
-//! through its records: new metadata in one place, the value in another.
+//! An object that is replaced, or whose segment is reused and that is kept elsewhere, while a reader
+//! is half-way through its records: what the reader finds outdated it does not forget.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -24,15 +24,14 @@ fn open(disk: &Disk) -> Store {
     Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap()
 }
 
-/// Where the record of the key's new metadata is.
-fn place_of_patch(disk: &Disk) -> u64 {
+/// Where the first record of this kind is.
+fn place_of(disk: &Disk, kind: RecordKind) -> u64 {
     disk.with_bytes(|bytes| {
         let nonce = StoreNonce::of(&Superblock::decode(bytes).unwrap().store_id);
-        let is_patch = |at: &usize| {
-            let header = RecordHeader::decode(&bytes[*at..], nonce);
-            header.is_ok_and(|header| header.kind == RecordKind::Patch)
+        let is_it = |at: &usize| {
+            RecordHeader::decode(&bytes[*at..], nonce).is_ok_and(|header| header.kind == kind)
         };
-        (0..bytes.len()).step_by(64).find(is_patch).unwrap() as u64
+        (0..bytes.len()).step_by(64).find(is_it).unwrap() as u64
     })
 }
 
@@ -66,7 +65,7 @@ fn read_part(store: &Store) -> bool {
 fn is_kept_meanwhile(read: fn(&Store) -> bool, after: usize) -> bool {
     let disk = Disk::new(32 << 20);
     let store = renewed(&disk);
-    let patch = place_of_patch(&disk);
+    let patch = place_of(&disk, RecordKind::Patch);
     disk.hold_one(patch..patch + 64, after);
     let reader = std::thread::spawn({
         let store = store.clone();
@@ -99,5 +98,54 @@ fn a_reader_of_outdated_metadata_does_not_forget_the_object() {
     for read in [read_whole, read_part] {
         let held = (0..8).take_while(|after| is_kept_meanwhile(read, *after)).count();
         assert!(held > 0, "the metadata is read");
+    }
+}
+
+/// Holds the read of a record that comes after so many others; meanwhile the key is replaced by a
+/// value of so many bytes. False if the reader reads it less often.
+fn is_replaced_meanwhile(
+    before_bytes: usize,
+    kind: RecordKind,
+    after: usize,
+    bytes: usize,
+) -> bool {
+    let disk = Disk::new(64 << 20);
+    let store = open(&disk);
+    put(&store, KEY, 1, &vec![1; before_bytes]);
+    store.sync().unwrap();
+    store.drop_memory();
+    let at = place_of(&disk, kind);
+    disk.hold_one(at..at + 64, after);
+    let reader = std::thread::spawn({
+        let store = store.clone();
+        move || read_part(&store)
+    });
+    while !disk.is_held() {
+        if reader.is_finished() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    store.purge_group(GroupId::new(1)).unwrap();
+    put(&store, KEY, 1, &vec![2; bytes]);
+    store.sync().unwrap();
+    store.drop_memory();
+    disk.let_go();
+    reader.join().unwrap();
+    store.sync().unwrap();
+    assert_eq!(get(&store, KEY), Some(vec![2; bytes]), "{kind:?} {after}: the new version");
+    let reopened = open(&disk.copied());
+    reopened.wait_recovered();
+    assert_eq!(get(&reopened, KEY), Some(vec![2; bytes]), "{kind:?} {after}: after a kill");
+    true
+}
+
+#[test]
+fn a_reader_of_a_replaced_object_does_not_forget_the_new_one() {
+    for (before, kind) in [(3 << 20, RecordKind::Manifest), (400_000, RecordKind::Object)] {
+        for bytes in [500, 400_000] {
+            let is_held = |after: &usize| is_replaced_meanwhile(before, kind, *after, bytes);
+            assert!((0..8).take_while(is_held).count() > 0, "{kind:?} is read");
+        }
     }
 }

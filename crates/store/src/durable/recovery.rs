@@ -137,6 +137,8 @@ impl Engine {
     pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
         let _ends = EndOnPanic(self);
         let lives = self.lives_of_segments(plan.found.as_ref());
+        let newest = lives.iter().max().copied().unwrap_or_default();
+        self.next_seq.fetch_max(newest.get() + 1, Ordering::AcqRel);
         self.ring.restore(&lives, &self.space);
         if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
@@ -197,9 +199,9 @@ impl Engine {
         if let Some(found) = clean
             && checkpoint::clear_clean(self, found).is_err()
         {
-            // After a crash, the clean tables would be trusted for segments written from now on. So
-            // nothing may be written: the volume is taken out of service.
-            self.space.volumes[0].take_out();
+            // After a crash, the clean tables would be trusted for segments written from now on, and
+            // numbers given from now on be given again. So nothing may be written, on any volume.
+            self.space.volumes.iter().for_each(Volume::take_out);
             add(&self.counters.checkpoint_errors, 1);
         }
         lives

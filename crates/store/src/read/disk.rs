@@ -233,7 +233,7 @@ impl Engine {
 
     /// True if the index still maps the hash to this location in this life of its segment. The life
     /// is checked last: it changes before the index gets any new entry there.
-    fn knows(&self, hash: KeyHash, location: Location, life: SegmentLife) -> bool {
+    pub(super) fn knows(&self, hash: KeyHash, location: Location, life: SegmentLife) -> bool {
         self.index.contains_at(hash.get(), location) && self.life_of(location) == life
     }
 

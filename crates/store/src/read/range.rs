@@ -150,11 +150,22 @@ impl Engine {
             return Ok(ByHead::OtherKey);
         }
         if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
+            if !self.knows(hash, candidate.location, life) {
+                return Ok(ByHead::LookAgain);
+            }
             self.forget(hash);
             return Ok(ByHead::Gone);
         }
+        match header.kind {
+            // It has replaced, meanwhile, the long object whose head was to be read.
+            RecordKind::Object if !header.chunked => return Ok(ByHead::LookAgain),
+            RecordKind::Part => {
+                return Ok(ByHead::of(&self.damaged(hash, candidate.location, life)));
+            }
+            RecordKind::Object | RecordKind::Manifest | RecordKind::Patch => {}
+        }
         let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
-        if header.kind == RecordKind::Object && header.chunked {
+        if header.kind == RecordKind::Object {
             let extent = self.extent(candidate.location, &header);
             let head = Some((0, Arc::new(head)));
             let info = info_of(&header, header.value_len, metadata);

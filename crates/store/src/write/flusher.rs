@@ -370,7 +370,9 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
     // Before there are copies, which are memory beside that of the runs.
     engine.wait_writes(writes_max(engine) - 1);
     let start = open.cursor;
-    let lead_bytes = engine.space.block() as usize;
+    // Not a shorter block of the device: NVMe takes no gaps within a page of memory, and the system
+    // would split the write there.
+    let lead_bytes = BLOCK_BYTES as usize;
     let mut leads = AlignedBuf::zeroed(extents.len() * lead_bytes);
     let mut placed = Vec::with_capacity(extents.len());
     for (extent, lead) in extents.into_iter().zip(leads.chunks_exact_mut(lead_bytes)) {

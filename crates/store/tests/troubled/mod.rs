@@ -33,6 +33,7 @@ struct Gate {
 #[derive(Default)]
 struct Troubles {
     fails: AtomicBool,
+    fails_next_write: AtomicBool,
     unreadable: Mutex<Range<u64>>,
     panics: Mutex<Range<u64>>,
     read_delay_ms: AtomicU64,
@@ -77,6 +78,11 @@ impl Disk {
     /// Nothing can be read, written or synced from now on.
     pub(crate) fn fail(&self) {
         self.troubles.fails.store(true, Ordering::SeqCst);
+    }
+
+    /// One write fails.
+    pub(crate) fn fail_next_write(&self) {
+        self.troubles.fails_next_write.store(true, Ordering::SeqCst);
     }
 
     /// What of it cannot be read from now on; an empty range: all can.
@@ -169,6 +175,9 @@ impl Disk {
 
     fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.check()?;
+        if self.troubles.fails_next_write.swap(false, Ordering::SeqCst) {
+            return Err(io::Error::other("one write fails"));
+        }
         self.put(offset, buf);
         Ok(())
     }
