@@ -141,10 +141,6 @@ impl Space {
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
-        if let Err(error) = spot.volume.usable() {
-            done(Err(error));
-            return;
-        }
         let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
         // SAFETY: `held` keeps the runs alive until `done` has run; the caller reserved the bytes
         // (reads) or has finished writing them (writes).
@@ -166,10 +162,6 @@ impl Space {
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
-        if let Err(error) = spot.volume.usable() {
-            done(Err(error));
-            return;
-        }
         let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
         let lead_bytes = leads.len() / pieces.len();
         let mut bufs = Vec::with_capacity(2 * pieces.len());
@@ -198,10 +190,6 @@ impl Space {
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
-        if let Err(error) = spot.volume.usable() {
-            done(Err(error));
-            return;
-        }
         // SAFETY: the closure keeps the heap memory of `buf` alive until the write is done, and no
         // thread changes it; moving the buffer does not move that memory.
         let piece = unsafe { IoBuf::new(buf.as_ptr().cast_mut(), buf.len()) };
@@ -218,6 +206,9 @@ impl Space {
         bufs: Vec<IoBuf>,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
+        if let Err(error) = spot.volume.usable() {
+            return done(Err(error));
+        }
         let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
         let done = Box::new(move |outcome: io::Result<()>| {
             done(space.noted(op, &space.volumes[volume], outcome));

@@ -6,6 +6,7 @@
 mod troubled;
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use damelo::format::{RecordHeader, RecordKind, StoreNonce, Superblock};
@@ -60,23 +61,34 @@ fn read_part(store: &Store) -> bool {
     store.read_range(KEY.as_bytes(), 10..20).wait().unwrap().is_some()
 }
 
+/// A reader whose read of the record there, after so many others, is held; `None` if it reads it
+/// less often.
+fn held_reader(
+    disk: &Disk,
+    store: &Store,
+    at: u64,
+    after: usize,
+    read: fn(&Store) -> bool,
+) -> Option<JoinHandle<bool>> {
+    disk.hold_one(at..at + 64, after);
+    let store = store.clone();
+    let reader = std::thread::spawn(move || read(&store));
+    while !disk.is_held() {
+        if reader.is_finished() {
+            return None;
+        }
+        std::thread::yield_now();
+    }
+    Some(reader)
+}
+
 /// Holds the reader's read of the new metadata that comes after so many others, until the object is
 /// kept elsewhere. False if the reader reads it less often.
 fn is_kept_meanwhile(read: fn(&Store) -> bool, after: usize) -> bool {
     let disk = Disk::new(32 << 20);
     let store = renewed(&disk);
     let patch = place_of(&disk, RecordKind::Patch);
-    disk.hold_one(patch..patch + 64, after);
-    let reader = std::thread::spawn({
-        let store = store.clone();
-        move || read(&store)
-    });
-    while !disk.is_held() {
-        if reader.is_finished() {
-            return false;
-        }
-        std::thread::yield_now();
-    }
+    let Some(reader) = held_reader(&disk, &store, patch, after, read) else { return false };
     let mut filled = 0;
     while store.stats().reinserted_objects == 0 {
         put(&store, &format!("filler/{filled}"), 2, &[0; VALUE_BYTES]);
@@ -115,17 +127,7 @@ fn is_replaced_meanwhile(
     store.sync().unwrap();
     store.drop_memory();
     let at = place_of(&disk, kind);
-    disk.hold_one(at..at + 64, after);
-    let reader = std::thread::spawn({
-        let store = store.clone();
-        move || read_part(&store)
-    });
-    while !disk.is_held() {
-        if reader.is_finished() {
-            return false;
-        }
-        std::thread::yield_now();
-    }
+    let Some(reader) = held_reader(&disk, &store, at, after, read_part) else { return false };
     store.purge_group(GroupId::new(1)).unwrap();
     put(&store, KEY, 1, &vec![2; bytes]);
     store.sync().unwrap();
