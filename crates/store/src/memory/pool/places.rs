@@ -40,6 +40,12 @@ const SLACK_SHARE: usize = 64;
 /// This many free places in large pages weigh as much as one elsewhere when memory is returned.
 const LARGE_SHARE: usize = 64;
 
+/// While memory is full, a block is made large only once runs of this many times its memory have
+/// been taken since the last one: other memory is returned for it, and all of it is cleared. With
+/// mixed lengths blocks are taken apart again, and without a limit a quarter of all memory taken
+/// was cleared for large pages that did not last.
+const WAY_SHARE: usize = 32;
+
 /// A request to the system, carried out by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Advice {
@@ -96,6 +102,8 @@ enum Enlarging {
     Behind {
         /// A run of whole frames has been placed elsewhere since the last one.
         is_wanted: bool,
+        /// Grains taken since free memory last made way for one.
+        taken_grains: usize,
     },
 }
 
@@ -125,7 +133,7 @@ impl Places {
     /// As [`Places::new`], where blocks are made large by [`Places::set_aside`] and
     /// [`Places::enlarged`] alone.
     pub(super) fn enlarged_behind(frames: usize, grains_per_frame: usize) -> Places {
-        let enlarging = Enlarging::Behind { is_wanted: false };
+        let enlarging = Enlarging::Behind { is_wanted: false, taken_grains: 0 };
         Places { enlarging, ..Places::new(frames, grains_per_frame) }
     }
 
@@ -182,12 +190,20 @@ impl Places {
     pub(super) fn set_aside(&mut self, mut advise: impl FnMut(Advice)) -> Option<Range<usize>> {
         let (grains, most) =
             (self.blocks.places_each() * self.grains_per_frame, self.limit_grains + self.slack());
-        let is_wanted = self.enlarging == Enlarging::Behind { is_wanted: true };
-        if !is_wanted || self.aside.is_some() || self.used_grains + grains > most {
+        let Enlarging::Behind { is_wanted: true, taken_grains } = &mut self.enlarging else {
+            return None;
+        };
+        if self.aside.is_some() || self.used_grains + grains > most {
             return None;
         }
         let places = self.blocks.first_fresh()?;
-        self.trim_to(most - grains, &mut advise);
+        if self.touched_grains + grains > most {
+            if *taken_grains < WAY_SHARE * grains {
+                return None;
+            }
+            *taken_grains = 0;
+            self.trim_to(most - grains, &mut advise);
+        }
         if self.touched_grains + grains > most {
             return None;
         }
@@ -209,7 +225,9 @@ impl Places {
             self.free[place] = true;
             self.name(place);
         }
-        self.enlarging = Enlarging::Behind { is_wanted: false };
+        if let Enlarging::Behind { is_wanted, .. } = &mut self.enlarging {
+            *is_wanted = false;
+        }
         // The limit may have become lower meanwhile.
         self.trim(&mut advise);
     }
@@ -251,13 +269,13 @@ impl Places {
         let places = grains.div_ceil(self.grains_per_frame);
         let shape = Shape { places, tail: grains - (places - 1) * self.grains_per_frame };
         let first = self.warm_run(shape, grains).or_else(|| self.any_run(shape))?;
-        if shape.tail == self.grains_per_frame {
-            let run = first..first + places;
-            match &mut self.enlarging {
-                Enlarging::AtOnce => self.enlarge(run, &mut advise),
-                Enlarging::Behind { is_wanted } => {
-                    *is_wanted |= run.into_iter().any(|place| !self.blocks.is_large(place));
-                }
+        let (mut run, is_whole) = (first..first + places, shape.tail == self.grains_per_frame);
+        match &mut self.enlarging {
+            Enlarging::AtOnce if is_whole => self.enlarge(run, &mut advise),
+            Enlarging::AtOnce => {}
+            Enlarging::Behind { is_wanted, taken_grains } => {
+                *is_wanted |= is_whole && run.any(|place| !self.blocks.is_large(place));
+                *taken_grains += grains;
             }
         }
         for place in first..first + places {

@@ -184,8 +184,14 @@ fn a_block_made_large_behind_serves_the_runs_after_it() {
     // Memory that is full of runs has no room for another block.
     let rest: Vec<_> = std::iter::from_fn(|| places.take(FULL, nothing)).collect();
     assert_eq!(places.set_aside(nothing), None);
-    // What they leave makes way, even where it is still there to be taken again.
+    // What they leave makes way, even where it is still there to be taken again, but only once so
+    // much was taken that clearing a block again does not count.
     rest.into_iter().rev().take(31).for_each(|run| places.release(run, FULL, nothing));
+    assert_eq!(places.set_aside(nothing), None, "too soon");
+    for _ in 0..WAY_SHARE * block.len() {
+        let again = places.take(FULL, nothing).unwrap();
+        places.release(again, FULL, nothing);
+    }
     let block = places.set_aside(|advice| advices.push(advice)).unwrap();
     let grains: usize = advices
         .iter()
@@ -216,6 +222,32 @@ fn mixed_lengths_leave_most_of_the_large_pages_whole() {
         let whole = held.iter().filter(|(_, grains)| grains % FULL == 0).count();
         let share = places.large_blocks() * 32 * 100 / whole;
         assert!(share >= 60, "seed {seed}: {share}% of {whole} whole frames are in large pages");
+    }
+}
+
+/// Where lengths are mixed large pages are taken apart again: making them must not become most of
+/// the work, however often the thread behind them looks.
+#[test]
+fn few_large_pages_are_made_where_they_do_not_last() {
+    for seed in 0..5 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut places = Places::enlarged_behind(1_024, FULL);
+        let mut held = VecDeque::new();
+        let (mut taken, mut made) = (0, 0);
+        for step in 0..20_000 {
+            let grains = if rng.bool() { rng.usize(6..20 * FULL) } else { FULL };
+            while places.available_grains() < grains {
+                let (first, grains) = held.pop_front().unwrap();
+                places.release(first, grains, |_| ());
+            }
+            held.push_back((places.take(grains, |_| ()).unwrap(), grains));
+            if let Some(block) = places.set_aside(|_| ()) {
+                places.enlarged(|_| ());
+                made += if step >= 1_000 { block.len() * FULL } else { 0 };
+            }
+            taken += if step >= 1_000 { grains } else { 0 };
+        }
+        assert!(made <= taken / 24, "seed {seed}: {made} grains cleared for {taken} taken");
     }
 }
 
