@@ -24,6 +24,16 @@ pub enum Outcome {
     Failed,
 }
 
+/// The fields that make a request conditional (RFC 9110 §13.1), but for `If-Range`.
+static CONDITIONS: [HeaderName; 4] =
+    [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
+
+/// Whether a request has conditions. Most have none: one look at each name costs less than a
+/// search for each field, and no date has to be read.
+fn is_conditional(request: &HeaderMap) -> bool {
+    request.keys().any(|name| CONDITIONS.contains(name))
+}
+
 /// True if only the origin may evaluate the request's conditions: `If-Match` and
 /// `If-Unmodified-Since`, where the configuration leaves them to it.
 pub fn for_origin_only(request: &HeaderMap, caching: &CachingConfig) -> bool {
@@ -44,13 +54,16 @@ pub fn evaluate(
     if !evaluated || !matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
         return Outcome::Proceed;
     }
+    if !is_conditional(request) {
+        return Outcome::Proceed;
+    }
     let date = |map: &HeaderMap, name: &HeaderName| dates::header(map, name, response_time_s);
     if request.contains_key(IF_MATCH) {
         if !any_match(request, &IF_MATCH, stored, strongly) {
             return Outcome::Failed;
         }
-    } else if let (Some(limit), Some(modified)) =
-        (date(request, &IF_UNMODIFIED_SINCE), date(stored, &LAST_MODIFIED))
+    } else if let Some(limit) = date(request, &IF_UNMODIFIED_SINCE)
+        && let Some(modified) = date(stored, &LAST_MODIFIED)
         && modified > limit
     {
         return Outcome::Failed;

@@ -11,7 +11,7 @@ use crate::worker::Worker;
 pub(crate) fn serve_hit(
     worker: &Worker,
     ask: &Ask,
-    found: Found,
+    found: Box<Found>,
     collapsed: Option<ForwardReason>,
 ) -> Answer {
     let mut status = CacheStatus { hit: true, ..CacheStatus::default() };
@@ -27,7 +27,7 @@ pub(crate) fn serve_hit(
 
 /// A response whose body was stored before this request arrived, whether or not the origin was
 /// asked.
-pub(crate) fn reused(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Answer {
+pub(crate) fn reused(worker: &Worker, ask: &Ask, found: Box<Found>, status: CacheStatus) -> Answer {
     hooks::on_hit(worker, ask, &found);
     with_hit_status(worker, ask, found, status)
 }
@@ -36,7 +36,7 @@ pub(crate) fn reused(worker: &Worker, ask: &Ask, found: Found, status: CacheStat
 pub(crate) fn with_hit_status(
     worker: &Worker,
     ask: &Ask,
-    found: Found,
+    found: Box<Found>,
     mut status: CacheStatus,
 ) -> Answer {
     let now_ms = worker.now_ms();

@@ -10,7 +10,7 @@ use std::pin::pin;
 use bytes::Bytes;
 use http::header::{
     AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, EXPIRES,
-    HeaderName, LAST_MODIFIED, VARY,
+    HeaderName, LAST_MODIFIED, RANGE, VARY,
 };
 use http::{HeaderMap, Response, StatusCode};
 
@@ -29,6 +29,9 @@ use crate::worker::Worker;
 /// The part of the representation that the request gets, after evaluating `If-Range`.
 fn wanted(worker: &Worker, ask: &Ask, stored: &StoredResponse, length_bytes: u64) -> Answer {
     let whole_or_part = stored.status == StatusCode::OK || stored.part.is_some();
+    if !ask.headers.contains_key(RANGE) {
+        return Answer::Whole;
+    }
     let arrived_s = stored.policy.response_time_s();
     if !whole_or_part || !preconditions::range_applies(&ask.headers, &stored.headers, arrived_s) {
         return Answer::Whole;
@@ -84,7 +87,7 @@ fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>
 pub(crate) fn from_store(
     worker: &Worker,
     ask: &Ask,
-    mut found: Found,
+    mut found: Box<Found>,
     age_s: u64,
 ) -> Response<ProxyBody> {
     let stored = &found.response;
@@ -144,8 +147,8 @@ fn unsatisfiable(worker: &Worker, complete_bytes: u64) -> Response<ProxyBody> {
     response
 }
 
-fn whole(found: Found) -> Response<ProxyBody> {
-    let Found { response: StoredResponse { status, mut headers, .. }, body, .. } = found;
+fn whole(found: Box<Found>) -> Response<ProxyBody> {
+    let Found { response: StoredResponse { status, mut headers, .. }, body, .. } = *found;
     let length_bytes = body.length_bytes();
     if status != StatusCode::NO_CONTENT && body.has_known_length() {
         headers.insert(CONTENT_LENGTH, number(length_bytes));
@@ -159,14 +162,15 @@ fn whole(found: Found) -> Response<ProxyBody> {
     with_headers(status, headers, body)
 }
 
-fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<ProxyBody> {
-    let mut headers = found.response.headers;
+fn one_part(found: Box<Found>, range: Range<u64>, complete_bytes: u64) -> Response<ProxyBody> {
+    let Found { response, body, .. } = *found;
+    let (part, mut headers) = (response.part, response.headers);
     headers.insert(CONTENT_RANGE, ranges::content_range(&range, complete_bytes));
     headers.insert(CONTENT_LENGTH, number(range.end - range.start));
-    let start = found.response.part.map_or(0, |part| part.start);
+    let start = part.map_or(0, |part| part.start);
     // `wanted` admits only ranges that the part holds.
     let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
-    let body = match found.body {
+    let body = match body {
         FoundBody::Whole(bytes) => ProxyBody::whole(slice(&bytes, &held)),
         FoundBody::Length(_) | FoundBody::Unmeasured => ProxyBody::empty(),
         streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(held)]),
@@ -174,25 +178,30 @@ fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<Pr
     with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
 }
 
-fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Response<ProxyBody> {
-    let mut headers = found.response.headers;
+fn several_parts(
+    found: Box<Found>,
+    ranges: &[Range<u64>],
+    complete_bytes: u64,
+) -> Response<ProxyBody> {
+    let Found { response, body, .. } = *found;
+    let (part, mut headers) = (response.part, response.headers);
     let frame = Multipart::new(&headers, ranges, complete_bytes, fastrand::u64(..));
     headers.insert(CONTENT_TYPE, frame.content_type);
     headers.insert(CONTENT_LENGTH, number(frame.length_bytes));
     // Each part has its own.
     headers.remove(CONTENT_RANGE);
-    let start = found.response.part.map_or(0, |part| part.start);
+    let start = part.map_or(0, |part| part.start);
     let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
     for (head, range) in frame.heads.into_iter().zip(ranges) {
         pieces.push(Piece::Bytes(head.into()));
         let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
-        pieces.push(match &found.body {
+        pieces.push(match &body {
             FoundBody::Whole(bytes) => Piece::Bytes(slice(bytes, &held)),
             _ => Piece::Stored(held),
         });
     }
     pieces.push(Piece::Bytes(frame.tail.into()));
-    let body = ProxyBody::streamed(reader_of(found.body), pieces);
+    let body = ProxyBody::streamed(reader_of(body), pieces);
     with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
 }
 

@@ -88,7 +88,7 @@ fn read_along(
     }
     let found = fill.found(&shared.vault)?;
     worker.counters.read_along.one();
-    Some(serve_hit(worker, ask, found, Some(reason)))
+    Some(serve_hit(worker, ask, Box::new(found), Some(reason)))
 }
 
 /// Whether this request may read the response along as if it were stored and fresh: all of it, or a

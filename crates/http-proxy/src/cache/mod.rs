@@ -134,7 +134,7 @@ fn serve_planned(
     if decision == Decision::ServeAndRevalidate {
         validate_behind(worker, ask, found.key(&ask.target.primary));
     }
-    serve_hit(worker, ask, *found, collapsed)
+    serve_hit(worker, ask, found, collapsed)
 }
 
 /// Asks the origin, or waits for another request that does.
@@ -258,7 +258,7 @@ async fn share_failure(
     match plan(worker, ask).await {
         Plan::Serve(found, _) => {
             let waited_for = status.forward.filter(|_| status.collapsed);
-            return serve_hit(worker, ask, *found, waited_for);
+            return serve_hit(worker, ask, found, waited_for);
         }
         Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
@@ -267,7 +267,7 @@ async fn share_failure(
             {
                 worker.counters.stale_on_error.one();
                 status.detail = Some(error.name());
-                return reused(worker, ask, *found, status);
+                return reused(worker, ask, found, status);
             }
         }
         _ => {}
@@ -300,7 +300,7 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
 /// Neither leads nor follows; `reason` is why the request waited before, if it did.
 async fn go_alone(worker: &Worker, ask: &Ask, reason: ForwardReason) -> Answer {
     match plan(worker, ask).await {
-        Plan::Serve(found, _) => serve_hit(worker, ask, *found, Some(reason)),
+        Plan::Serve(found, _) => serve_hit(worker, ask, found, Some(reason)),
         _ if ask.wishes.only_if_cached => only_if_cached(worker),
         Plan::Ask(question) => question.put(worker, ask, None).await,
         Plan::Alone => {
@@ -323,7 +323,7 @@ async fn lead_fetch(
         match plan(worker, ask).await {
             Plan::Serve(found, _) => {
                 lead.end(Outcome::Stored);
-                return serve_hit(worker, ask, *found, Some(question.reason));
+                return serve_hit(worker, ask, found, Some(question.reason));
             }
             Plan::Ask(newer) if newer.conditions == Conditions::Clients => {
                 question = newer.for_whole();

@@ -41,7 +41,7 @@ pub(crate) fn shared(
     }
     let body = subject.length_bytes.map_or(FoundBody::Unmeasured, FoundBody::Length);
     let found = subject.found(&shared.vault, body)?;
-    Some(serve_hit(worker, ask, found, Some(reason)))
+    Some(serve_hit(worker, ask, Box::new(found), Some(reason)))
 }
 
 impl Fetch<'_> {

@@ -50,7 +50,10 @@ impl<'a> Fetch<'a> {
             drop(body);
             self.store_whole(worker, insertion, bytes.clone()).await;
             let found = Found::assembled(own, FoundBody::Whole(bytes), placement);
-            return Cut::Answered((answer::from_store(worker, ask, found, age_s), self.status));
+            return Cut::Answered((
+                answer::from_store(worker, ask, Box::new(found), age_s),
+                self.status,
+            ));
         }
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
         let inflight = InflightBody::new(vault.store(), key.clone(), Some(length_bytes));
@@ -58,7 +61,7 @@ impl<'a> Fetch<'a> {
         let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
         let found = Found::assembled(own, FoundBody::Inflight(inflight.clone()), placement);
         // Joins as a reader at once; otherwise the fill would find no reader.
-        let answer = answer::from_store(worker, ask, found, age_s);
+        let answer = answer::from_store(worker, ask, Box::new(found), age_s);
         if let Some(lead) = &self.lead {
             lead.herald().filling(SharedFill { shared, body: inflight.clone() });
         }

@@ -110,7 +110,7 @@ impl Fetch<'_> {
         self.status.validated = true;
         let cookies = self.cookies_of(worker, merged.status, news);
         found.response = merged;
-        with_cookies(reused(worker, self.ask, *found, self.status), cookies)
+        with_cookies(reused(worker, self.ask, found, self.status), cookies)
     }
 
     async fn keep_freshened(

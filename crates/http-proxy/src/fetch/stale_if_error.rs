@@ -49,6 +49,6 @@ impl Fetch<'_> {
         worker.counters.stale_on_error.one();
         self.status.detail = Some(detail);
         let found = self.found.take()?;
-        Some(reused(worker, ask, *found, std::mem::take(&mut self.status)))
+        Some(reused(worker, ask, found, std::mem::take(&mut self.status)))
     }
 }

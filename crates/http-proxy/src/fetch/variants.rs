@@ -81,7 +81,7 @@ impl Fetch<'_> {
         let kept = self.store_adopted(worker, &found).await;
         self.settle(worker, kept);
         let cookies = self.cookies_of(worker, found.response.status, response.headers());
-        with_cookies(reused(worker, self.ask, found, self.status), cookies)
+        with_cookies(reused(worker, self.ask, Box::new(found), self.status), cookies)
     }
 
     /// Stores a copy under this request's values; only if the body fits in one piece, since writing

@@ -80,7 +80,8 @@ impl Ask {
     ) -> Result<(Ask, B), BadRequest> {
         let (parts, body) = request.into_parts();
         let client_host = client_host(&parts.uri, &parts.headers, parts.version)?;
-        if goes_round(&parts.headers, &shared.config.name) {
+        let names_proxys = parts.headers.keys().any(|name| PROXYS.contains(name));
+        if names_proxys && goes_round(&parts.headers, &shared.config.name) {
             return Err(BadRequest::Loop);
         }
         let naming = Naming::of(shared);
@@ -98,8 +99,7 @@ impl Ask {
             }
             Some(_) => return Err(BadRequest::BadTarget),
         };
-        let through_proxy = shared.config.forwarded.trust_client
-            || PROXYS.iter().any(|name| parts.headers.contains_key(name));
+        let through_proxy = shared.config.forwarded.trust_client || names_proxys;
         let keys = &shared.config.caching.key;
         let primary = keys.primary(scheme, &host, path_and_query.as_str());
         let wishes = RequestDirectives::of(&parts.headers);

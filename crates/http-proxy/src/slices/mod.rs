@@ -295,7 +295,7 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
         worker.counters.hits.one();
         hooks::on_hit(worker, ask, &found);
     }
-    with_hit_status(worker, ask, found, status)
+    with_hit_status(worker, ask, Box::new(found), status)
 }
 
 /// Fetches the first requested slice, on behalf of all requests that wait to learn whether the
