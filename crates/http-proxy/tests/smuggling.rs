@@ -9,6 +9,11 @@
 
 mod support;
 
+use std::io::Write as _;
+
+use support::frames::{
+    DATA, END_HEADERS, END_STREAM, GET_BLOCK, HEADERS, frame, http2_raw, next_frame,
+};
 use support::wire::{raw, raw_answer};
 use support::{Message, Origin, Proxy, eventually, reply};
 
@@ -321,6 +326,31 @@ fn a_get_with_a_body_is_never_stored_nor_served_from_the_cache() {
     }
     let answer = proxy.get("/x");
     assert!(answer.cache().contains("uri-miss") && !answer.text().contains("poison"), "{answer:?}");
+}
+
+/// Over HTTP/2 nothing in the headers need say that a body follows.
+#[test]
+fn a_get_with_a_body_that_no_length_announces_is_no_other() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    assert!(proxy.get("/").cache().contains("stored"));
+    let mut client = http2_raw(proxy.info.address);
+    client.write_all(&frame(HEADERS, END_HEADERS, 1, GET_BLOCK)).expect("write");
+    client.write_all(&frame(DATA, END_STREAM, 1, b"poison")).expect("write");
+    let mut body = Vec::new();
+    loop {
+        let frame = next_frame(&mut client).expect("an answer");
+        let ends = frame.ends_stream();
+        if frame.kind == DATA && frame.stream == 1 {
+            body.extend(frame.payload);
+        }
+        if ends {
+            break;
+        }
+    }
+    assert_eq!(String::from_utf8_lossy(&body), "GET / HTTP/1.1 poison");
+    let answer = proxy.get("/");
+    assert!(answer.cache().contains("hit") && !answer.text().contains("poison"), "{answer:?}");
 }
 
 #[test]

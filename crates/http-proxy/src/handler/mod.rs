@@ -30,9 +30,9 @@ pub(crate) mod upgrade;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CONNECTION, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::ext::Protocol;
 
 use crate::answer::body::ProxyBody;
@@ -153,7 +153,7 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
         Some("rule")
     } else if ask.is_pinned() {
         Some("connection-auth")
-    } else if announces_body(&ask.headers) {
+    } else if has_body(ask, &body) {
         Some("request-body")
     } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.caching) {
         Some("precondition")
@@ -171,6 +171,13 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
             Box::pin(pass(worker, ask, body, status)).await
         }
     }
+}
+
+/// Whether the request has a body. One of HTTP/2 need not announce it: its stream just goes on
+/// behind the headers.
+fn has_body(ask: &Ask, body: &Incoming) -> bool {
+    let goes_on = !ask.headers.contains_key(CONTENT_LENGTH) && !body.is_end_stream();
+    announces_body(&ask.headers) || goes_on
 }
 
 fn refuse(worker: &Worker, refusal: Refusal) -> Answer {
