@@ -212,6 +212,13 @@ fn check_config_refuses_what_could_not_run() {
         ("[limits]\nuri_bytes_max = 0\n", 3, "1KiB"),
         ("[limits]\nuri_bytes_max = \"64KiB\"\n", 3, "65534B"),
         ("[limits]\nheader_bytes_max = \"4KiB\"\n", 3, "8KiB"),
+        (
+            "[limits]\nheader_bytes_max = \"32KiB\"\nuri_bytes_max = \"33KiB\"\n",
+            4,
+            "`limits.uri_bytes_max`, 33KiB, is larger than `limits.header_bytes_max`, 32KiB",
+        ),
+        // The default of the other one is too large for it.
+        ("[limits]\nheader_bytes_max = \"16KiB\"\n", 3, "`limits.uri_bytes_max`, 32KiB"),
         ("[[rules]]\npath = \"/x\"\n", 2, "[[rule]]"),
         ("[[rule]]\nkey_cookies = [\"lang=de\"]\n", 3, "no name of a cookie"),
         ("[caching]\nstale_if_error = \"500ms\"\n", 3, "whole seconds"),

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use damelo::ByteSize;
 use http::StatusCode;
 
 /// Why a proxy cannot start, or why it stopped.
@@ -129,6 +130,19 @@ pub enum ProxyError {
     /// The cache's name is not a token.
     #[error("`{0}` cannot be a cache name: use letters, digits and `-`, beginning with a letter")]
     Name(String),
+    /// Request targets may be longer than headers, in which they count.
+    #[error(
+        "`limits.uri_bytes_max`, {uri_bytes_max:#}, is larger than `limits.header_bytes_max`, \
+         {header_bytes_max:#}, in which the target of a request counts"
+    )]
+    TargetsOverHeaders {
+        /// Longest request target.
+        uri_bytes_max: ByteSize,
+        /// Longest headers.
+        header_bytes_max: ByteSize,
+        /// The key of the two that is not as by default.
+        key: &'static str,
+    },
     /// The access log cannot be opened.
     #[error("cannot write the access log to {target}")]
     Log {
@@ -150,7 +164,9 @@ impl ProxyError {
     /// The configuration key whose value is at fault, if a single key is.
     pub fn key(&self) -> Option<&'static str> {
         match self {
-            ProxyError::Listen { key, .. } => Some(key),
+            ProxyError::Listen { key, .. } | ProxyError::TargetsOverHeaders { key, .. } => {
+                Some(key)
+            }
             ProxyError::NoCertificate => Some("listen"),
             ProxyError::CertificateFile { .. } => Some("tls.certificates"),
             ProxyError::AuthoritiesFile { .. } => Some("upstream.authorities"),

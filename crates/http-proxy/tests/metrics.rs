@@ -255,9 +255,12 @@ fn reloads_are_counted_and_the_last_failure_shows() {
     let mut bad = settings();
     bad.name = "not a name".to_owned();
     proxy.info.control.reload(bad).expect_err("a name with spaces");
-    assert_eq!(read(), [0, 1, 1]);
+    let mut bad = settings();
+    bad.limits.uri_bytes_max = bad.limits.header_bytes_max + 1;
+    proxy.info.control.reload(bad).expect_err("targets longer than headers");
+    assert_eq!(read(), [0, 2, 1]);
     proxy.info.control.reload(settings()).expect("settings that can be used");
-    assert_eq!(read(), [1, 1, 0]);
+    assert_eq!(read(), [1, 2, 0]);
     proxy.info.control.reload_failed();
-    assert_eq!(read(), [1, 2, 1]);
+    assert_eq!(read(), [1, 3, 1]);
 }

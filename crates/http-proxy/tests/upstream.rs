@@ -132,8 +132,9 @@ fn headers_of_an_origin_have_a_limit() {
         reply(200, &field, "body")
     });
     let home = Home::new();
-    let proxy =
-        Proxy::start_to(&home, url(&origin), |config| config.limits.header_bytes_max = 20_000);
+    let proxy = Proxy::start_to(&home, url(&origin), |config| {
+        (config.limits.header_bytes_max, config.limits.uri_bytes_max) = (20_000, 20_000);
+    });
     assert_eq!(proxy.get("/19000").text(), "body");
     for length in [20_001, 100_000, 300_000] {
         let answer = proxy.get(&format!("/{length}"));

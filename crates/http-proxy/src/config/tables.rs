@@ -5,10 +5,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use damelo::ByteSize;
 use ipnet::IpNet;
 
 use crate::config::transport::CertificateFiles;
 use crate::config::{Grouping, LogFormat, LogTarget};
+use crate::error::ProxyError;
 
 /// `[tls]`: what TLS listeners show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,7 +60,7 @@ pub struct Limits {
     /// Answer an HTTP/1 client that has closed its sending side. By default such a client counts as
     /// gone, since the two look alike, and its request is dropped. Default false.
     pub half_closed_clients: bool,
-    /// Bytes of a request target; more get 414. Default 32 KiB.
+    /// Bytes of a request target; more get 414. At most `header_bytes_max`. Default 32 KiB.
     pub uri_bytes_max: usize,
     /// Requests at once on one HTTP/2 connection. Default 128.
     pub http2_streams_max: u32,
@@ -95,6 +97,22 @@ impl Default for Limits {
             whole_body_bytes_max: 256 << 10,
             pool_idle_max: 64,
         }
+    }
+}
+
+impl Limits {
+    /// Refuses limits of which one could never be reached: a client would be told that its headers
+    /// are too large where the operator allowed the target that makes them so.
+    pub(crate) fn check(&self) -> Result<(), ProxyError> {
+        if self.uri_bytes_max <= self.header_bytes_max {
+            return Ok(());
+        }
+        let by_default = self.uri_bytes_max == Limits::default().uri_bytes_max;
+        Err(ProxyError::TargetsOverHeaders {
+            uri_bytes_max: ByteSize::new(self.uri_bytes_max as u64),
+            header_bytes_max: ByteSize::new(self.header_bytes_max as u64),
+            key: if by_default { "limits.header_bytes_max" } else { "limits.uri_bytes_max" },
+        })
     }
 }
 

@@ -44,9 +44,10 @@ impl ProxyConfig {
     /// created.
     ///
     /// # Errors
-    /// The origin, the cache's name or a certificate cannot be used.
+    /// The origin, the cache's name, a certificate or a limit cannot be used.
     pub fn check(&self) -> Result<(), ProxyError> {
         name::check_name(&self.name)?;
+        self.limits.check()?;
         Gate::new(self)?;
         let upstream = &self.upstream;
         if let Target::Url(url) = &self.to {

@@ -147,6 +147,7 @@ impl Proxy {
         store: Store,
     ) -> Result<Proxy, ProxyError> {
         check_name(&config.name)?;
+        config.limits.check()?;
         let (stop, stopping) = watch::channel(false);
         // From here on an early return drops the threads' stop channel, which ends them.
         let (last_stop, last_stopping) = watch::channel(false);

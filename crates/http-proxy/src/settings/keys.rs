@@ -78,7 +78,7 @@ keys! {
     "limits.origin_header_lines_max" live Lines [proxy.limits.origin_header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
     "limits.upload_second_bytes_min" live Limit [proxy.limits.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count, nor does any once the answer has begun.";
     "limits.half_closed_clients" live Flag [proxy.limits.half_closed_clients: bool] "Answer a client of HTTP/1 that has closed its sending side and still reads. It looks like one that is gone, whose request is dropped otherwise, at the origin too. Applies to new connections.";
-    "limits.uri_bytes_max" live UriSize [proxy.limits.uri_bytes_max: usize] "Request targets larger than this get 414. They count in the limits of headers, too.";
+    "limits.uri_bytes_max" live UriSize [proxy.limits.uri_bytes_max: usize] "Request targets larger than this get 414. They count in the limits of headers, too: not larger than `limits.header_bytes_max`.";
     "limits.http2_streams_max" live Count [proxy.limits.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
     "limits.http2_resets_max" live Count [proxy.limits.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
     "limits.http2_header_bytes_max" live HeaderSize [proxy.limits.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";

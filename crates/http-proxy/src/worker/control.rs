@@ -104,6 +104,7 @@ impl Control {
 
     fn replace(&self, mut config: ProxyConfig) -> Result<(), ProxyError> {
         check_name(&config.name)?;
+        config.limits.check()?;
         let running = self.shared();
         if running.forward.is_some() {
             check_shared(&config)?;
