@@ -16,6 +16,8 @@ mod heads;
 mod ranges;
 #[path = "proxy/repeats.rs"]
 mod repeats;
+#[path = "proxy/resumed.rs"]
+mod resumed;
 #[path = "proxy/slice_parts.rs"]
 mod slice_parts;
 #[path = "proxy/slices_for_whom.rs"]

@@ -134,7 +134,7 @@ fn serve_planned(
     if decision == Decision::ServeAndRevalidate {
         validate_behind(worker, ask, found.key(&ask.target.primary));
     }
-    serve_hit(worker, ask, found, collapsed)
+    serve_hit(worker, ask, slices::resumable(worker, ask, found), collapsed)
 }
 
 /// Asks the origin, or waits for another request that does.

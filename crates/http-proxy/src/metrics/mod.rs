@@ -171,6 +171,7 @@ counters! {
     revalidated: "Stored responses that the origin confirmed by a 304, for a request or behind it.",
     collapsed: "Requests that waited for another one to fetch the same resource.",
     read_along: "Of these, those that got the body while it was still coming.",
+    resumed: "Answers from the store whose rest came from the origin: the store had let go of it meanwhile.",
     forwarded: "Requests sent to the origin.",
     retries: "Requests sent again because a pooled connection had gone stale, or an HTTP/2 origin did not process them.",
     origin_errors: "Requests to the origin that brought no response.",

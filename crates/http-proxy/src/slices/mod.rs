@@ -12,9 +12,11 @@
 //!
 //! Invariants: slices of one response share a strong validator; memory holds one slice of a
 //! response and the fetched part of the next, or only the requested parts of both; a complete
-//! response is assembled from slices only if at least half of it is stored. Threads: the worker's.
+//! response is assembled from slices only if at least half of it is stored, or if it was stored when
+//! it began (`resuming`). Threads: the worker's.
 
 mod reader;
+mod resuming;
 mod slice;
 
 use std::sync::Arc;
@@ -34,6 +36,8 @@ use crate::slices::reader::SliceReader;
 use crate::slices::slice::{Asked, Got, How};
 use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
+
+pub(crate) use resuming::resumable;
 
 /// Largest slice: it is in memory while it is fetched.
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;

@@ -16,6 +16,7 @@ use crate::io::locks;
 use crate::request::Ask;
 use crate::rules::parts::{self, Slices};
 use crate::slices::slice::{self, Got};
+use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightReader;
 use crate::vault::{FoundBody, NextPiece, RangeReader, Stretch};
 use crate::worker::Worker;
@@ -73,16 +74,30 @@ impl SliceReader {
         index: u64,
         first: &Got,
     ) -> Option<SliceReader> {
-        let complete_bytes = first.response.part?.complete_bytes;
-        let version = first.response.headers.clone();
-        let arrived_s = first.response.policy.response_time_s();
-        if !parts::may_combine(&version, &version, arrived_s) {
+        let (response, part) = (&first.response, first.response.part?);
+        let mut reader =
+            SliceReader::of_version(worker, ask, slices, response, part.complete_bytes)?;
+        reader.open = Some((index, source_of(first, slices, index)?));
+        Some(reader)
+    }
+
+    /// For slices of the same version as a response of this length, none of which is there yet;
+    /// `None` if they could not be compared with it.
+    pub(crate) fn of_version(
+        worker: &Arc<Worker>,
+        ask: &Ask,
+        slices: Slices,
+        response: &StoredResponse,
+        complete_bytes: u64,
+    ) -> Option<SliceReader> {
+        let arrived_s = response.policy.response_time_s();
+        if !parts::may_combine(&response.headers, &response.headers, arrived_s) {
             return None;
         }
         let (worker, ask) = (worker.clone(), ask.for_slices());
+        let version = response.headers.clone();
         let job = Arc::new(Job { worker, ask, slices, version, arrived_s });
-        let open = Some((index, source_of(first, slices, index)?));
-        let (offset, end, kept, ahead) = (0, 0, None, 0);
+        let (offset, end, open, kept, ahead) = (0, 0, None, None, 0);
         Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead })
     }
 

@@ -1,0 +1,77 @@
+//! What the store lets go of while it is sent: a slow client's bytes may make room for newer ones.
+
+use std::io::Read as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::ranges::slice_of;
+use crate::support::{Message, Origin, Proxy, noise, read_some, send_to};
+
+/// More than sockets hold, so that the rest is still to be read when a client stops.
+const LENGTH: usize = 24 << 20;
+
+/// A client that has got the beginning of a hit and nothing more, and what it gets once the store
+/// has let go of everything.
+fn what_a_slow_client_gets(proxy: &Proxy, asks: &str, then: impl FnOnce()) -> (Message, Vec<u8>) {
+    let mut slow = send_to(proxy.info.address, "GET", "/", asks, b"");
+    let (head, mut body) = read_some(&mut slow, 1000);
+    assert!(head.cache().contains("; hit"), "{head:?}");
+    proxy.store.purge_all().expect("it is forgotten");
+    then();
+    // A body that breaks off may end in a reset.
+    let _ = slow.read_to_end(&mut body);
+    (head, body)
+}
+
+#[test]
+fn what_the_store_lets_go_of_while_it_is_sent_comes_from_the_origin() {
+    let all: Arc<[u8]> = noise(41, LENGTH).into();
+    let sent = all.clone();
+    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let proxy = Proxy::start(&origin);
+    for (asks, first, count) in [("", 0, 1), ("Range: bytes=3000000-25000000", 3_000_000, 2)] {
+        let before = origin.count();
+        assert!(proxy.get("/").complete);
+        let (_, body) = what_a_slow_client_gets(&proxy, asks, || ());
+        let end = if asks.is_empty() { LENGTH } else { 25_000_001 };
+        assert!(body[..] == all[first..end], "{} bytes", body.len());
+        assert_eq!(proxy.metric("damelo_proxy_resumed_total"), count);
+        let asked = origin.asked().split_off(before + 1);
+        let lost = asked.iter().map(|request| request.header("range"));
+        assert!(lost.clone().all(|range| range.starts_with("bytes=")), "{asked:?}");
+        assert!((1..24).contains(&lost.count()), "only what was lost: {asked:?}");
+        proxy.store.purge_all().expect("it is forgotten");
+    }
+}
+
+#[test]
+fn what_has_changed_since_is_not_sent_behind_the_beginning() {
+    let (old, new) = (noise(42, LENGTH), noise(43, LENGTH));
+    let changed = Arc::new(AtomicBool::new(false));
+    let is_new = changed.clone();
+    let beginning = old.clone();
+    let origin = Origin::start(move |request| match is_new.load(Ordering::SeqCst) {
+        false => slice_of(request, &old, "ETag: \"v1\""),
+        true => slice_of(request, &new, "ETag: \"v2\""),
+    });
+    let proxy = Proxy::start(&origin);
+    assert!(proxy.get("/").complete);
+    let then = || changed.store(true, Ordering::SeqCst);
+    let (head, body) = what_a_slow_client_gets(&proxy, "", then);
+    assert_eq!(head.header("content-length"), LENGTH.to_string());
+    assert!(body.len() < LENGTH && beginning.starts_with(&body), "{} bytes", body.len());
+    let now = proxy.get("/");
+    assert!(now.complete && now.header("etag") == "\"v2\"");
+}
+
+#[test]
+fn a_client_that_may_be_alone_with_its_answer_gets_no_slices() {
+    let all = noise(44, LENGTH);
+    let public = "ETag: \"v1\"\nCache-Control: public";
+    let origin = Origin::start(move |request| slice_of(request, &all, public));
+    let proxy = Proxy::start(&origin);
+    assert!(proxy.get("/").complete);
+    let (_, body) = what_a_slow_client_gets(&proxy, "Authorization: Basic eDp5", || ());
+    assert!(body.len() < LENGTH, "it breaks off");
+    assert_eq!(origin.count(), 1);
+}
