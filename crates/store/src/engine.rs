@@ -126,21 +126,6 @@ impl Engine {
         removed
     }
 
-    /// As `forget`, and records the delete in the journal, since recovery would find the records on
-    /// disk again. Does not wait for a checkpoint: the caller may be a thread that the checkpoint
-    /// waits for.
-    pub(crate) fn forget_durably(&self, hash: KeyHash) {
-        let seq = self.new_seq();
-        if !self.recovery.is_done() {
-            self.note_delete(hash, seq);
-        }
-        self.forget(hash);
-        add(&self.counters.journal_records, 1);
-        // The failure is counted; on a failing device nothing more can be done.
-        let _ =
-            self.counted(self.journal.append_soon(JournalOp::DeleteKey { hash: hash.get() }, seq));
-    }
-
     /// True if the store is closed, or was opened by another process (before a fork).
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire) || self.process.is_another()

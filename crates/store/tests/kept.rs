@@ -1,5 +1,6 @@
 //! An object that is replaced, or whose segment is reused and that is kept elsewhere, while a reader
-//! is half-way through its records: what the reader finds outdated it does not forget.
+//! is half-way through its records: what the reader finds outdated it does not forget. What is gone
+//! it forgets altogether.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -7,21 +8,27 @@ mod troubled;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use damelo::format::{RecordHeader, RecordKind, StoreNonce, Superblock};
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, GroupId, Store, WriterOptions};
 use troubled::{Disk, Stopped, get, put};
 
 const KEY: &str = "site/key";
 const VALUE_BYTES: usize = 100_000;
+
 fn open(disk: &Disk) -> Store {
+    open_with(disk, |_| ())
+}
+
+fn open_with(disk: &Disk, change: impl FnOnce(&mut Config)) -> Store {
     let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
     let mut config = Config::new("kept", ByteSize::new(size_bytes));
     config.memory = ByteSize::new(8 << 20);
     config.page = Some(ByteSize::new(16 << 10));
     config.segment = Some(ByteSize::new(1 << 20));
     config.checkpoint_period = Duration::ZERO;
+    change(&mut config);
     Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap()
 }
 
@@ -150,4 +157,72 @@ fn a_reader_of_a_replaced_object_does_not_forget_the_new_one() {
             assert!((0..8).take_while(is_held).count() > 0, "{kind:?} is read");
         }
     }
+}
+
+/// A long value takes its number before it is copied, and is there for readers afterwards. Readers
+/// that meanwhile find that the old record cannot be read forget the old version, not the new one,
+/// also after a crash.
+#[test]
+fn forgetting_races_with_a_create() {
+    const KEYS: u32 = 16;
+    const NEW_BYTES: usize = 6 << 20;
+    let large = |config: &mut Config| {
+        config.memory = ByteSize::new(64 << 20);
+        config.segment = Some(ByteSize::new(16 << 20));
+        config.volume_errors_max = 1000;
+    };
+    let disk = Disk::new(256 << 20);
+    let store = open_with(&disk, large);
+    let keys: Vec<_> = (0..KEYS).map(|n| format!("key/{n}")).collect();
+    keys.iter().for_each(|key| put(&store, key, 1, b"old"));
+    store.sync().unwrap();
+    store.drop_memory();
+    let page = place_of(&disk, RecordKind::Object);
+    disk.set_unreadable(page..page + (4 << 10));
+    let new = vec![2; NEW_BYTES];
+    let begun = Instant::now();
+    put(&store, "another", 2, &new);
+    let took = begun.elapsed();
+    for (key, n) in keys.iter().zip(0..) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(took * n / KEYS);
+                let found = get(&store, key);
+                assert!(found.is_none_or(|found| found == new));
+            });
+            put(&store, key, 2, &new);
+        });
+        assert!(get(&store, key).is_some(), "{key}");
+        store.sync().unwrap();
+    }
+    let reopened = open_with(&disk.copied(), large);
+    reopened.wait_recovered();
+    let lost: Vec<_> = keys.iter().filter(|key| get(&reopened, key).is_none()).collect();
+    assert!(lost.is_empty(), "{lost:?} are gone after a kill");
+}
+
+/// The list of its parts waits in memory when one of them is found to be gone: the list goes, too,
+/// and does not come to the disk.
+#[test]
+fn what_waits_to_be_written_is_forgotten_with_its_value() {
+    let disk = Disk::new(32 << 20);
+    let store = open(&disk);
+    let value = vec![7; 800_000];
+    let mut writer =
+        store.writer(KEY.as_bytes(), GroupId::new(1), WriterOptions::default()).unwrap();
+    writer.write(&value).wait().unwrap();
+    writer.commit().wait().unwrap();
+    store.drop_memory();
+    let part = place_of(&disk, RecordKind::Part);
+    disk.set_unreadable(part..part + 512);
+    assert_eq!(get(&store, KEY), None);
+    assert_eq!(store.stats().misses_not_found, 0, "it was known");
+    assert_eq!(get(&store, KEY), None);
+    assert_eq!(store.stats().misses_not_found, 1, "nothing is left of it");
+    disk.set_unreadable(0..0);
+    store.sync().unwrap();
+    assert_eq!(get(&store, KEY), None);
+    let reopened = open(&disk.copied());
+    reopened.wait_recovered();
+    assert_eq!(get(&reopened, KEY), None, "after a kill");
 }

@@ -251,6 +251,13 @@ impl Index {
         shard.head.dropped.is_set(pair)
     }
 
+    /// Makes [`Index::has_dropped`] true for this key, for when recovery may find a record of it that
+    /// never had an entry.
+    pub fn note_dropped(&self, hash: u64) {
+        let (shard, pair) = self.locked(hash);
+        shard.note_dropped(pair);
+    }
+
     /// Makes [`Index::has_dropped`] true for every key, for when recovery could not read
     /// everything.
     pub fn drop_unknown(&self) {

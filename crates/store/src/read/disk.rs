@@ -16,7 +16,7 @@ use crate::error::ReadError;
 use crate::format::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::pool::Run;
-use crate::memory::resident::Entry;
+use crate::memory::resident::{Entry, Found as Resident};
 use crate::object::Object;
 use crate::policy::residency::Arrival;
 use crate::stats::add;
@@ -247,27 +247,49 @@ impl Engine {
         misses: &AtomicU64,
     ) -> Found {
         let hash = header.key_hash();
-        let is_current = if location == Location::MAX {
-            let shard = self.cache.resident.shard(hash);
-            shard.get(hash).is_some_and(|e| e.record().head.sequence() == header.sequence())
-        } else {
-            self.knows(hash, location, life)
-        };
-        if !is_current {
+        if location != Location::MAX {
+            return self.gone(hash, location, life, misses);
+        }
+        let is_it = |entry: &Resident<'_>| entry.record().head.sequence() == header.sequence();
+        if !self.forget_if(hash, |resident| resident.is_some_and(is_it)) {
             return Found::LookAgain;
         }
-        self.forget_durably(hash);
         add(misses, 1);
         Found::Gone
     }
 
-    pub(crate) fn unreadable(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
-        if !self.knows(hash, location, life) {
+    /// Forgets a record that is of no use, if it is still what readers get. If anything is in memory,
+    /// they get that: a newer version, or this one, whole.
+    fn gone(
+        &self,
+        hash: KeyHash,
+        location: Location,
+        life: SegmentLife,
+        misses: &AtomicU64,
+    ) -> Found {
+        let is_it = |resident: Option<&Resident<'_>>| {
+            resident.is_none() && self.knows(hash, location, life)
+        };
+        if !self.forget_if(hash, is_it) {
             return Found::LookAgain;
         }
-        self.forget_durably(hash);
-        add(&self.counters.misses_io, 1);
+        add(misses, 1);
         Found::Gone
+    }
+
+    /// Forgets a record that is dead, as its marks, the journal or its expiry say after a crash too.
+    pub(super) fn dead(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
+        // Locked, or a newer version could enter the index before it is cleared.
+        let shard = self.cache.resident.shard(hash);
+        if shard.contains(hash) || !self.knows(hash, location, life) {
+            return Found::LookAgain;
+        }
+        self.forget(hash);
+        Found::Gone
+    }
+
+    pub(crate) fn unreadable(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
+        self.gone(hash, location, life, &self.counters.misses_io)
     }
 
     /// The device blocks that hold `bytes` at a location: segment, offset, length.
@@ -339,11 +361,7 @@ impl Engine {
             return Ok(Found::OtherKey);
         }
         if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
-            if !self.knows(hash, candidate.location, raw.life) {
-                return Ok(Found::LookAgain);
-            }
-            self.forget(hash);
-            return Ok(Found::Gone);
+            return Ok(self.dead(hash, candidate.location, raw.life));
         }
         match header.kind {
             RecordKind::Object => Ok(self.admit_read(hash, candidate, &raw, &header)),
@@ -383,13 +401,10 @@ impl Engine {
     /// Handles a record that differs from what was written, unless its segment was reused during
     /// the read.
     pub(crate) fn damaged(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
-        if !self.knows(hash, location, life) {
-            return Found::LookAgain;
-        }
-        self.forget_durably(hash);
-        add(&self.counters.damaged_records, 1);
-        add(&self.counters.misses_damaged, 1);
-        Found::Gone
+        let found = self.gone(hash, location, life, &self.counters.misses_damaged);
+        let is_counted = matches!(found, Found::Gone);
+        add(&self.counters.damaged_records, u64::from(is_counted));
+        found
     }
 
     /// Makes a verified record resident: a small one is copied into a log, a large one stays in its

@@ -150,11 +150,7 @@ impl Engine {
             return Ok(ByHead::OtherKey);
         }
         if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
-            if !self.knows(hash, candidate.location, life) {
-                return Ok(ByHead::LookAgain);
-            }
-            self.forget(hash);
-            return Ok(ByHead::Gone);
+            return Ok(ByHead::of(&self.dead(hash, candidate.location, life)));
         }
         match header.kind {
             // It has replaced, meanwhile, the long object whose head was to be read.

@@ -4,11 +4,15 @@
 //! or dead. A create that has its number but has not reached the nursery would be neither, so the
 //! checkpoint waits for creates inside the gate. A create that continues an older version (a kept
 //! object or new metadata) must not take its number between the number of another create of the
-//! same key and its publication, since it would then seem the newer one: it enters alone.
+//! same key and its publication, since it would then seem the newer one: it enters alone. So does
+//! whatever journals that a version is gone which it only found to be so.
 //! Invariant: a thread inside the gate never waits for a checkpoint or for the flusher. Threads:
-//! any create enters; the writer of a checkpoint and the flusher wait.
+//! any create enters; any reader or I/O thread may enter alone if nobody is inside; the writer of a
+//! checkpoint and the flusher wait.
 
-use crate::sync::{Padded, RwLock, RwLockReadGuard, RwLockWriteGuard, exclusive, shared};
+use crate::sync::{
+    Padded, RwLock, RwLockReadGuard, RwLockWriteGuard, exclusive, shared, try_exclusive,
+};
 use crate::types::KeyHash;
 
 const STRIPES: usize = 16;
@@ -34,6 +38,11 @@ impl Gate {
     /// As `enter`, with no other create of the same key inside.
     pub(crate) fn enter_alone(&self, hash: KeyHash) -> GateGuard<'_> {
         GateGuard::Alone(exclusive(self.stripe(hash)))
+    }
+
+    /// As `enter_alone`, unless that would have to wait.
+    pub(crate) fn try_enter_alone(&self, hash: KeyHash) -> Option<GateGuard<'_>> {
+        try_exclusive(self.stripe(hash)).map(GateGuard::Alone)
     }
 
     fn stripe(&self, hash: KeyHash) -> &RwLock<()> {

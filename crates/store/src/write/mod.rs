@@ -4,13 +4,14 @@
 //! `publish` then enters them into the index. `segment` manages the open segments, and `reclaim`
 //! reuses the oldest. `longest`: limits of length; `value`: borrowed bytes of a value; `writer`:
 //! streamed objects, assembled by `in_place` in their final memory; `operation`: creates that may
-//! have to wait; `metadata`: replacement of metadata; `remove`: removes and purges; `version`:
-//! replacement of one version only; `gate`: creates alongside checkpoints; `sync`: writing
-//! everything out; `inline` and `inline_slot`: the flusher's work done by callers. Each module
+//! have to wait; `metadata`: replacement of metadata; `remove`: removes and purges; `forget`:
+//! what is found to be gone; `version`: replacement of one version only; `gate`: creates alongside
+//! checkpoints; `sync`: writing everything out; `inline` and `inline_slot`: the flusher's work done by callers. Each module
 //! states its invariants and threads.
 
 pub(crate) mod create;
 pub(crate) mod flusher;
+mod forget;
 pub(crate) mod gate;
 mod in_place;
 pub(crate) mod inline;

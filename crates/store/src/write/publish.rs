@@ -77,13 +77,7 @@ pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
 /// Forgets an object that could not be written, together with the older version that it replaces,
 /// which must not come back.
 fn drop_object(engine: &Engine, hash: KeyHash, first: u32, offset: u32) {
-    let mut shard = engine.cache.resident.shard(hash);
-    if shard.get(hash).is_some_and(|e| e.is_at(first, offset)) {
-        shard.remove(hash);
-        drop(shard);
-        // A write that failed may have reached the disk all the same.
-        engine.forget_durably(hash);
-    }
+    engine.forget_if(hash, |resident| resident.is_some_and(|entry| entry.is_at(first, offset)));
 }
 
 pub(super) fn publish_extent(
