@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::memory::mapped::AlignedBuf;
+use crate::read::lost::or_lost;
 use crate::space::SegmentId;
 use crate::types::{GroupId, KeyHash};
 
@@ -120,13 +121,13 @@ fn length_of(
     let Some(value) = record.get(header.value_range()) else { return Ok(None) };
     let large = match header.kind {
         RecordKind::Object => return Ok(Some(header.value_len)),
-        RecordKind::Part => None,
+        RecordKind::Part => return Ok(None),
         RecordKind::Manifest => engine.of_manifest(header, Bytes::new(), value),
         RecordKind::Patch => {
-            engine.of_patch(header.key_hash(), key, header, Bytes::new(), value)?
+            or_lost(engine.of_patch(header.key_hash(), key, header, Bytes::new(), value))?
         }
     };
-    Ok(large.map(|large| large.info.length_bytes))
+    Ok(large.ok().map(|large| large.info.length_bytes))
 }
 
 impl Iterator for Entries {

@@ -148,7 +148,7 @@ impl Store {
     }
 
     #[inline]
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.0.engine
     }
 

@@ -226,3 +226,84 @@ fn what_waits_to_be_written_is_forgotten_with_its_value() {
     reopened.wait_recovered();
     assert_eq!(get(&reopened, KEY), None, "after a kill");
 }
+
+const LONG_BYTES: usize = 400_000;
+
+/// Bytes of which each part tells where it is.
+fn long_value() -> Vec<u8> {
+    (0..LONG_BYTES as u32 / 4).flat_map(u32::to_le_bytes).collect()
+}
+
+/// A store that has a long object worth keeping on disk only, and where its record is.
+fn with_long_object(disk: &Disk) -> (Store, u64) {
+    let store = open_with(disk, |config| {
+        config.segment = Some(ByteSize::new(2 << 20));
+        config.reinsert_percent_max = 50;
+    });
+    put(&store, KEY, 1, &long_value());
+    store.sync().unwrap();
+    store.drop_memory();
+    store.love(GroupId::new(1));
+    for _ in 0..4 {
+        assert!(get(&store, KEY).is_some());
+        store.drop_memory();
+    }
+    (store, place_of(disk, RecordKind::Object))
+}
+
+/// Its head may be read in one life of the segment and its value in none, or in the next.
+#[test]
+fn a_part_of_an_object_that_is_kept_elsewhere_meanwhile_is_found() {
+    let value = long_value();
+    let (from, to) = (200_000, 200_100);
+    for held_at in [0, from] {
+        for lives in [1, 2] {
+            let disk = Disk::new(32 << 20);
+            let (store, at) = with_long_object(&disk);
+            disk.hold_one(at + held_at..at + held_at + 64, 0);
+            let theirs = store.clone();
+            let reader = std::thread::spawn(move || {
+                theirs.read_range(KEY.as_bytes(), from..to).wait().unwrap()
+            });
+            disk.wait_held();
+            let there = || disk.with_bytes(|bytes| bytes[(at + from) as usize..][..64].to_vec());
+            let (before, mut filled) = (there(), 0);
+            let is_reused = |store: &Store| match lives {
+                1 => store.stats().reinserted_objects > 0 && store.stats().segments_reused > 0,
+                _ => there() != before,
+            };
+            while !is_reused(&store) {
+                put(&store, &format!("filler/{filled}"), 2, &[0; VALUE_BYTES]);
+                filled += 1;
+                assert!(filled < 2000, "{:?}", store.stats());
+            }
+            store.sync().unwrap();
+            assert!(store.stats().reinserted_objects > 0);
+            disk.let_go();
+            let part = reader.join().unwrap();
+            let case = format!("held at {held_at}, in life {lives}");
+            let part = part.unwrap_or_else(|| panic!("{case}: it was there all the time"));
+            assert_eq!(part[..], value[from as usize..to as usize], "{case}");
+            assert_eq!(store.stats().damaged_records, 0, "{case}");
+        }
+    }
+}
+
+/// What the device cannot read is not damage, be it a head or a value.
+#[test]
+fn a_part_that_cannot_be_read_is_counted_as_such() {
+    for unreadable_at in [0, 200_000] {
+        let disk = Disk::new(32 << 20);
+        let (store, at) = with_long_object(&disk);
+        disk.set_unreadable(at + unreadable_at..at + unreadable_at + 64);
+        let read = |from| store.read_range(KEY.as_bytes(), from..from + 10).wait().unwrap();
+        assert!(read(unreadable_at).is_none());
+        let stats = store.stats();
+        assert_eq!((stats.misses_io, stats.misses_damaged), (1, 0), "at {unreadable_at}");
+        assert_eq!(stats.damaged_records, 0, "at {unreadable_at}");
+        // A head is needed for every part, a piece of the value for itself.
+        assert_eq!(read(300_000).is_some(), unreadable_at > 0);
+        assert_eq!(store.stats().misses_not_found, u64::from(unreadable_at == 0));
+        assert_eq!(store.stats().misses_collision, 0);
+    }
+}

@@ -5,18 +5,18 @@
 //! older version is never served. Threads: any.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::flight::Joined;
 use super::large::LargeObject;
+use super::lost::{Lost, or_lost};
 use crate::deferred::OneShot;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::pool::Run;
-use crate::memory::resident::{Entry, Found as Resident};
+use crate::memory::resident::Entry;
 use crate::object::Object;
 use crate::policy::residency::Arrival;
 use crate::stats::add;
@@ -91,7 +91,10 @@ impl Engine {
                     return Ok(Some(object));
                 }
                 Found::OtherKey => {
-                    add(&self.counters.misses_collision, 1);
+                    let is_known = !self.index.candidates(hash.get()).is_empty();
+                    let (known, not) =
+                        (&self.counters.misses_collision, &self.counters.misses_not_found);
+                    add(if is_known { known } else { not }, 1);
                     return Ok(None);
                 }
                 Found::Gone => return Ok(None),
@@ -231,67 +234,6 @@ impl Engine {
         if self.space.holds(segment) { self.ring.life(segment) } else { SegmentLife::NONE }
     }
 
-    /// True if the index still maps the hash to this location in this life of its segment. The life
-    /// is checked last: it changes before the index gets any new entry there.
-    pub(super) fn knows(&self, hash: KeyHash, location: Location, life: SegmentLife) -> bool {
-        self.index.contains_at(hash.get(), location) && self.life_of(location) == life
-    }
-
-    /// Handles a manifest or patch whose value is gone. The object may have been kept elsewhere, or
-    /// replaced, since the record was found: then it is looked up again, and nothing is forgotten.
-    pub(crate) fn value_gone(
-        &self,
-        header: &RecordHeader,
-        location: Location,
-        life: SegmentLife,
-        misses: &AtomicU64,
-    ) -> Found {
-        let hash = header.key_hash();
-        if location != Location::MAX {
-            return self.gone(hash, location, life, misses);
-        }
-        let is_it = |entry: &Resident<'_>| entry.record().head.sequence() == header.sequence();
-        if !self.forget_if(hash, |resident| resident.is_some_and(is_it)) {
-            return Found::LookAgain;
-        }
-        add(misses, 1);
-        Found::Gone
-    }
-
-    /// Forgets a record that is of no use, if it is still what readers get. If anything is in memory,
-    /// they get that: a newer version, or this one, whole.
-    fn gone(
-        &self,
-        hash: KeyHash,
-        location: Location,
-        life: SegmentLife,
-        misses: &AtomicU64,
-    ) -> Found {
-        let is_it = |resident: Option<&Resident<'_>>| {
-            resident.is_none() && self.knows(hash, location, life)
-        };
-        if !self.forget_if(hash, is_it) {
-            return Found::LookAgain;
-        }
-        add(misses, 1);
-        Found::Gone
-    }
-
-    /// Forgets a record that is dead, as its marks, the journal or its expiry say after a crash too.
-    pub(super) fn dead(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
-        // Locked, or a newer version could enter the index before it is cleared.
-        let shard = self.cache.resident.shard(hash);
-        if shard.contains(hash) || !self.knows(hash, location, life) {
-            return Found::LookAgain;
-        }
-        self.forget(hash);
-        Found::Gone
-    }
-
-    pub(crate) fn unreadable(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
-        self.gone(hash, location, life, &self.counters.misses_io)
-    }
-
     /// The device blocks that hold `bytes` at a location: segment, offset, length.
     pub(crate) fn blocks_of(
         &self,
@@ -398,15 +340,6 @@ impl Engine {
         self.accept(hash, key, candidate, raw)
     }
 
-    /// Handles a record that differs from what was written, unless its segment was reused during
-    /// the read.
-    pub(crate) fn damaged(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
-        let found = self.gone(hash, location, life, &self.counters.misses_damaged);
-        let is_counted = matches!(found, Found::Gone);
-        add(&self.counters.damaged_records, u64::from(is_counted));
-        found
-    }
-
     /// Makes a verified record resident: a small one is copied into a log, a large one stays in its
     /// run.
     fn admit_read(
@@ -482,7 +415,7 @@ impl Engine {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let meta = bytes::Bytes::copy_from_slice(&bytes[header.meta_range()]);
         let value = &bytes[header.value_range()];
-        let large = self.of_patch(hash, key, header, meta.clone(), value)?;
+        let large = or_lost(self.of_patch(hash, key, header, meta.clone(), value))?;
         let life = raw.life;
         drop(raw);
         self.assemble_large(hash, candidate, header, large, &[key, &meta], life)
@@ -495,20 +428,24 @@ impl Engine {
         hash: KeyHash,
         candidate: &Candidate,
         header: &RecordHeader,
-        large: Option<LargeObject>,
+        large: Result<LargeObject, Lost>,
         before: &[&[u8]; 2],
         life: SegmentLife,
     ) -> Result<Found, ReadError> {
-        let gone = |misses| Ok(self.value_gone(header, candidate.location, life, misses));
-        let Some(large) = large else { return gone(&self.counters.misses_overwritten) };
+        let gone = |lost| Ok(self.value_gone(header, candidate.location, life, lost));
+        let large = match large {
+            Ok(large) => large,
+            Err(lost) => return gone(lost),
+        };
         let length = large.info.length_bytes;
         if length > self.piece_max() {
             return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
         }
         let mut waited = Duration::ZERO;
         let _room = self.room_to_gather(length, &mut waited)?;
-        let Some(range) = large.read(self, 0..length, &mut waited)? else {
-            return gone(&self.counters.misses_damaged);
+        let range = match or_lost(large.read(self, 0..length, &mut waited))? {
+            Ok(range) => range,
+            Err(lost) => return gone(lost),
         };
         let pieces = [before[0], before[1], &range];
         let place = (candidate.location, life);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::gathering::GatheringRoom;
+use super::lost::{Lost, NotRead, or_lost};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{
@@ -53,32 +54,35 @@ pub(super) struct Extent {
 pub(super) struct Head {
     pub(super) header: RecordHeader,
     pub(super) bytes: Vec<u8>,
+    /// The life of its segment before it was read: what is read later counts only if it is still
+    /// that.
+    life: SegmentLife,
 }
 
 impl Engine {
-    pub(super) fn extent(&self, location: Location, header: &RecordHeader) -> Extent {
+    pub(super) fn extent(&self, location: Location, head: &Head) -> Extent {
         let (segment, _) = self.space.split(location);
-        let life = self.ring.life(segment);
-        let (len, record_seq) = (header.value_len, header.sequence().low_half());
-        Extent { segment, life, location, start: 0, len, record_seq }
+        let (len, record_seq) = (head.header.value_len, head.header.sequence().low_half());
+        Extent { segment, life: head.life, location, start: 0, len, record_seq }
     }
 
-    /// `None` if a part is missing.
+    /// An object in parts, unless the segment of one was reused.
     pub(crate) fn of_manifest(
         &self,
         header: &RecordHeader,
         metadata: Bytes,
         value: &[u8],
-    ) -> Option<LargeObject> {
-        let manifest = Manifest::decode(value, self.space.segment_bytes).ok()?;
+    ) -> Result<LargeObject, Lost> {
+        let manifest = Manifest::decode(value, self.space.segment_bytes);
+        let manifest = manifest.map_err(|_| Lost::Damaged)?;
         let mut start = 0;
         let mut extents = Vec::with_capacity(manifest.parts.len());
         for part in &manifest.parts {
-            extents.push(self.part_extent(part, start)?);
+            extents.push(self.part_extent(part, start).ok_or(Lost::Overwritten)?);
             start += u64::from(part.value_len);
         }
         let info = info_of(header, manifest.total_len, metadata);
-        Some(LargeObject { info, seq: header.sequence(), extents, head: Mutex::new(None) })
+        Ok(LargeObject { info, seq: header.sequence(), extents, head: Mutex::new(None) })
     }
 
     /// `None` if the part's segment has been reused.
@@ -95,6 +99,7 @@ impl Engine {
         })
     }
 
+    /// An object whose newer metadata this patch is.
     pub(crate) fn of_patch(
         self: &Arc<Engine>,
         hash: KeyHash,
@@ -102,55 +107,57 @@ impl Engine {
         header: &RecordHeader,
         metadata: Bytes,
         value: &[u8],
-    ) -> Result<Option<LargeObject>, ReadError> {
-        let Ok(patch) = Patch::decode(value) else { return Ok(None) };
-        let Some(location) = Location::try_new(patch.base_units) else { return Ok(None) };
+    ) -> Result<LargeObject, NotRead> {
+        let patch = Patch::decode(value).map_err(|_| Lost::Damaged)?;
+        let location = Location::try_new(patch.base_units).ok_or(Lost::Damaged)?;
         if !self.space.holds(self.space.split(location).0) {
-            return Ok(None);
+            return Err(Lost::Damaged.into());
         }
-        let Some(base) = self.read_head(location)? else { return Ok(None) };
+        let base = self.read_head(location).map_err(|error| match error {
+            // A patch does not say in which life of its segment the record was written.
+            NotRead::Lost(Lost::Damaged) => Lost::Overwritten.into(),
+            other => other,
+        })?;
         let same = base.header.key_hash() == hash
             && base.header.seq == patch.base_seq
             && base.bytes.get(base.header.key_range()) == Some(key);
         if !same {
-            return Ok(None);
+            return Err(Lost::Overwritten.into());
         }
         if base.header.kind == RecordKind::Manifest {
-            let Some(raw) = self.read_raw(location, base.header.stored_bytes())? else {
-                return Ok(None);
-            };
+            let raw = self.read_raw(location, base.header.stored_bytes())?;
+            let raw = raw.ok_or(Lost::Unreadable)?;
             let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
-            let whole = verify_record(&base.header, bytes);
-            return Ok(whole
-                .then(|| self.of_manifest(header, metadata, &bytes[base.header.value_range()]))
-                .flatten());
+            if !verify_record(&base.header, bytes) {
+                return Err(Lost::Overwritten.into());
+            }
+            return Ok(self.of_manifest(header, metadata, &bytes[base.header.value_range()])?);
         }
-        let extent = self.extent(location, &base.header);
+        let extent = self.extent(location, &base);
         let info = info_of(header, base.header.value_len, metadata);
         let (seq, head) = (header.sequence(), Mutex::new(None));
-        Ok(Some(LargeObject { info, seq, extents: vec![extent], head }))
+        Ok(LargeObject { info, seq, extents: vec![extent], head })
     }
 
     /// Reads and verifies the head of a record (all of it if it is not chunked and short).
-    pub(super) fn read_head(
-        self: &Arc<Engine>,
-        location: Location,
-    ) -> Result<Option<Head>, ReadError> {
-        let Some(raw) = self.read_raw(location, HEAD_READ_BYTES)? else { return Ok(None) };
+    pub(super) fn read_head(self: &Arc<Engine>, location: Location) -> Result<Head, NotRead> {
+        let raw = self.read_raw(location, HEAD_READ_BYTES)?.ok_or(Lost::Unreadable)?;
         add(&self.counters.range_reads, 1);
+        let life = raw.life;
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let header = RecordHeader::decode(bytes, self.space.nonce).ok();
-        let Some(header) = header.filter(|header| header.is_of(raw.life)) else { return Ok(None) };
+        let header = header.filter(|header| header.is_of(life)).ok_or(Lost::Damaged)?;
         let want = if header.chunked { header.head_bytes() } else { header.stored_bytes() };
         if want <= bytes.len() as u64 {
-            return Ok(checked_head(header, bytes));
+            return Ok(checked_head(header, bytes, life).ok_or(Lost::Damaged)?);
         }
         drop(raw);
         if want > self.piece_max() {
-            return Ok(None);
+            return Err(Lost::Damaged.into());
         }
-        let Some(raw) = self.read_raw(location, want)? else { return Ok(None) };
-        Ok(checked_head(header, raw.run.bytes(raw.start, raw.len - raw.start)))
+        let raw = self.read_raw(location, want)?.ok_or(Lost::Unreadable)?;
+        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+        Ok(checked_head(header, bytes, life).ok_or(Lost::Damaged)?)
     }
 
     /// Header and value of a record whose head is undamaged and whose key is `key`.
@@ -160,7 +167,7 @@ impl Engine {
         hash: KeyHash,
         location: Location,
     ) -> Option<(RecordHeader, Vec<u8>)> {
-        let head = self.read_head(location).ok()??;
+        let head = self.read_head(location).ok()?;
         let same =
             head.header.key_hash() == hash && head.bytes.get(head.header.key_range()) == Some(key);
         let value =
@@ -179,14 +186,21 @@ pub(super) fn info_of(header: &RecordHeader, length_bytes: u64, metadata: Bytes)
     }
 }
 
-fn checked_head(header: RecordHeader, bytes: &[u8]) -> Option<Head> {
+fn checked_head(header: RecordHeader, bytes: &[u8], life: SegmentLife) -> Option<Head> {
     let undamaged = if header.chunked {
         verify_head(&header, bytes.get(..header.head_bytes() as usize)?)
     } else {
         verify_body(&header, bytes)
     };
     let len = if header.chunked { header.head_bytes() } else { header.stored_bytes() };
-    undamaged.then(|| Head { header, bytes: bytes[..len as usize].to_vec() })
+    undamaged.then(|| Head { header, bytes: bytes[..len as usize].to_vec(), life })
+}
+
+impl Extent {
+    /// Whether its segment was reused since it was found.
+    fn is_overwritten(&self, engine: &Engine) -> bool {
+        engine.ring.life(self.segment) != self.life
+    }
 }
 
 impl LargeObject {
@@ -201,14 +215,14 @@ impl LargeObject {
         (index < self.extents.len()).then_some(index)
     }
 
-    /// Reads a range into one run. `None`: overwritten or damaged meanwhile. For a range over
-    /// several extents, the caller holds a `GatheringRoom`.
+    /// Reads a range into one run. For a range over several extents, the caller holds a
+    /// `GatheringRoom`.
     pub(crate) fn read(
         &self,
         engine: &Arc<Engine>,
         range: Range<u64>,
         waited: &mut Duration,
-    ) -> Result<Option<ObjectRange>, ReadError> {
+    ) -> Result<ObjectRange, NotRead> {
         let len = (range.end - range.start) as usize;
         let whole = |run, start, len| ObjectRange {
             run,
@@ -220,24 +234,22 @@ impl LargeObject {
             metadata: self.info.metadata.clone(),
         };
         if len == 0 {
-            return Ok(Some(whole(None, 0, 0)));
+            return Ok(whole(None, 0, 0));
         }
         if self.is_one_piece(&range) {
-            let piece = self.read_piece(engine, range.clone(), waited)?;
-            return Ok(piece.map(|(run, start, len)| whole(Some(run), start, len)));
+            let (run, start, len) = self.read_piece(engine, range.clone(), waited)?;
+            return Ok(whole(Some(run), start, len));
         }
         let run = engine.take_more_for_read(len, waited)?;
         let mut at = 0;
         while at < len {
             let rest = range.start + at as u64..range.end;
-            let Some((piece, from, got)) = self.read_piece(engine, rest, waited)? else {
-                return Ok(None);
-            };
+            let (piece, from, got) = self.read_piece(engine, rest, waited)?;
             // SAFETY: the run is fresh and known to this thread only.
             unsafe { run.bytes_mut(at, got) }.copy_from_slice(piece.bytes(from, got));
             at += got;
         }
-        Ok(Some(whole(Some(run), 0, len)))
+        Ok(whole(Some(run), 0, len))
     }
 
     /// Reads from the start of a range to its end or the end of the extent: run, start, length.
@@ -246,10 +258,11 @@ impl LargeObject {
         engine: &Arc<Engine>,
         range: Range<u64>,
         waited: &mut Duration,
-    ) -> Result<Option<(Run, usize, usize)>, ReadError> {
-        let Some(index) = self.extent_at(range.start) else { return Ok(None) };
+    ) -> Result<(Run, usize, usize), NotRead> {
+        // Its parts are as long as the object: nobody asks beyond them.
+        let index = self.extent_at(range.start).ok_or(Lost::Damaged)?;
         let extent = &self.extents[index];
-        let Some(head) = self.head_of(engine, index, extent)? else { return Ok(None) };
+        let head = self.head_of(engine, index, extent)?;
         let from = range.start - extent.start;
         let to = (range.end - extent.start).min(extent.len);
         let first_chunk = from / CHUNK_BYTES;
@@ -267,22 +280,20 @@ impl LargeObject {
         let buf = unsafe { run.bytes_mut(0, len as usize) };
         add(&engine.counters.range_reads, 1);
         add(&engine.counters.disk_read_bytes, len);
-        if engine.space.read(segment, aligned, buf).is_err() {
-            return Ok(None);
+        let is_read = engine.space.read(segment, aligned, buf).is_ok();
+        if extent.is_overwritten(engine) {
+            return Err(Lost::Overwritten.into());
+        }
+        if !is_read {
+            return Err(Lost::Unreadable.into());
         }
         let skip = (at - aligned) as usize;
         let chunks = run.bytes(skip, (chunk_end - chunk_start) as usize);
-        let current = engine.ring.life(extent.segment) == extent.life;
-        if !current || !verify_chunks(&head.header, &head.bytes, first_chunk, chunks) {
-            add(&engine.counters.damaged_records, u64::from(current));
-            return Ok(None);
+        if !verify_chunks(&head.header, &head.bytes, first_chunk, chunks) {
+            add(&engine.counters.damaged_records, 1);
+            return Err(Lost::Damaged.into());
         }
-        Ok(Some((run, skip + (from - chunk_start) as usize, (to - from) as usize)))
-    }
-
-    /// Whether a segment with a part of it was reused since it was found.
-    pub(crate) fn is_overwritten(&self, engine: &Engine) -> bool {
-        self.extents.iter().any(|extent| engine.ring.life(extent.segment) != extent.life)
+        Ok((run, skip + (from - chunk_start) as usize, (to - from) as usize))
     }
 
     fn head_of(
@@ -290,22 +301,26 @@ impl LargeObject {
         engine: &Arc<Engine>,
         index: usize,
         extent: &Extent,
-    ) -> Result<Option<Arc<Head>>, ReadError> {
+    ) -> Result<Arc<Head>, NotRead> {
         if let Some((at, head)) = &*lock(&self.head)
             && *at == index
         {
-            return Ok(Some(Arc::clone(head)));
+            return Ok(Arc::clone(head));
         }
-        let Some(head) = engine.read_head(extent.location)? else { return Ok(None) };
+        let head = or_lost(engine.read_head(extent.location))?;
+        if extent.is_overwritten(engine) {
+            return Err(Lost::Overwritten.into());
+        }
+        let head = head?;
         let header = &head.header;
         let same =
             header.value_len == extent.len && header.sequence().low_half() == extent.record_seq;
         if !header.chunked || !same {
-            return Ok(None);
+            return Err(Lost::Damaged.into());
         }
         let head = Arc::new(head);
         *lock(&self.head) = Some((index, Arc::clone(&head)));
-        Ok(Some(head))
+        Ok(head)
     }
 }
 

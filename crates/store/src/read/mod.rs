@@ -2,12 +2,14 @@
 //! (`disk`) or submitted (`submit`). The disk read is of the object or of its page (`page`, chosen
 //! by `page_choice`), shared with concurrent callers (`flight`), and bounded in the memory it may
 //! take (`under_way`, `gathering`). `range` and `stream` read parts of large objects (`large`);
-//! `prefetch` reads whole groups.
+//! `prefetch` reads whole groups. What cannot be had (`lost`) is forgotten (`gone`).
 
 pub(crate) mod disk;
 pub(crate) mod flight;
 pub(crate) mod gathering;
+mod gone;
 mod large;
+pub(crate) mod lost;
 mod memory;
 mod operation;
 pub(crate) mod page;

@@ -11,13 +11,14 @@ use bytes::Bytes;
 
 use super::disk::{Found, Indirect, LOOKS_MAX, RawRecord};
 use super::large::{LargeObject, info_of};
+use super::lost::{Lost, NotRead, or_lost};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
 use crate::object::{Object, ObjectRange};
 use crate::stats::add;
-use crate::types::KeyHash;
+use crate::types::{KeyHash, SegmentLife};
 
 /// Objects up to this size are read whole even for a partial read.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
@@ -142,12 +143,20 @@ impl Engine {
     ) -> Result<ByHead, ReadError> {
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let life = self.life_of(candidate.location);
-        let Some(head) = self.read_head(candidate.location)? else {
-            return Ok(ByHead::of(&self.damaged(hash, candidate.location, life)));
+        let head = match or_lost(self.read_head(candidate.location))? {
+            Ok(head) => head,
+            Err(Lost::Unreadable) => {
+                return Ok(ByHead::of(&self.unreadable(hash, candidate.location, life)));
+            }
+            Err(Lost::Damaged | Lost::Overwritten) => {
+                return Ok(ByHead::of(&self.damaged(hash, candidate.location, life)));
+            }
         };
         let header = head.header;
         if header.key_hash() != hash || head.bytes.get(header.key_range()) != Some(key) {
-            return Ok(ByHead::OtherKey);
+            // Another record lies there if the segment was reused before the read.
+            let moved = !self.knows(hash, candidate.location, life);
+            return Ok(if moved { ByHead::LookAgain } else { ByHead::OtherKey });
         }
         if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
             return Ok(ByHead::of(&self.dead(hash, candidate.location, life)));
@@ -162,7 +171,7 @@ impl Engine {
         }
         let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
         if header.kind == RecordKind::Object {
-            let extent = self.extent(candidate.location, &header);
+            let extent = self.extent(candidate.location, &head);
             let head = Some((0, Arc::new(head)));
             let info = info_of(&header, header.value_len, metadata);
             return Ok(ByHead::Large(LargeObject {
@@ -172,20 +181,21 @@ impl Engine {
                 head: Mutex::new(head),
             }));
         }
-        self.indirect(hash, key, candidate.location, &header)
+        self.indirect(hash, key, (candidate.location, life), &header)
     }
 
     fn indirect(
         self: &Arc<Engine>,
         hash: KeyHash,
         key: &[u8],
-        location: Location,
+        (location, life): (Location, SegmentLife),
         header: &RecordHeader,
     ) -> Result<ByHead, ReadError> {
-        let life = self.life_of(location);
         let Some(raw) = self.read_raw(location, header.stored_bytes())? else {
             return Ok(ByHead::of(&self.unreadable(hash, location, life)));
         };
+        // The header is of that life, so nothing read since may count for a later one.
+        let raw = RawRecord { life, ..raw };
         self.indirect_of(hash, key, location, header, &raw)
     }
 
@@ -205,13 +215,12 @@ impl Engine {
         let value = &bytes[header.value_range()];
         let large = match header.kind {
             RecordKind::Manifest => self.of_manifest(header, metadata, value),
-            RecordKind::Patch => self.of_patch(hash, key, header, metadata, value)?,
-            RecordKind::Object | RecordKind::Part => None,
+            RecordKind::Patch => or_lost(self.of_patch(hash, key, header, metadata, value))?,
+            RecordKind::Object | RecordKind::Part => Err(Lost::Damaged),
         };
-        let misses = &self.counters.misses_overwritten;
         Ok(match large {
-            Some(large) => ByHead::Large(large),
-            None => ByHead::of(&self.value_gone(header, location, raw.life, misses)),
+            Ok(large) => ByHead::Large(large),
+            Err(lost) => ByHead::of(&self.value_gone(header, location, raw.life, lost)),
         })
     }
 
@@ -238,32 +247,51 @@ impl Engine {
         key: &[u8],
         range: Range<u64>,
     ) -> Result<Option<ObjectRange>, ReadError> {
-        match self.resolve(key)? {
-            None => Ok(None),
-            Some(Source::Memory(object)) => Ok(Some(ObjectRange::of_object(object, &range))),
-            Some(Source::Disk(large)) => {
-                let length = large.info.length_bytes;
-                let clamped =
-                    range.start.min(length)..range.end.min(length).max(range.start.min(length));
-                let size = clamped.end - clamped.start;
-                if size > self.piece_max() {
-                    return Err(ReadError::TooLargeForMemory {
-                        length: size,
-                        max: self.piece_max(),
-                    });
+        let mut waited = Duration::ZERO;
+        for _ in 0..LOOKS_MAX {
+            let large = match self.resolve(key)? {
+                None => return Ok(None),
+                Some(Source::Memory(object)) => {
+                    return Ok(Some(ObjectRange::of_object(object, &range)));
                 }
-                let mut waited = Duration::ZERO;
-                let gathers = size > 0 && !large.is_one_piece(&clamped);
-                let _room = gathers.then(|| self.room_to_gather(size, &mut waited)).transpose()?;
-                let found = large.read(self, clamped, &mut waited)?;
-                let counter = match &found {
-                    Some(_) => &self.counters.hits_disk,
-                    None if large.is_overwritten(self) => &self.counters.misses_overwritten,
-                    None => &self.counters.misses_damaged,
-                };
-                add(counter, 1);
-                Ok(found)
+                Some(Source::Disk(large)) => large,
+            };
+            match or_lost(self.read_part(&large, &range, &mut waited))? {
+                Ok(found) => {
+                    add(&self.counters.hits_disk, 1);
+                    return Ok(Some(found));
+                }
+                // Its segment was reused since its head was read: it may have been kept elsewhere.
+                Err(Lost::Overwritten) => {}
+                Err(lost) => {
+                    self.missed(lost);
+                    return Ok(None);
+                }
             }
         }
+        self.missed(Lost::Overwritten);
+        Ok(None)
+    }
+
+    /// Reads a part of an object on disk; `waited` as for `take_waiting`.
+    fn read_part(
+        self: &Arc<Engine>,
+        large: &LargeObject,
+        range: &Range<u64>,
+        waited: &mut Duration,
+    ) -> Result<ObjectRange, NotRead> {
+        let length = large.info.length_bytes;
+        let clamped = range.start.min(length)..range.end.min(length).max(range.start.min(length));
+        let size = clamped.end - clamped.start;
+        let max = self.piece_max();
+        if size > max {
+            return Err(ReadError::TooLargeForMemory { length: size, max }.into());
+        }
+        let gathers = size > 0 && !large.is_one_piece(&clamped);
+        let _room = gathers.then(|| self.room_to_gather(size, waited)).transpose()?;
+        large.read(self, clamped, waited)
     }
 }
+
+#[cfg(test)]
+mod tests;

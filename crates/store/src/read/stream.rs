@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::lost::or_lost;
 use super::range::Source;
 use crate::deferred::Deferred;
 use crate::engine::Engine;
@@ -73,10 +74,9 @@ impl Reader {
         Err(Deferred::blocking(&self.engine, move || {
             let Source::Disk(large) = &*source else { return Err(ReadError::Gone) };
             let mut waited = Duration::ZERO;
-            let piece = large.read_piece(&engine, range.clone(), &mut waited)?;
-            let piece = piece.ok_or(ReadError::Gone)?;
+            let piece = or_lost(large.read_piece(&engine, range.clone(), &mut waited))?;
+            let (run, start, len) = piece.map_err(|_| ReadError::Gone)?;
             let group = large.info.group;
-            let (run, start, len) = piece;
             Ok(Bytes::from(ObjectRange {
                 run: Some(run),
                 start,

@@ -1,0 +1,91 @@
+//! Records that are of no use to a reader: they are forgotten, and the miss is counted.
+//!
+//! Invariant: a record is forgotten only while readers get it. If the object was kept elsewhere or
+//! replaced since the record was found, it is looked up again. Threads: any.
+
+use super::disk::Found;
+use super::lost::Lost;
+use crate::engine::Engine;
+use crate::format::RecordHeader;
+use crate::index::Location;
+use crate::memory::resident::Found as Resident;
+use crate::stats::add;
+use crate::types::{KeyHash, SegmentLife};
+
+impl Engine {
+    /// Counts a miss.
+    pub(super) fn missed(&self, lost: Lost) {
+        let counter = match lost {
+            Lost::Overwritten => &self.counters.misses_overwritten,
+            Lost::Damaged => &self.counters.misses_damaged,
+            Lost::Unreadable => &self.counters.misses_io,
+        };
+        add(counter, 1);
+    }
+
+    /// True if the index still maps the hash to this location in this life of its segment. The life
+    /// is checked last: it changes before the index gets any new entry there.
+    pub(super) fn knows(&self, hash: KeyHash, location: Location, life: SegmentLife) -> bool {
+        self.index.contains_at(hash.get(), location) && self.life_of(location) == life
+    }
+
+    /// Forgets a manifest or patch whose value is lost. One that is not on disk yet (its location
+    /// is the last there is) leaves memory, and is not written.
+    pub(super) fn value_gone(
+        &self,
+        header: &RecordHeader,
+        location: Location,
+        life: SegmentLife,
+        lost: Lost,
+    ) -> Found {
+        let hash = header.key_hash();
+        if location != Location::MAX {
+            return self.gone(hash, location, life, lost);
+        }
+        let is_it = |entry: &Resident<'_>| entry.record().head.sequence() == header.sequence();
+        self.gone_if(hash, lost, |resident| resident.is_some_and(is_it))
+    }
+
+    /// Forgets a record that the device could not read.
+    pub(super) fn unreadable(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
+        self.gone(hash, location, life, Lost::Unreadable)
+    }
+
+    /// Forgets a record that differs from what was written.
+    pub(super) fn damaged(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
+        let found = self.gone(hash, location, life, Lost::Damaged);
+        let is_counted = matches!(found, Found::Gone);
+        add(&self.counters.damaged_records, u64::from(is_counted));
+        found
+    }
+
+    /// Forgets a record that is dead. Its marks, the journal or its expiry say so after a crash
+    /// too.
+    pub(super) fn dead(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
+        // Locked, or a newer version could enter the index before its entries are removed.
+        let shard = self.cache.resident.shard(hash);
+        if shard.contains(hash) || !self.knows(hash, location, life) {
+            return Found::LookAgain;
+        }
+        self.forget(hash);
+        Found::Gone
+    }
+
+    /// If anything is in memory, readers get that: a newer version, or this one, whole.
+    fn gone(&self, hash: KeyHash, location: Location, life: SegmentLife, lost: Lost) -> Found {
+        self.gone_if(hash, lost, |resident| resident.is_none() && self.knows(hash, location, life))
+    }
+
+    fn gone_if(
+        &self,
+        hash: KeyHash,
+        lost: Lost,
+        is_current: impl FnOnce(Option<&Resident<'_>>) -> bool,
+    ) -> Found {
+        if !self.forget_if(hash, is_current) {
+            return Found::LookAgain;
+        }
+        self.missed(lost);
+        Found::Gone
+    }
+}
