@@ -15,7 +15,7 @@ use crate::memory::pool::{Pool, Run};
 use crate::read::flight::{Flights, Joined};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock, thread};
-use crate::types::{KeyHash, Sequence};
+use crate::types::{GroupId, KeyHash, Sequence};
 use crate::write::gate::Gate;
 use crate::write::nursery::{Due, Finished, Nursery, Staged, Work};
 
@@ -207,7 +207,7 @@ fn shuttle_a_drain_ends_when_what_came_before_is_written() {
                             nursery.wait_progress(Duration::from_millis(1));
                         }
                         assert!(nursery.push(
-                            n % 2,
+                            GroupId::new(n % 2),
                             staged(&run, 100 * id + n),
                             Sequence::from_raw(100 * id + n)
                         ));

@@ -223,3 +223,42 @@ fn shuttle_new_metadata_undoes_nothing() {
         });
     }
 }
+
+/// Damages this value on the device.
+fn damage(bytes: &Bytes, value: &[u8]) {
+    let device = Memory::device(bytes);
+    let mut all = vec![0; DEVICE_BYTES];
+    device.read_at(0, &mut all).unwrap();
+    let at = all.windows(value.len()).position(|there| there == value).unwrap();
+    device.write_at(at as u64, &[0xff; 8]).unwrap();
+}
+
+/// A reader forgets the old version, which is damaged, while a new one is created: that is there
+/// after a crash too.
+#[test]
+fn shuttle_what_is_created_is_not_forgotten_with_what_is_damaged() {
+    explore(100, || {
+        let bytes = State::new(DEVICE_BYTES, false);
+        let store = Arc::new(open(&bytes));
+        store.create(b"key", GroupId::new(1), &value(1, 800)).wait().unwrap();
+        store.sync().unwrap();
+        store.drop_memory();
+        damage(&bytes, &value(1, 800));
+        let reader = {
+            let store = Arc::clone(&store);
+            thread::spawn(move || read(&store, b"key").map(|object| version_of(&object)))
+        };
+        store.create(b"key", GroupId::new(1), &value(2, 800)).wait().unwrap();
+        assert_ne!(reader.join().unwrap(), Some(1));
+        store.sync().unwrap();
+        let seen = |store: &Store| read(store, b"key").map(|object| version_of(&object));
+        assert_eq!(seen(&store), Some(2));
+        // Its lock is a plain one: it must not be held while others go on.
+        let left = bytes.lock().unwrap().copied();
+        let crashed = open(&left);
+        crashed.wait_recovered();
+        assert_eq!(seen(&crashed), Some(2), "after a crash");
+        crashed.close().unwrap();
+        Arc::into_inner(store).expect("the reader has ended").close().unwrap();
+    });
+}
