@@ -37,6 +37,9 @@ use crate::write::operation::create_operation;
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
 
+/// Longest wait at a close for what other threads still hold of the store.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
 /// Optional attributes of a new object.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CreateOptions<'a> {
@@ -576,6 +579,10 @@ impl Shared {
             engine.write_checkpoint(true).map_err(SyncError::Io)
         };
         engine.workers.stop();
+        // What runs on other threads lets go of the store, and so of its files, a little after its
+        // caller heard of it; they may be opened again at once.
+        engine.workers.settle(SETTLE_MAX);
+        engine.space.volumes.iter().for_each(|volume| volume.device.settle(SETTLE_MAX));
         // Frames of clean objects are released now, except those that guards pin.
         engine.cache.drop_all();
         synced.and(checkpoint)

@@ -8,8 +8,10 @@
 
 use crate::process::SignalsBlocked;
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -135,9 +137,25 @@ impl Workers {
         lock(&self.shared.0).stopped = true;
         self.shared.1.notify_all();
     }
+
+    /// Waits, for `most` at most, until stopped workers have ended: a job's caller goes on before
+    /// the job lets go of what it holds. A worker does not wait for itself.
+    pub(crate) fn settle(&self, most: Duration) {
+        if IS_WORKER.get() {
+            return;
+        }
+        let state = lock(&self.shared.0);
+        let has_some = |state: &mut State| state.threads > 0;
+        drop(self.shared.1.wait_timeout_while(state, most, has_some));
+    }
+}
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 fn work(shared: &(Mutex<State>, Condvar)) {
+    IS_WORKER.set(true);
     let mut state = lock(&shared.0);
     loop {
         if let Some((job, lane)) = state.next() {
@@ -151,6 +169,7 @@ fn work(shared: &(Mutex<State>, Condvar)) {
             // Remaining creates and writers are run by the threads that are busy with such jobs
             // now.
             state.threads -= 1;
+            shared.1.notify_all();
             return;
         } else {
             state.idle += 1;
@@ -193,6 +212,23 @@ mod tests {
             }
             workers.stop();
         }
+    }
+
+    #[test]
+    fn settled_workers_have_let_go_of_what_their_jobs_held() {
+        let (workers, held) = (Workers::default(), std::sync::Arc::new(()));
+        let (heard, hears) = mpsc::channel();
+        let in_job = std::sync::Arc::clone(&held);
+        let job = move || {
+            heard.send(()).expect("heard");
+            thread::sleep(Duration::from_millis(20));
+            drop(in_job);
+        };
+        workers.run(Lane::Soon, Box::new(job));
+        assert_eq!(hears.recv(), Ok(()));
+        workers.stop();
+        workers.settle(Duration::from_secs(60));
+        assert_eq!(std::sync::Arc::strong_count(&held), 1);
     }
 
     #[test]

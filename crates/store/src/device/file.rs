@@ -14,9 +14,10 @@ use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::batch::submit_deferred;
 use super::open::EngineChoice;
@@ -34,6 +35,12 @@ const WRITES_DEPTH: u32 = 8;
 /// Upper limit of the I/Os in flight at a device, whatever was requested.
 const DEPTH_MAX: u32 = 4096;
 
+/// First and longest wait between two looks at what is under way, when a store closes.
+const SETTLE_NAP_MIN: Duration = Duration::from_micros(20);
+const SETTLE_NAP_MAX: Duration = Duration::from_millis(1);
+
+pub(super) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
+
 /// Most pieces of memory in one system call.
 pub(super) const IOV_MAX: usize = 1024;
 
@@ -47,6 +54,20 @@ pub(super) struct Core {
     pub(super) block: u64,
     /// Statistics.
     pub(super) counters: Counters,
+    /// I/Os submitted whose `done` has not returned.
+    pub(super) under_way: AtomicU64,
+}
+
+impl Core {
+    pub(super) fn new(file: File, path: PathBuf, block: u64) -> Core {
+        Core { file, path, block, counters: Counters::default(), under_way: AtomicU64::new(0) }
+    }
+
+    /// Calls `done` of an I/O, which then is no longer under way. Nothing that `done` holds is left.
+    pub(super) fn complete(&self, done: Done, result: io::Result<()>) {
+        done(result);
+        self.under_way.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Drop for Core {
@@ -205,7 +226,7 @@ impl FileDevice {
         queue_depth: u32,
     ) -> io::Result<(FileDevice, Option<io::Error>)> {
         let block = u64::from(info.block_bytes.max(1));
-        let core = Arc::new(Core { file, path, block, counters: Counters::default() });
+        let core = Arc::new(Core::new(file, path, block));
         let cap = if info.rotational { ROTATIONAL_DEPTH } else { DEPTH_MAX };
         let depth = queue_depth.clamp(1, cap);
         let writes = (depth - depth / 4).clamp(1, WRITES_DEPTH);
@@ -302,11 +323,24 @@ impl Device for FileDevice {
         let total = io.len_bytes();
         match self.check(io.op, io.offset, &io.bufs, total) {
             Ok(()) if total == 0 => (io.done)(Ok(())),
-            Ok(()) => self.engine.submit(Request { io, total, queued: Instant::now() }),
+            Ok(()) => {
+                self.core.under_way.fetch_add(1, Relaxed);
+                self.engine.submit(Request { io, total, queued: Instant::now() });
+            }
             Err(e) => {
                 self.core.counters.failed(io.op);
                 (io.done)(Err(e));
             }
+        }
+    }
+
+    fn settle(&self, most: Duration) {
+        submit_deferred();
+        let (start, mut nap) = (Instant::now(), SETTLE_NAP_MIN);
+        let is_busy = || self.core.under_way.load(Ordering::Acquire) > 0;
+        while is_busy() && !on_engine_thread() && start.elapsed() < most {
+            thread::sleep(nap);
+            nap = (nap * 2).min(SETTLE_NAP_MAX);
         }
     }
 

@@ -19,6 +19,7 @@ mod threads;
 mod uring;
 
 use std::io;
+use std::time::Duration;
 
 pub use batch::{Deferral, submit_deferred};
 pub use open::{EngineChoice, OpenOptions, Opened, open};
@@ -141,6 +142,12 @@ pub trait Device: Send + Sync + 'static {
     /// Starts an I/O; `io.done` is called exactly once, before or after this returns. Reads are
     /// started before queued writes.
     fn submit(&self, io: Io);
+
+    /// Waits, for `most` at most, until `done` of every I/O submitted has returned and is dropped,
+    /// with all that it holds. For those that call `done` before anyone can wait for it, nothing.
+    fn settle(&self, most: Duration) {
+        let _ = most;
+    }
 
     /// Reads on the calling thread, blocking. Alignment as for [`Io`].
     ///

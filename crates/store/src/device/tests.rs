@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use super::file::{Core, Counters, FileDevice};
+use super::file::{Core, FileDevice};
 use super::journal::FileJournal;
 use super::*;
 
@@ -293,6 +293,31 @@ fn writing_through_a_read_only_descriptor_fails() {
         assert_eq!(byte, [7]);
         let stats = device.stats();
         assert_eq!((stats.writes, stats.write_errors, stats.reads), (0, 2, 1));
+    }
+}
+
+/// A store's files are free once nothing of it is held; `done` may hold the last of it.
+#[test]
+fn a_settled_device_has_let_go_of_what_done_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("device");
+    fs::write(&path, vec![7; BLOCK]).unwrap();
+    for engine in [EngineChoice::Threads, EngineChoice::Auto] {
+        let device = open(&OpenOptions { engine, ..options(&path, MIB) }).unwrap().device;
+        let (buffer, held) = (Aligned::new(BLOCK), Arc::new(()));
+        let (heard, hears) = mpsc::channel();
+        let in_done = Arc::clone(&held);
+        let done = Box::new(move |result: io::Result<()>| {
+            heard.send(result.is_ok()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            drop(in_done);
+        });
+        device.submit(Io { op: IoOp::Read, offset: 0, bufs: vec![buffer.buf()], done });
+        submit_deferred();
+        assert_eq!(hears.recv(), Ok(true));
+        assert_eq!(Arc::strong_count(&held), 2, "the caller hears of it earlier");
+        device.settle(Duration::from_secs(60));
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 }
 
@@ -590,7 +615,7 @@ fn a_journal_without_mapping_reads_what_one_with_mapping_wrote() {
     let path = dir.path().join("device");
     File::create(&path).unwrap().set_len(MIB).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
-    let core = Arc::new(Core { file, path, block: 1, counters: Counters::default() });
+    let core = Arc::new(Core::new(file, path, 1));
     let mut journal = FileJournal::open(&core, true, MIB, 4096, 8192).unwrap();
     eprintln!("journal is mapped: {}", journal.is_mapped());
     journal.write(10, b"mapped").unwrap();

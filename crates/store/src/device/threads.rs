@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::IoOp;
 use super::file::{
-    AbortOnPanic, Core, Engine, Limits, Request, mark_engine_thread, nanos, transfer,
+    AbortOnPanic, Core, Done, Engine, Limits, Request, mark_engine_thread, nanos, transfer,
 };
 use super::queue::IoQueue;
 use crate::process::SignalsBlocked;
@@ -114,7 +114,7 @@ impl Shared {
                     self.work.notify_one();
                 }
             }
-            done(result);
+            self.core.complete(done, result);
         }
         // Other threads may wait for a write slot that is no longer needed.
         self.work.notify_all();
@@ -148,5 +148,3 @@ impl Shared {
         (io.done, result)
     }
 }
-
-type Done = Box<dyn FnOnce(io::Result<()>) + Send>;

@@ -24,8 +24,8 @@ use std::time::Instant;
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::file::{
-    AbortOnPanic, Core, Engine, Limits, Request, abort, advance, fill_iovecs, mark_engine_thread,
-    nanos,
+    AbortOnPanic, Core, Done, Engine, Limits, Request, abort, advance, fill_iovecs,
+    mark_engine_thread, nanos,
 };
 use super::queue::IoQueue;
 use super::{IoBuf, IoOp, batch};
@@ -33,8 +33,6 @@ use crate::process::SignalsBlocked;
 
 /// `user_data` of the read of the eventfd; all others are slot numbers.
 const WAKE: u64 = u64::MAX;
-
-type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 /// Largest transfer of one ring entry; the kernel transfers at most 2 GiB at once.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
@@ -317,7 +315,7 @@ impl Driver {
     fn call_done(&mut self) {
         for _ in 0..DONE_BATCH {
             let Some((done, result)) = self.ended.pop_front() else { return };
-            done(result);
+            self.core.complete(done, result);
         }
     }
 
