@@ -256,6 +256,8 @@ fn a_lost_half_of_the_journal_costs_only_what_is_older() {
             let model = Model::new(Demand::Genuine, Durability::Synced);
             let mut driver = driver_on(&world, &tiny_config(1), model);
             driver.open()?;
+            // Until then a read may miss what the store has.
+            driver.store().wait_recovered();
             let mut older = (0..50).map(|index| Workload::key(index, false));
             if older.any(|key| matches!(driver.store().read(&key).wait(), Ok(Some(_)))) {
                 return Err(format!("open {open}: something older is there"));
