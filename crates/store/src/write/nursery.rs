@@ -359,6 +359,9 @@ impl Nursery {
                 None => Work::Idle,
             };
         }
+        // Whoever asked for pages gets them from what is in flight, or asks again when some are put
+        // back. While a request stands this thread does not wait for work.
+        state.drain_pages = false;
         let stop = state.stop;
         state.ended = stop;
         drop(state);

@@ -118,6 +118,21 @@ fn a_wish_ends_with_what_it_was_for() {
     assert!(matches!(take(), Work::Idle));
 }
 
+/// Full pages go without being asked for. A request that they have met must not keep the flusher
+/// from waiting for work.
+#[test]
+fn a_request_for_pages_ends_when_nothing_waits() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(4 * PAGE);
+    assert!((0..8).all(|_| stage(&nursery, 7, &run, 100)));
+    nursery.request_flush();
+    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    while let Work::Pages { groups, .. } = take() {
+        groups.iter().for_each(|(_, objects)| nursery.finished(&Finished::of(objects), 0));
+    }
+    assert!(!lock(&nursery.state).drain_pages);
+}
+
 #[test]
 fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
