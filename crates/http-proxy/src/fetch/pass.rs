@@ -48,14 +48,14 @@ pub(crate) async fn pass(
     match answered {
         Err(error) => origin_failed(worker, ask, error, status),
         Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
-            keep_for_get(worker, ask, response, asked_ms).await
+            keep_for_get(worker, ask, response, (asked_ms, epoch)).await
         }
         Ok(response) => {
             let (mut parts, body) = response.into_parts();
             let length_bytes = body.size_hint().exact();
             hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
-                invalidate(worker, ask, parts.status, &parts.headers).await;
+                invalidate(worker, ask, (parts.status, &parts.headers), epoch).await;
             }
             status.forward_status = Some(parts.status);
             let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
@@ -88,32 +88,51 @@ async fn keep_for_get(
     worker: &Worker,
     ask: &Ask,
     response: Response<FetchedBody>,
-    asked_ms: u64,
+    (asked_ms, epoch): (u64, Epoch),
 ) -> Answer {
-    invalidate(worker, ask, response.status(), response.headers()).await;
+    let own = invalidate(worker, ask, (response.status(), response.headers()), epoch).await;
     let as_get = ask.as_get();
     let key = ask.target.primary.clone();
     let mut fetching = Fetch::new(worker, &as_get, None, key, ForwardReason::Method);
     // The origin has evaluated the POST's conditions; they do not restrict storing.
     fetching.conditions = Conditions::Clients;
+    // If something else changed the resource, that epoch has ended, and nothing is stored.
+    fetching.epoch = own.unwrap_or(epoch);
     fetching.request_time_ms = asked_ms;
     fetching.response_time_ms = worker.now_ms();
     fetching.received(worker, response).await
 }
 
 /// RFC 9111 §4.4, RFC 9875 §3: a successful request with an unsafe method invalidates its target,
-/// and the resources and groups that its response names.
-async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
-    let caching = &worker.shared.config.caching;
-    let named = ask.keys_of_named(response, &caching.key, worker.shared.sites.get(ask.site).name());
-    for key in named.into_iter().chain([ask.target.primary.clone()]) {
-        invalidate_key(&worker.shared, &worker.counters, &key).await;
+/// and the resources and groups that its response names. Returns the epoch in which the response,
+/// fetched since `epoch`, may be stored: `None` if something else changed the resource since.
+async fn invalidate(
+    worker: &Worker,
+    ask: &Ask,
+    (status, response): (StatusCode, &HeaderMap),
+    epoch: Epoch,
+) -> Option<Epoch> {
+    let (shared, counters, target) = (&worker.shared, &worker.counters, &ask.target);
+    let (caching, site) = (&shared.config.caching, shared.sites.get(ask.site).name());
+    let mut named = ask.keys_of_named(response, &caching.key, site);
+    named.retain(|key| *key != target.primary);
+    for key in &named {
+        counters.invalidations.one();
+        shared.vault.invalidate(key).await;
+    }
+    counters.invalidations.one();
+    let mut own = shared.vault.invalidate_since(&target.primary, epoch).await;
+    if shared.config.ruleset.extends_keys() {
+        let urls = named.iter().chain([&target.primary]).map(|key| url_of(key)).collect();
+        let now_s = shared.config.clock.unix_seconds();
+        let marked = shared.vault.mark_urls_since(urls, now_s, own.unwrap_or(epoch));
+        own = marked.filter(|_| own.is_some());
     }
     let groups = cache_groups::invalidated(&ask.method, status, response);
-    let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
+    let full = |name: &String| full_name(Rule::Named, &target.host, name.as_bytes());
     let groups: Vec<_> = groups.iter().map(full).collect();
-    worker.counters.group_invalidations.add(groups.len() as u64);
-    worker.shared.vault.invalidate_groups(&groups);
+    counters.group_invalidations.add(groups.len() as u64);
+    shared.vault.invalidate_groups_since(&groups, own.unwrap_or(epoch)).filter(|_| own.is_some())
 }
 
 async fn invalidate_key(shared: &Shared, counters: &Counters, key: &[u8]) {
@@ -122,9 +141,16 @@ async fn invalidate_key(shared: &Shared, counters: &Counters, key: &[u8]) {
     if shared.config.ruleset.extends_keys() {
         // Other extended keys may hold the same URL, so the URL is marked. The mark becomes durable
         // with the ledger's next write.
-        let url = Scope::Url(url_hash(url_of_key(key)));
-        shared.vault.ledger().set(vec![url], PurgeKind::Hard, shared.config.clock.unix_seconds());
+        shared.vault.ledger().set(
+            vec![url_of(key)],
+            PurgeKind::Hard,
+            shared.config.clock.unix_seconds(),
+        );
     }
+}
+
+fn url_of(key: &[u8]) -> Scope {
+    Scope::Url(url_hash(url_of_key(key)))
 }
 
 /// Guards a request in flight to the origin. If the client leaves before the response arrives, the

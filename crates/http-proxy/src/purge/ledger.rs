@@ -302,12 +302,38 @@ impl Ledger {
 
     /// Sets marks in memory; they become durable with the next purge or write.
     pub(crate) fn set(&self, scopes: Vec<Scope>, kind: PurgeKind, now_unix_s: u64) -> u64 {
+        self.set_in(&mut locks::write(&self.marks), scopes, kind, now_unix_s)
+    }
+
+    /// As [`Ledger::set`]; returns the moment after it if nothing else was purged since `moment`.
+    /// One step, so that nothing can be in between.
+    pub(crate) fn set_since(
+        &self,
+        scopes: Vec<Scope>,
+        kind: PurgeKind,
+        now_unix_s: u64,
+        moment: Option<Moment>,
+    ) -> Option<Moment> {
         let mut marks = locks::write(&self.marks);
+        let is_clear = moment.is_some_and(|moment| {
+            moment.ledger == marks.now().ledger && moment.generation >= marks.newest_mark()
+        });
+        self.set_in(&mut marks, scopes, kind, now_unix_s);
+        is_clear.then(|| marks.now())
+    }
+
+    fn set_in(
+        &self,
+        marks: &mut Marks,
+        scopes: Vec<Scope>,
+        kind: PurgeKind,
+        now_unix_s: u64,
+    ) -> u64 {
         let mut generation = marks.now().generation;
         for scope in scopes {
             generation = marks.set(scope, kind, now_unix_s);
         }
-        self.now.follow(&marks);
+        self.now.follow(marks);
         generation
     }
 

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use damelo::GroupId;
 
 use crate::rules::NotStoredReason;
-use crate::vault::Vault;
 use crate::vault::entry::Membership;
+use crate::vault::{Epoch, Vault};
 
 /// Prefix of sentinel keys; no resource's key begins with it.
 const SENTINEL: &[u8] = b"\x02group";
@@ -64,16 +64,19 @@ impl Vault {
         Ok(Membership { group, generation })
     }
 
-    /// Removes all responses in these groups, including those being fetched.
-    pub(crate) fn invalidate_groups(&self, names: &[Vec<u8>]) {
+    /// Removes all responses in these groups, including those being fetched, on account of a response
+    /// fetched since `epoch`. Returns the epoch in which that response may be stored; `None` if other
+    /// groups were invalidated since.
+    pub(crate) fn invalidate_groups_since(&self, names: &[Vec<u8>], epoch: Epoch) -> Option<Epoch> {
         if names.is_empty() {
-            return;
+            return Some(epoch);
         }
-        self.group_epoch.fetch_add(1, Ordering::SeqCst);
+        let before = self.group_epoch.fetch_add(1, Ordering::SeqCst);
         for name in names {
             // The purge takes effect even if the journal could not be written.
             let _ = self.store.purge_group(GroupId::of(name));
         }
+        (before == epoch.groups).then_some(Epoch { groups: before + 1, ..epoch })
     }
 }
 

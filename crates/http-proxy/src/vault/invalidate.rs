@@ -7,8 +7,10 @@
 
 use std::hash::BuildHasher as _;
 
-use super::Vault;
 use super::slices::slices_group;
+use super::{Epoch, Vault};
+use crate::purge::PurgeKind;
+use crate::purge::marks::Scope;
 use crate::vault::groups::sentinel_key;
 
 impl Vault {
@@ -50,6 +52,32 @@ impl Vault {
     /// stored.
     pub(crate) async fn invalidate(&self, primary: &[u8]) {
         self.end_epoch(primary);
+        self.forget_all_of(primary).await;
+    }
+
+    /// As [`Vault::invalidate`], on account of a response fetched since `epoch`. Returns the epoch in
+    /// which that response may be stored; `None` if something else has ended `epoch`.
+    pub(crate) async fn invalidate_since(&self, primary: &[u8], epoch: Epoch) -> Option<Epoch> {
+        let resource = self.hasher.hash_one(primary);
+        let count = self.stripe_of(resource).invalidated.add_next(resource, epoch.count);
+        self.forget_all_of(primary).await;
+        Some(Epoch { count: count?, ..epoch })
+    }
+
+    /// Purges these URLs under all keys that may hold them, on account of a response fetched since
+    /// `epoch`. Returns the epoch in which that response may be stored; `None` if anything else was
+    /// purged since. The marks become durable with the ledger's next write.
+    pub(crate) fn mark_urls_since(
+        &self,
+        urls: Vec<Scope>,
+        now_s: u64,
+        epoch: Epoch,
+    ) -> Option<Epoch> {
+        let moment = self.ledger.set_since(urls, PurgeKind::Hard, now_s, epoch.moment)?;
+        Some(Epoch { moment: Some(moment), ..epoch })
+    }
+
+    async fn forget_all_of(&self, primary: &[u8]) {
         let _ordered = self.lock(primary).await;
         self.forget(primary);
         self.forget_slices(primary);
@@ -67,6 +95,17 @@ mod tests {
     use super::*;
     use crate::config::{ProxyConfig, Target};
     use crate::purge::ledger::Ledger;
+
+    fn vault(directory: &std::path::Path) -> Vault {
+        let size = ByteSize::new(64 << 20);
+        let mut config = Config::new(directory.join("store"), size);
+        config.memory = ByteSize::new(8 << 20);
+        let store = Store::open(config).unwrap();
+        store.wait_recovered();
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Target::Demo);
+        Vault::new(store, ledger, &config)
+    }
 
     /// Checks that `forgetting` waits while a commit under `KEY` is under way, and changes nothing
     /// before.
@@ -90,15 +129,44 @@ mod tests {
     #[tokio::test]
     async fn what_is_being_committed_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
-        let size = ByteSize::new(64 << 20);
-        let mut config = Config::new(directory.path().join("store"), size);
-        config.memory = ByteSize::new(8 << 20);
-        let store = Store::open(config).unwrap();
-        store.wait_recovered();
-        let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Target::Demo);
-        let vault = Vault::new(store, ledger, &config);
+        let vault = vault(directory.path());
         waits(&vault, vault.purge_url(KEY)).await;
         waits(&vault, vault.invalidate(KEY)).await;
+        waits(&vault, vault.invalidate_since(KEY, vault.epoch(KEY))).await;
+    }
+
+    /// Two responses to POSTs, the later of which invalidates while the earlier still waits for a
+    /// commit: what the earlier brought is older than the later one's change.
+    #[tokio::test]
+    async fn an_invalidation_during_ones_own_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let vault = vault(directory.path());
+        let (earlier, later) = (vault.epoch(KEY), vault.epoch(KEY));
+        let committing = vault.lock(KEY).await;
+        let mut first = pin!(vault.invalidate_since(KEY, earlier));
+        let mut second = pin!(vault.invalidate_since(KEY, later));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(committing);
+        let kept = first.await.expect("its own");
+        assert!(!vault.is_current(kept), "the second came after it");
+        assert_eq!(second.await, None, "the first came between");
+        let groups = [b"g".to_vec()];
+        let kept = vault.invalidate_since(KEY, vault.epoch(KEY)).await.expect("its own");
+        vault.invalidate_groups_since(&groups, kept);
+        assert_eq!(vault.invalidate_groups_since(&groups, kept), None, "another's came between");
+        let kept = vault.invalidate_groups_since(&groups, vault.epoch(KEY)).expect("its own");
+        assert!(vault.is_current(kept));
+    }
+
+    #[tokio::test]
+    async fn a_purge_before_ones_own_marks_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let vault = vault(directory.path());
+        let (earlier, later) = (vault.epoch(KEY), vault.epoch(KEY));
+        let kept = vault.mark_urls_since(vec![Scope::Url(1)], 0, earlier).expect("its own");
+        assert_eq!(kept.moment, vault.epoch(KEY).moment);
+        assert_eq!(vault.mark_urls_since(vec![Scope::Url(1)], 0, later), None);
     }
 }

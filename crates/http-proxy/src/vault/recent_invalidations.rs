@@ -31,20 +31,32 @@ impl RecentInvalidations {
 
     /// Records an invalidation of the resource with this hash.
     pub(super) fn add(&self, resource: u64) {
+        self.add_to(&mut lock(&self.recent), resource);
+    }
+
+    /// As [`RecentInvalidations::add`]; returns the new count if there was no other invalidation of
+    /// the resource since the count was `count`. One step, so that none can come in between.
+    pub(super) fn add_next(&self, resource: u64, count: u64) -> Option<u64> {
         let mut recent = lock(&self.recent);
+        let has = self.is_among(&recent, resource, count);
+        let next = self.add_to(&mut recent, resource);
+        (!has).then_some(next)
+    }
+
+    fn add_to(&self, recent: &mut VecDeque<u64>, resource: u64) -> u64 {
         if recent.len() == RECENT_MAX {
             recent.pop_front();
         }
         recent.push_back(resource);
-        self.count.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Whether the resource was, or may have been, invalidated since the count was `count`.
     pub(super) fn has(&self, resource: u64, count: u64) -> bool {
-        if self.count() == count {
-            return false;
-        }
-        let recent = lock(&self.recent);
+        self.count() != count && self.is_among(&lock(&self.recent), resource, count)
+    }
+
+    fn is_among(&self, recent: &VecDeque<u64>, resource: u64, count: u64) -> bool {
         let since = usize::try_from(self.count().saturating_sub(count)).unwrap_or(usize::MAX);
         since > recent.len() || recent.iter().rev().take(since).any(|one| *one == resource)
     }
@@ -68,5 +80,16 @@ mod tests {
         invalidated.add(1);
         assert!(invalidated.has(7, begun), "more than can be told apart");
         assert!(!invalidated.has(7, invalidated.count()));
+    }
+
+    #[test]
+    fn ones_own_is_told_apart_from_anothers() {
+        let invalidated = RecentInvalidations::default();
+        let begun = invalidated.count();
+        invalidated.add(8);
+        let own = invalidated.add_next(7, begun).expect("nobody else's");
+        assert!(invalidated.has(7, begun) && !invalidated.has(7, own));
+        assert_eq!(invalidated.add_next(7, begun), None, "the first is another's to the second");
+        assert!(invalidated.has(7, own), "it counts as one all the same");
     }
 }
