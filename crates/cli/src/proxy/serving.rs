@@ -62,6 +62,7 @@ pub(crate) fn serve(
     load: impl Fn() -> Result<Settings, Failure> + Send + 'static,
     print: impl FnOnce(&Settings, &Store, &RunningInfo) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let load = move || load().and_then(consistent);
     let stop = Stop::on_signals(Settings::default().stop_timeout)?;
     let mut settings = load()?;
     stop.set_timeout(settings.stop_timeout);
@@ -116,6 +117,17 @@ pub(crate) fn serve(
     served?;
     closed?;
     printed
+}
+
+/// Refuses settings that contradict each other, as `check-config` does. Without their lines: flags
+/// may have set them.
+fn consistent(settings: Settings) -> Result<Settings, Failure> {
+    let mistakes = settings.contradictions();
+    if mistakes.is_empty() {
+        return Ok(settings);
+    }
+    let lines: Vec<String> = mistakes.iter().map(|one| format!("  {}", one.problem)).collect();
+    Err(Failure::Usage(format!("the settings contradict each other:\n{}", lines.join("\n"))))
 }
 
 /// Most client connections at once: the configured number, or fewer if the system's limit on open
