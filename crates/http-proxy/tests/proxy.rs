@@ -25,6 +25,8 @@ mod slices_for_whom;
 #[path = "proxy/stale.rs"]
 mod stale;
 mod support;
+#[path = "proxy/unstored.rs"]
+mod unstored;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};

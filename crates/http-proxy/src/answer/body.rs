@@ -7,7 +7,7 @@
 //! worker.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -178,9 +178,14 @@ enum Kind {
 /// Body of a response to a client.
 pub(crate) struct ProxyBody {
     kind: Kind,
+    /// A frame that was read to see whether the body begins.
+    ahead: Option<Box<Frame<Bytes>>>,
     /// Longest piece in which the body is given away, if that matters, and what is left of a frame.
     piece_bytes_max: Option<usize>,
     rest: Bytes,
+    /// Why the body broke off, which the next poll tells: with the error hyper discards what it has
+    /// not written yet, the headers even, so it has to be asked to write first.
+    failed: Option<BodyError>,
     source: BodySource,
     /// Bytes that the connection accepted.
     sent_bytes: u64,
@@ -196,8 +201,10 @@ impl ProxyBody {
     fn new(kind: Kind) -> ProxyBody {
         ProxyBody {
             kind,
+            ahead: None,
             piece_bytes_max: None,
             rest: Bytes::new(),
+            failed: None,
             source: BodySource::Own,
             sent_bytes: 0,
             length_bytes: None,
@@ -270,10 +277,37 @@ impl ProxyBody {
         self
     }
 
+    /// Why the body breaks off before its first byte, if it does. Looks without waiting; what there
+    /// is can still be read.
+    pub(crate) async fn begins_broken(&mut self) -> Option<BodyError> {
+        // What is passed through was looked at before.
+        if !matches!(self.kind, Kind::Streamed(_) | Kind::Filling(_) | Kind::Inflight(_)) {
+            return None;
+        }
+        let first = poll_fn(|cx| match self.poll_kind(cx) {
+            Poll::Ready(first) => Poll::Ready(Some(first)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        match first.await? {
+            Some(Ok(frame)) => self.ahead = Some(Box::new(frame)),
+            Some(Err(error)) => return Some(error),
+            None => self.kind = Kind::Empty,
+        }
+        None
+    }
+
     pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        let frame = match self.rest.is_empty() {
-            true => ready!(self.poll_kind(cx)).map(|frame| frame.map(|frame| self.cut(frame))),
-            false => Some(Ok(self.next_piece())),
+        let frame = match (self.rest.is_empty(), self.failed.take()) {
+            (false, _) => Some(Ok(self.next_piece())),
+            (true, Some(error)) => Some(Err(error)),
+            (true, None) => match ready!(self.poll_kind(cx)) {
+                Some(Err(error)) => {
+                    self.failed = Some(error);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                other => other.map(|frame| frame.map(|frame| self.cut(frame))),
+            },
         };
         match &frame {
             Some(Ok(frame)) => self.sent_bytes += data_bytes(frame),
@@ -284,6 +318,9 @@ impl ProxyBody {
     }
 
     fn poll_kind(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(frame) = self.ahead.take() {
+            return Poll::Ready(Some(Ok(*frame)));
+        }
         Poll::Ready(match &mut self.kind {
             Kind::Empty => None,
             Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
@@ -317,7 +354,7 @@ impl ProxyBody {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.rest.is_empty() && self.kind_has_ended()
+        self.rest.is_empty() && self.ahead.is_none() && self.kind_has_ended()
     }
 
     fn kind_has_ended(&self) -> bool {
@@ -332,8 +369,9 @@ impl ProxyBody {
 
     pub(crate) fn length(&self) -> SizeHint {
         let hint = self.kind_length();
-        let exact =
-            hint.exact().map(|length| SizeHint::with_exact(length + self.rest.len() as u64));
+        let ahead_bytes = self.ahead.as_deref().map_or(0, data_bytes);
+        let more_bytes = self.rest.len() as u64 + ahead_bytes;
+        let exact = hint.exact().map(|length| SizeHint::with_exact(length + more_bytes));
         exact.unwrap_or(hint)
     }
 
@@ -358,3 +396,43 @@ impl Drop for ProxyBody {
 }
 
 body!(ProxyBody);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The frames of a body that is there at once.
+    fn frames(body: &mut ProxyBody) -> Vec<Result<usize, BodyError>> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut frames = Vec::new();
+        loop {
+            let frame = match body.next_frame(&mut cx) {
+                Poll::Ready(Some(frame)) => frame,
+                Poll::Ready(None) => break,
+                // What comes before an error is written first.
+                Poll::Pending if body.failed.is_some() => continue,
+                Poll::Pending => break,
+            };
+            frames.push(frame.map(|frame| data_bytes(&frame) as usize));
+            if frames.last().is_some_and(Result::is_err) {
+                break;
+            }
+        }
+        frames
+    }
+
+    #[tokio::test]
+    async fn a_body_is_looked_at_without_a_loss() {
+        let bytes = || Piece::Bytes(Bytes::from_static(b"head"));
+        // There is nothing that it could be read from.
+        let mut broken = ProxyBody::streamed(None, vec![Piece::Stored(0..9), bytes()]);
+        assert_eq!(broken.begins_broken().await, Some(BodyError::Store));
+        let mut late = ProxyBody::streamed(None, vec![bytes(), Piece::Stored(0..9)]);
+        assert_eq!(late.begins_broken().await, None);
+        assert_eq!(late.length().exact(), Some(13), "what was looked at is yet to come");
+        assert_eq!(frames(&mut late), [Ok(4), Err(BodyError::Store)]);
+        let mut empty = ProxyBody::streamed(None, Vec::new());
+        assert_eq!(empty.begins_broken().await, None);
+        assert!(empty.has_ended() && frames(&mut empty).is_empty());
+    }
+}

@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
-use crate::error::FetchError;
+use crate::error::{BodyError, FetchError};
 use crate::request::{Ask, BadRequest};
 use crate::rules::CacheStatus;
 use crate::worker::Worker;
@@ -112,6 +112,15 @@ pub(crate) fn origin_failed(
         None => format!("{error} (at {}).", worker.shared.sites.get(ask.site).authority),
     };
     own_answer(worker, error.status(), status, &text)
+}
+
+/// The answer in place of one whose body broke off before its first byte.
+pub(crate) fn broken(worker: &Worker, status: CacheStatus, error: BodyError) -> Answer {
+    let (forward, collapsed) = (status.forward, status.collapsed);
+    let own = CacheStatus::own(FetchError::Broken.name());
+    let status = CacheStatus { forward, collapsed, ..own };
+    let text = format!("The body could not be had: {error}.");
+    own_answer(worker, StatusCode::BAD_GATEWAY, status, &text)
 }
 
 pub(crate) fn only_if_cached(worker: &Worker) -> Answer {

@@ -24,7 +24,7 @@ impl Reader {
         match self {
             Reader::Sections(sections) => sections.seek(range),
             Reader::Slices(slices) => slices.seek(range),
-            Reader::Inflight(inflight) => inflight.seek(range.start),
+            Reader::Inflight(inflight) => inflight.seek(range),
         }
     }
 

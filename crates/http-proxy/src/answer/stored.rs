@@ -55,14 +55,25 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
 /// evicted it since the lookup, which counts as a miss.
 pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
     let Some(range) = streams_first(worker, ask, found) else { return true };
-    let FoundBody::Large(sections) = &mut found.body else { return true };
-    let reading = pin!(sections.read_first(range));
-    worker.relay.wait(reading).await.is_ok()
+    match &mut found.body {
+        FoundBody::Large(sections) => {
+            let reading = pin!(sections.read_first(range));
+            worker.relay.wait(reading).await.is_ok()
+        }
+        FoundBody::Inflight(body, _) => {
+            let reading = pin!(body.can_be_read(range.start));
+            worker.relay.wait(reading).await
+        }
+        _ => true,
+    }
 }
 
 /// The range of the stored body that the response begins with, if it is streamed.
 fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>> {
-    let (FoundBody::Large(sections), stored) = (&found.body, &found.response) else { return None };
+    let (body, stored) = (&found.body, &found.response);
+    if !matches!(body, FoundBody::Large(_) | FoundBody::Inflight(..)) {
+        return None;
+    }
     let (method, headers) = (&ask.method, &ask.headers);
     let arrived_s = stored.policy.response_time_s();
     let outcome =
@@ -72,7 +83,7 @@ fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>
     }
     let (length_bytes, start) = match stored.part {
         Some(part) => (part.complete_bytes, part.start),
-        None => (sections.length_bytes(), 0),
+        None => (body.length_bytes(), 0),
     };
     let first = match wanted(worker, ask, stored, length_bytes) {
         Answer::Whole => start..u64::MAX,
@@ -155,7 +166,9 @@ fn whole(found: Box<Found>) -> Response<ProxyBody> {
     }
     let body = match body {
         FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
-        FoundBody::Inflight(inflight) => ProxyBody::inflight(InflightReader::new(inflight)),
+        FoundBody::Inflight(inflight, rest) => {
+            ProxyBody::inflight(InflightReader::new(inflight, rest))
+        }
         FoundBody::Length(_) | FoundBody::Unmeasured => ProxyBody::empty(),
         streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(0..length_bytes)]),
     };
@@ -210,7 +223,9 @@ fn reader_of(body: FoundBody) -> Option<Reader> {
     match body {
         FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
         FoundBody::Sliced(slices) => Some(Reader::Slices(slices)),
-        FoundBody::Inflight(inflight) => Some(Reader::Inflight(InflightReader::new(inflight))),
+        FoundBody::Inflight(inflight, rest) => {
+            Some(Reader::Inflight(InflightReader::new(inflight, rest)))
+        }
         FoundBody::Whole(_) | FoundBody::Length(_) | FoundBody::Unmeasured => None,
     }
 }

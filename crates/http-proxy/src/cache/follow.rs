@@ -3,16 +3,19 @@
 //! Invariant: no follower waits longer than `timeouts.collapse` for the leader's next news.
 //! Threads: the worker's.
 
+use std::sync::Arc;
+
 use http::header::ACCEPT_RANGES;
 use http::{Method, StatusCode};
 use tokio::time::timeout;
 
-use crate::answer::{Answer, serve_hit};
+use crate::answer::{self, Answer, serve_hit};
 use crate::collapse::sharing::SharedFill;
 use crate::collapse::{self, News, Outcome};
 use crate::fetch::head;
 use crate::request::Ask;
 use crate::rules::{ForwardReason, ranges};
+use crate::slices;
 use crate::worker::Worker;
 
 /// A range that begins at most this far ahead of a fill is waited for.
@@ -31,7 +34,7 @@ pub(crate) enum Following {
 /// Waits for a leader, for `reason`, and reads along if the leader's response also suits this
 /// request.
 pub(crate) async fn follow(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     ask: &Ask,
     leader: &News,
     reason: ForwardReason,
@@ -44,8 +47,10 @@ pub(crate) async fn follow(
             if worker.shared.config.caching.slice_bytes > 0 && is_far(&fill, ask) {
                 return Following::Far;
             }
-            if let Some(answer) = read_along(worker, ask, &fill, reason) {
-                return Following::Answered(Box::new(answer));
+            match read_along(worker, ask, &fill, reason).await {
+                Along::Answered(answer) => return Following::Answered(answer),
+                Along::Lost => return Following::TooSlow,
+                Along::NotForIt => {}
             }
             let (subject, config) = (&fill.shared, &worker.shared.config);
             if !worker.shared.vault.is_current(subject.epoch) {
@@ -76,19 +81,31 @@ pub(crate) async fn follow(
     }
 }
 
-fn read_along(
-    worker: &Worker,
+/// Whether a follower reads a fill along.
+enum Along {
+    Answered(Box<Answer>),
+    /// The store has already lost what it would read first.
+    Lost,
+    NotForIt,
+}
+
+async fn read_along(
+    worker: &Arc<Worker>,
     ask: &Ask,
     fill: &SharedFill,
     reason: ForwardReason,
-) -> Option<Answer> {
-    let shared = &worker.shared;
+) -> Along {
     if !is_for(fill, worker, ask) {
-        return None;
+        return Along::NotForIt;
     }
-    let found = fill.found(&shared.vault)?;
+    let Some(found) = fill.found(&worker.shared.vault) else { return Along::NotForIt };
+    let mut found = slices::resumable(worker, ask, Box::new(found));
+    // The origin can still be asked instead, but not once the headers are sent.
+    if !answer::begin(worker, ask, &mut found).await {
+        return Along::Lost;
+    }
     worker.counters.read_along.one();
-    Some(serve_hit(worker, ask, Box::new(found), Some(reason)))
+    Along::Answered(Box::new(serve_hit(worker, ask, found, Some(reason))))
 }
 
 /// Whether this request may read the response along as if it were stored and fresh: all of it, or a
@@ -98,6 +115,7 @@ fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
     let cut = fill.body.length_bytes().is_some() && response.status == StatusCode::OK;
     let (asked, caching) = ((&ask.headers, &ask.wishes), &shared.config.caching);
     response.part.is_none()
+        && fill.body.is_open()
         && (cut || !ask.wants_range())
         && fill.shared.stands_for(asked, &shared.vault, caching, worker.now_ms())
 }

@@ -21,7 +21,7 @@ use crate::answer::{self, Answer, only_if_cached, origin_failed, reused, serve_h
 use crate::cache::follow::{Following, follow};
 use crate::collapse::{Lead, Outcome, Role};
 use crate::error::FetchError;
-use crate::fetch::{Audience, Conditions, Fetch};
+use crate::fetch::{Audience, Conditions, Fetch, Resume};
 use crate::io::boxed::boxed;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision, Failure};
@@ -62,14 +62,15 @@ impl Question {
         Question { found: None, conditions: Conditions::Ours, ..self }
     }
 
-    fn fetching<'a>(self, worker: &Worker, ask: &'a Ask, lead: Option<Lead>) -> Fetch<'a> {
+    fn fetching<'a>(self, worker: &'a Arc<Worker>, ask: &'a Ask, lead: Option<Lead>) -> Fetch<'a> {
         let mut fetching = Fetch::new(worker, ask, self.found, self.key, self.reason);
         fetching.conditions = self.conditions;
         fetching.lead = lead;
+        fetching.resume = Some(Resume { worker, rest_of: slices::rest_of });
         fetching
     }
 
-    async fn put(self, worker: &Worker, ask: &Ask, lead: Option<Lead>) -> Answer {
+    async fn put(self, worker: &Arc<Worker>, ask: &Ask, lead: Option<Lead>) -> Answer {
         self.fetching(worker, ask, lead).run(worker).await
     }
 }
@@ -193,7 +194,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
 }
 
 /// Asks the origin for a response that cannot be shared.
-async fn ask_alone(worker: &Worker, ask: &Ask, mut question: Question) -> Answer {
+async fn ask_alone(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
     if question.found.is_none() {
         // The response will most likely not be stored, so the client's conditions save the body.
         question.conditions = Conditions::Clients;
@@ -258,7 +259,7 @@ async fn share_failure(
     match plan(worker, ask).await {
         Plan::Serve(found, _) => {
             let waited_for = status.forward.filter(|_| status.collapsed);
-            return serve_hit(worker, ask, found, waited_for);
+            return serve_hit(worker, ask, slices::resumable(worker, ask, found), waited_for);
         }
         Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
@@ -267,7 +268,7 @@ async fn share_failure(
             {
                 worker.counters.stale_on_error.one();
                 status.detail = Some(error.name());
-                return reused(worker, ask, found, status);
+                return reused(worker, ask, slices::resumable(worker, ask, found), status);
             }
         }
         _ => {}
@@ -298,9 +299,11 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
 }
 
 /// Neither leads nor follows; `reason` is why the request waited before, if it did.
-async fn go_alone(worker: &Worker, ask: &Ask, reason: ForwardReason) -> Answer {
+async fn go_alone(worker: &Arc<Worker>, ask: &Ask, reason: ForwardReason) -> Answer {
     match plan(worker, ask).await {
-        Plan::Serve(found, _) => serve_hit(worker, ask, found, Some(reason)),
+        Plan::Serve(found, _) => {
+            serve_hit(worker, ask, slices::resumable(worker, ask, found), Some(reason))
+        }
         _ if ask.wishes.only_if_cached => only_if_cached(worker),
         Plan::Ask(question) => question.put(worker, ask, None).await,
         Plan::Alone => {
@@ -323,6 +326,7 @@ async fn lead_fetch(
         match plan(worker, ask).await {
             Plan::Serve(found, _) => {
                 lead.end(Outcome::Stored);
+                let found = slices::resumable(worker, ask, found);
                 return serve_hit(worker, ask, found, Some(question.reason));
             }
             Plan::Ask(newer) if newer.conditions == Conditions::Clients => {

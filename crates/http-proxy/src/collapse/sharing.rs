@@ -39,7 +39,7 @@ pub(crate) struct SharedFill {
 impl SharedFill {
     /// The response as if it were stored, its body read from byte 0.
     pub(crate) fn found(&self, vault: &Vault) -> Option<Found> {
-        self.shared.found(vault, FoundBody::Inflight(self.body.clone()))
+        self.shared.found(vault, FoundBody::Inflight(self.body.clone(), None))
     }
 }
 

@@ -6,7 +6,8 @@
 //! bytes after the commit, so that a client that has seen the end of a stored response finds it in
 //! the store; trailers reach clients only. Back-pressure: at most [`CHUNKS_WAITING_MAX`] chunks
 //! wait for the client. A slower client is detached, and continues from the store at its own pace.
-//! If that is impossible, the fill waits for it; a client that accepts nothing for
+//! If that is impossible, the fill waits for it; if the store takes no more, the fill goes on for
+//! those who read it, and waits for them (`vault::inflight`); a client that accepts nothing for
 //! `timeouts.body_idle` counts as gone. Threads: the task of a fill runs on the worker
 //! that began it; readers on other workers get it from the vault.
 
@@ -31,6 +32,7 @@ use crate::upstream::Timed;
 use crate::vault::Vault;
 use crate::vault::inflight::{Chunk, InflightBody};
 use crate::vault::insertion::Insertion;
+use crate::vault::sections::SECTION_BYTES;
 use crate::worker::Worker;
 
 /// Chunks read from the origin ahead of the client; each is at most one read long
@@ -218,7 +220,11 @@ impl Fill {
                 self.end_along(Err(error));
                 let _ = self.send(Err(error)).await;
             }
-            Err(Stop::NobodyLeft) => self.give_up(NotStoredReason::ClientGone),
+            Err(Stop::NobodyLeft) => {
+                self.give_up(NotStoredReason::ClientGone);
+                // Not the origin's doing: who still wants the rest may ask for it.
+                self.end_along(Err(BodyError::Store));
+            }
         }
     }
 
@@ -235,9 +241,12 @@ impl Fill {
                 return Ok(bytes);
             }
             self.show(&bytes);
+            let sent = self.received - bytes.len() as u64;
             if self.send(Ok(Chunk::Bytes(bytes))).await.is_err() {
                 self.client = Client::Gone;
+                self.leave_client_at(sent);
             }
+            self.wait_for_readers().await;
             if !self.goes_on() {
                 return Err(Stop::NobodyLeft);
             }
@@ -272,11 +281,13 @@ impl Fill {
     fn goes_on(&self) -> bool {
         match self.client {
             Client::There(_) => true,
-            Client::NotNeeded => self.storing.insertion.is_some(),
+            _ if self.storing.insertion.is_none() => {
+                self.inflight.as_ref().is_some_and(|inflight| inflight.has_pacer())
+            }
+            Client::NotNeeded => true,
             Client::Gone => {
                 let limits = &self.storing.limits;
-                let worth = || limits.worth_finishing(self.received, self.expected);
-                self.storing.insertion.is_some() && (self.is_read_along() || worth())
+                self.is_read_along() || limits.worth_finishing(self.received, self.expected)
             }
         }
     }
@@ -309,16 +320,48 @@ impl Fill {
 
     async fn store(&mut self, bytes: &Bytes) {
         if let Err(reason) = self.storing.write(bytes, self.received).await {
-            // The client still gets its response.
-            self.give_up(reason);
+            self.go_on_unstored(reason);
         }
     }
 
-    fn give_up(&mut self, reason: NotStoredReason) {
-        if self.storing.insertion.is_some() {
-            self.end_along(Err(BodyError::Broken));
+    /// The fill is only for those who read it from now on.
+    fn go_on_unstored(&mut self, reason: NotStoredReason) {
+        let Some(insertion) = self.storing.insertion.take() else { return };
+        match &self.inflight {
+            Some(inflight) => {
+                let (generation, stored_bytes) = insertion.readable().unwrap_or_default();
+                inflight.give_up_storing(generation, stored_bytes / SECTION_BYTES);
+            }
+            None => insertion.discard(self.storing.vault.store()),
         }
+        self.storing.not_stored(reason);
+    }
+
+    /// Nobody gets any more.
+    fn give_up(&mut self, reason: NotStoredReason) {
         self.storing.give_up(reason);
+    }
+
+    /// The client, if it is still there, gets what comes from this offset on as a reader.
+    fn leave_client_at(&self, offset: u64) {
+        if let Some(inflight) = &self.inflight {
+            inflight.leave_first_at(offset);
+        }
+    }
+
+    /// Waits, once nothing is stored any more, until the readers have got what would else be lost
+    /// to them. The client itself holds the fill up in [`Fill::send`].
+    async fn wait_for_readers(&mut self) {
+        let Some(inflight) = &self.inflight else { return };
+        if self.storing.insertion.is_some() || matches!(self.client, Client::There(_)) {
+            return;
+        }
+        let idle = self.storing.limits.idle;
+        while let Some(pacer) = inflight.awaited() {
+            if tokio::time::timeout(idle, inflight.moved(pacer)).await.is_err() {
+                inflight.wait_no_longer_for(pacer);
+            }
+        }
     }
 
     /// Whether a client slower than the fill can continue from the store: all of the body will be
@@ -333,7 +376,7 @@ impl Fill {
             // The client to be detached is one of the readers.
             None => self.received <= limit_bytes && readers > 1,
         };
-        will_do && !inflight.has_broken_off()
+        will_do && self.storing.insertion.is_some()
     }
 
     /// Passes a chunk to the client, if there is one; an error if it left or was detached.

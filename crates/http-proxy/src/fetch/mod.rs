@@ -22,6 +22,8 @@ mod stale_if_error;
 mod store;
 mod variants;
 
+use std::sync::Arc;
+
 use http::{Method, Response, StatusCode, response};
 use hyper::body::Body as _;
 
@@ -38,7 +40,8 @@ use crate::rules::{
     validation,
 };
 use crate::upstream::{FetchedBody, OriginBody, Timed};
-use crate::vault::{Epoch, Found, Variant};
+use crate::vault::entry::StoredResponse;
+use crate::vault::{Epoch, Found, RangeReader, Variant};
 use crate::worker::Worker;
 
 /// The conditions of the request to the origin.
@@ -58,6 +61,17 @@ pub(crate) enum Audience {
     Nobody,
 }
 
+/// The source of the rest of a response of this length, if there can be any.
+pub(crate) type RestOf =
+    fn(&Arc<Worker>, &Ask, &StoredResponse, u64) -> Option<Box<dyn RangeReader>>;
+
+/// How a client goes on that the fill has left behind, if the store loses what it has yet to get.
+#[derive(Clone, Copy)]
+pub(crate) struct Resume<'a> {
+    pub(crate) worker: &'a Arc<Worker>,
+    pub(crate) rest_of: RestOf,
+}
+
 /// A fetch and its inputs.
 pub(crate) struct Fetch<'a> {
     pub(crate) ask: &'a Ask,
@@ -67,6 +81,7 @@ pub(crate) struct Fetch<'a> {
     pub(crate) lead: Option<Lead>,
     pub(crate) conditions: Conditions,
     pub(crate) audience: Audience,
+    pub(crate) resume: Option<Resume<'a>>,
     /// Stored variants that the origin is asked about, none of which matches the request.
     pub(crate) variants: Vec<Variant>,
     pub(crate) status: CacheStatus,
@@ -90,6 +105,7 @@ impl<'a> Fetch<'a> {
             lead: None,
             conditions: Conditions::Ours,
             audience: Audience::Client,
+            resume: None,
             variants: Vec::new(),
             status: CacheStatus::forwarded(reason),
             epoch: worker.shared.vault.epoch(&ask.target.primary),

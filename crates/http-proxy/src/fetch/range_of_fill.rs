@@ -58,8 +58,9 @@ impl<'a> Fetch<'a> {
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
         let inflight = InflightBody::new(vault.store(), key.clone(), Some(length_bytes));
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
+        let rest = self.rest_of(&response, length_bytes);
         let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
-        let found = Found::assembled(own, FoundBody::Inflight(inflight.clone()), placement);
+        let found = Found::assembled(own, FoundBody::Inflight(inflight.clone(), rest), placement);
         // Joins as a reader at once; otherwise the fill would find no reader.
         let answer = answer::from_store(worker, ask, Box::new(found), age_s);
         if let Some(lead) = &self.lead {

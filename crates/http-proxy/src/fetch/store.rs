@@ -27,10 +27,10 @@ use crate::rules::preconditions::Outcome as Condition;
 use crate::rules::{CachingConfig, NotStoredReason, Policy, ResponseDirectives, storing};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
-use crate::vault::FoundBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::{InflightBody, InflightReader};
 use crate::vault::insertion::Insertion;
+use crate::vault::{FoundBody, RangeReader};
 use crate::worker::Worker;
 
 impl Fetch<'_> {
@@ -200,10 +200,11 @@ impl Fetch<'_> {
         if !is_done_at_once(filling.as_mut()).await {
             if let (Some(herald), Some(body)) = (herald, inflight) {
                 let response = self.shared_response(worker, parts, policy);
+                let rest = self.rest_of(&response, length_bytes);
                 let (epoch, request) = (self.epoch, self.ask.headers.clone());
                 let key = body.key().to_vec();
                 let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
-                reader = wanted.then(|| InflightReader::new(body.clone()));
+                reader = wanted.then(|| InflightReader::in_reserve(body.clone(), rest));
                 herald.filling(SharedFill { shared, body });
             }
             let alive = worker.alive.clone();
@@ -213,6 +214,17 @@ impl Fetch<'_> {
             });
         }
         ProxyBody::filling(Filling::new(chunks, reader))
+    }
+
+    /// Where the client gets the rest of this response if the fill is past it and the store loses
+    /// it.
+    pub(super) fn rest_of(
+        &self,
+        response: &StoredResponse,
+        length_bytes: Option<u64>,
+    ) -> Option<Box<dyn RangeReader>> {
+        let resume = self.resume?;
+        (resume.rest_of)(resume.worker, self.ask, response, length_bytes?)
     }
 
     /// The response as concurrent readers get it.

@@ -61,9 +61,12 @@ pub(crate) async fn handle(
     let record = record::begin(worker, &request, &peer, start);
     let unanswered = Unanswered::new(&worker.counters);
     let is_head = request.method() == Method::HEAD;
-    let (mut response, status) = dispatch(worker, request, peer, start).await;
+    let (mut response, mut status) = dispatch(worker, request, peer, start).await;
     if is_head {
         response = answer::headers_only(response);
+    } else if let Some(error) = response.body_mut().begins_broken().await {
+        // Nothing was sent yet: otherwise the connection would be closed without any answer.
+        (response, status) = answer::broken(worker, status, error);
     }
     let source = record::answered(worker, response.status(), &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);

@@ -37,7 +37,7 @@ use crate::slices::slice::{Asked, Got, How};
 use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
 
-pub(crate) use resuming::resumable;
+pub(crate) use resuming::{rest_of, resumable};
 
 /// Largest slice: it is in memory while it is fetched.
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;

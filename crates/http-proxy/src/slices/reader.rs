@@ -144,7 +144,7 @@ impl SliceReader {
             }
             Some((_, Source::Inflight(reader))) => {
                 let reader = locks::get_mut(reader);
-                reader.seek(within);
+                reader.seek(within..u64::MAX);
                 reader.next().await?.ok_or(BodyError::Broken)?
             }
             None => return Err(BodyError::Store),
@@ -215,8 +215,9 @@ fn source_of(got: &Got, slices: Slices, index: u64) -> Option<Source> {
             let start = got.response.part?.start.checked_sub(slices.bounds(index).0)?;
             Some(Source::Stored(bytes.clone(), start))
         }
-        FoundBody::Inflight(body) => {
-            Some(Source::Inflight(Box::new(Mutex::new(InflightReader::new(body.clone())))))
+        FoundBody::Inflight(body, _) => {
+            let reader = InflightReader::new(body.clone(), None);
+            Some(Source::Inflight(Box::new(Mutex::new(reader))))
         }
         _ => None,
     }

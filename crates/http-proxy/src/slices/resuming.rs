@@ -1,5 +1,5 @@
-//! A stored body that goes on in slices from the origin, where the store has let go of the rest
-//! while it was sent.
+//! A body, stored or being filled, that goes on in slices from the origin, where the store has let
+//! go of the rest while it was sent.
 //!
 //! The place on disk of what a slow client reads may be needed for newer objects. Invariants: the
 //! rest has the same strong validator as the beginning, or the body breaks off; the origin is asked
@@ -17,6 +17,7 @@ use crate::rules::ForwardReason;
 use crate::rules::vary::{self, Vary};
 use crate::slices::reader::SliceReader;
 use crate::slices::{may_be_for_one, slices_for};
+use crate::vault::entry::StoredResponse;
 use crate::vault::sections::Sections;
 use crate::vault::{Found, FoundBody, NextPiece, RangeReader};
 use crate::worker::Worker;
@@ -24,25 +25,42 @@ use crate::worker::Worker;
 /// Lets a found body go on in slices if the store loses the rest of it, where slices can be had for
 /// this request.
 pub(crate) fn resumable(worker: &Arc<Worker>, ask: &Ask, mut found: Box<Found>) -> Box<Found> {
-    if !matches!(found.body, FoundBody::Large(_)) {
+    if !matches!(found.body, FoundBody::Large(_) | FoundBody::Inflight(_, None)) {
         return found;
     }
-    let Some(rest) = rest_of(worker, ask, &found) else { return found };
+    let Some(rest) = slices_of(worker, ask, &found.response, found.body.length_bytes()) else {
+        return found;
+    };
     let body = std::mem::replace(&mut found.body, FoundBody::Unmeasured);
     found.body = match body {
         FoundBody::Large(stored) => {
-            let worker = worker.clone();
-            FoundBody::Sliced(Box::new(Resuming { worker, stored, rest, range: 0..0, lost: false }))
+            FoundBody::Sliced(Box::new(Resuming { stored, rest, range: 0..0, lost: false }))
         }
+        FoundBody::Inflight(body, _) => FoundBody::Inflight(body, Some(Box::new(rest))),
         other => other,
     };
     found
 }
 
-/// The reader of slices that are of the same version as what was found, if there can be any.
-fn rest_of(worker: &Arc<Worker>, ask: &Ask, found: &Found) -> Option<SliceReader> {
+/// The source of what is lost of a response of this length while it is filled, if there is one for
+/// this request.
+pub(crate) fn rest_of(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    response: &StoredResponse,
+    length_bytes: u64,
+) -> Option<Box<dyn RangeReader>> {
+    Some(Box::new(slices_of(worker, ask, response, length_bytes)?))
+}
+
+/// The reader of slices that are of the same version as a response, if there can be any.
+fn slices_of(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    response: &StoredResponse,
+    length_bytes: u64,
+) -> Option<Rest> {
     let slices = slices_for(worker, ForwardReason::UriMiss)?;
-    let (response, length_bytes) = (&found.response, found.body.length_bytes());
     let plain = response.status == StatusCode::OK
         && response.part.is_none()
         && vary::of(&response.headers) == Vary::Nothing
@@ -51,14 +69,38 @@ fn rest_of(worker: &Arc<Worker>, ask: &Ask, found: &Found) -> Option<SliceReader
     if !plain || may_be_for_one(ask) || ask.wishes.only_if_cached {
         return None;
     }
-    SliceReader::of_version(worker, ask, slices, response, length_bytes)
+    let slices = SliceReader::of_version(worker, ask, slices, response, length_bytes)?;
+    Some(Rest { worker: worker.clone(), slices, is_counted: false })
+}
+
+/// Reads what was lost; counts the body that needs it.
+struct Rest {
+    worker: Arc<Worker>,
+    slices: SliceReader,
+    is_counted: bool,
+}
+
+impl RangeReader for Rest {
+    fn complete_bytes(&self) -> u64 {
+        self.slices.complete_bytes()
+    }
+
+    fn seek(&mut self, range: Range<u64>) {
+        self.slices.seek(range);
+    }
+
+    fn next(&mut self) -> NextPiece<'_> {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            self.worker.counters.resumed.one();
+        }
+        self.slices.next()
+    }
 }
 
 /// Reads the stored body as long as it is there.
 struct Resuming {
-    worker: Arc<Worker>,
     stored: Box<Sections>,
-    rest: SliceReader,
+    rest: Rest,
     /// What is left to read.
     range: Range<u64>,
     /// The store has lost some of it.
@@ -90,7 +132,6 @@ impl Resuming {
                 }
                 Err(_) => self.lost = true,
             }
-            self.worker.counters.resumed.one();
         }
         // Each time anew: a range of several may begin behind what was lost.
         self.rest.seek(self.range.start..self.range.end.min(self.complete_bytes()));

@@ -252,7 +252,7 @@ pub(crate) async fn begin(
         fill.run().await;
         drop(alive);
     });
-    let body = FoundBody::Inflight(inflight);
+    let body = FoundBody::Inflight(inflight, None);
     Ok(Got { response: stored, body, placement, how: How::Fetched, own: Some(own) })
 }
 

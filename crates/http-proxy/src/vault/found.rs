@@ -65,8 +65,9 @@ pub(crate) enum FoundBody {
     Large(Box<Sections>),
     /// In slices; missing ones are fetched when the reader reaches them.
     Sliced(Box<dyn RangeReader>),
-    /// Being filled by another request, and read while it is written.
-    Inflight(Arc<InflightBody>),
+    /// Being filled, by another request mostly, and read while it is written; from where its client
+    /// gets what it missed, if the store loses that.
+    Inflight(Arc<InflightBody>, Option<Box<dyn RangeReader>>),
     /// The body was not requested; its length.
     Length(u64),
     /// The body was not requested, and the origin did not announce its length.
@@ -77,7 +78,7 @@ impl FoundBody {
     /// False for a body being filled, or not requested, whose length the origin did not announce.
     pub(crate) fn has_known_length(&self) -> bool {
         match self {
-            FoundBody::Inflight(body) => body.length_bytes().is_some(),
+            FoundBody::Inflight(body, _) => body.length_bytes().is_some(),
             FoundBody::Unmeasured => false,
             _ => true,
         }
@@ -88,7 +89,7 @@ impl FoundBody {
             FoundBody::Whole(bytes) => bytes.len() as u64,
             FoundBody::Large(sections) => sections.length_bytes(),
             FoundBody::Sliced(slices) => slices.complete_bytes(),
-            FoundBody::Inflight(body) => body.length_bytes().unwrap_or(0),
+            FoundBody::Inflight(body, _) => body.length_bytes().unwrap_or(0),
             FoundBody::Length(length) => *length,
             FoundBody::Unmeasured => 0,
         }

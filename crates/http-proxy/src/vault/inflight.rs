@@ -1,28 +1,38 @@
 //! A body being filled into the store, read by any number of clients meanwhile (read-while-write).
 //!
-//! Each client reads from byte 0 at its own pace: the stored beginning from the store, the rest
-//! from memory. Invariants: memory holds only bytes that the store has not taken yet, less than a
-//! section plus one read; a reader never waits for another reader, nor the fill for any reader; if
-//! the fill breaks off, all readers do. Threads: written by the fill, read on every worker; the
-//! lock is held for a few moves, never across a wait.
+//! Each client reads from byte 0 at its own pace (`reader`): the stored beginning from the store,
+//! the rest from memory. If the store takes nothing more, the fill goes on for those who read: at
+//! the pace of its first reader, or of the foremost one if that has left. Invariants: memory holds
+//! only bytes that the store has not taken yet, less than a section plus one read, and what readers
+//! right behind the fill are about to get, at most [`NEAR_BYTES`]; twice that once nothing is stored
+//! any more; while the store takes the body, a reader never waits for another reader, nor the fill
+//! for any reader; if the origin breaks off, all readers do. Threads: written by the fill, read on
+//! every worker; the lock is held for a few moves, never across a wait.
 
-use std::collections::{HashMap, VecDeque};
+mod reader;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::Waker;
 
 use bytes::Bytes;
-use damelo::{ReadError, Store};
+use damelo::Store;
 use http::HeaderMap;
 use hyper::body::Frame;
 use tokio::sync::Notify;
 
 use crate::error::BodyError;
 use crate::io::locks::lock;
-use crate::vault::sections::Sections;
+use crate::vault::sections::{self, SECTION_BYTES, Sections};
+
+pub(crate) use reader::InflightReader;
+
+/// A reader at most this far behind the fill is about to catch up with it.
+const NEAR_BYTES: u64 = SECTION_BYTES;
+/// The place of a reader that gets its bytes another way for now.
+const ELSEWHERE: u64 = u64::MAX;
 
 /// One item of a shared body. Trailers are rare and large compared with a chunk, so they are boxed.
 #[derive(Debug)]
@@ -52,6 +62,8 @@ pub(crate) struct InflightBody {
     readers: AtomicUsize,
     /// Tells the fill of each new reader.
     joined: Notify,
+    /// Tells the fill, once nothing is stored any more, that a reader has moved on.
+    moved: Notify,
     /// Source of reader numbers.
     next_reader: AtomicU64,
 }
@@ -65,10 +77,25 @@ struct State {
     tail_start: u64,
     /// Bytes that readers may read.
     shown_bytes: u64,
+    /// Nothing more is stored, and this many sections are to be removed in the end.
+    unstored: Option<u64>,
     /// The trailers, or why the body broke off.
     end: Option<Result<Option<Box<HeaderMap>>, BodyError>>,
-    waiting: HashMap<u64, Waker>,
+    readers: BTreeMap<u64, Place>,
 }
+
+/// Where a reader is.
+#[derive(Debug)]
+struct Place {
+    /// The next byte that it wants.
+    offset: u64,
+    /// The fill may wait for it.
+    is_awaited: bool,
+    waker: Option<Waker>,
+}
+
+/// A reader that the fill waits for, and its offset.
+pub(crate) type Pacer = (u64, u64);
 
 impl InflightBody {
     /// The body of the response under `key`; `length_bytes` if the origin announced a length.
@@ -80,6 +107,7 @@ impl InflightBody {
             state: Mutex::default(),
             readers: AtomicUsize::new(0),
             joined: Notify::new(),
+            moved: Notify::new(),
             next_reader: AtomicU64::new(0),
         })
     }
@@ -133,6 +161,14 @@ impl InflightBody {
         state.let_go();
     }
 
+    /// Reports that nothing more is stored. What was, is kept for readers that are behind, and
+    /// removed with this body: `sections` of them, of which the last may not be there.
+    pub(crate) fn give_up_storing(&self, generation: u64, sections: u64) {
+        let mut state = self.state();
+        state.stored.get_or_insert((generation, 0));
+        state.unstored = Some(sections);
+    }
+
     /// Ends the body with these trailers or this error. Only the first call counts.
     pub(crate) fn end(&self, end: Result<Option<Box<HeaderMap>>, BodyError>) {
         self.change(|state| {
@@ -140,17 +176,77 @@ impl InflightBody {
         });
     }
 
-    /// Whether the body broke off, so that its readers get nothing more.
-    pub(crate) fn has_broken_off(&self) -> bool {
-        matches!(self.state().end, Some(Err(_)))
+    /// Whether one who joins now may get all of the body: it neither broke off nor is kept from the
+    /// store.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.state();
+        state.unstored.is_none() && !matches!(state.end, Some(Err(_)))
+    }
+
+    /// Whether what there is at this offset can be read. The store may have evicted it.
+    pub(crate) async fn can_be_read(&self, offset: u64) -> bool {
+        let (generation, stored_bytes) = {
+            let state = self.state();
+            if offset >= state.shown_bytes || state.of_tail(offset).is_some() {
+                return true;
+            }
+            match state.stored {
+                Some(stored) if offset < stored.1 => stored,
+                _ => return false,
+            }
+        };
+        let mut sections = Sections::growing(&self.store, &self.key, generation, stored_bytes);
+        sections.read_first(offset..u64::MAX).await.is_ok()
+    }
+
+    /// The first reader no longer gets its bytes from the fill itself, but from here on.
+    pub(crate) fn leave_first_at(&self, offset: u64) {
+        if let Some(first) = self.state().readers.get_mut(&0).filter(|it| it.offset == ELSEWHERE) {
+            first.offset = offset;
+        }
+    }
+
+    /// The reader that the fill, which stores nothing any more, has to wait for.
+    pub(crate) fn awaited(&self) -> Option<Pacer> {
+        let state = self.state();
+        let near = state.shown_bytes.saturating_sub(NEAR_BYTES);
+        state.pacer().filter(|(_, offset)| *offset < near)
+    }
+
+    /// Waits until the reader that sets the pace is another one, or elsewhere.
+    pub(crate) async fn moved(&self, from: Pacer) {
+        while self.state().pacer() == Some(from) {
+            self.moved.notified().await;
+        }
+    }
+
+    /// A reader takes nothing: the fill waits for it no longer.
+    pub(crate) fn wait_no_longer_for(&self, pacer: Pacer) {
+        if let Some(place) = self.state().readers.get_mut(&pacer.0) {
+            place.is_awaited = false;
+        }
+    }
+
+    /// Whether any reader sets the pace of a fill that stores nothing any more.
+    pub(crate) fn has_pacer(&self) -> bool {
+        self.state().pacer().is_some()
     }
 
     fn change(&self, how: impl FnOnce(&mut State)) {
         let mut state = self.state();
         how(&mut state);
-        let waiting = std::mem::take(&mut state.waiting);
+        let waiting: Vec<_> = state.readers.values_mut().filter_map(|it| it.waker.take()).collect();
         drop(state);
-        waiting.into_values().for_each(Waker::wake);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for InflightBody {
+    fn drop(&mut self) {
+        let state = self.state();
+        if let (Some(sections), Some((generation, _))) = (state.unstored, state.stored) {
+            sections::forget(&self.store, &self.key, generation, sections);
+        }
     }
 }
 
@@ -161,17 +257,37 @@ impl fmt::Debug for InflightBody {
 }
 
 impl State {
-    /// Drops the part of the tail that the store has.
+    /// Drops the part of the tail that the store has and no reader is about to get; if nothing is
+    /// stored any more, what those that the fill waits for cannot need.
     fn let_go(&mut self) {
-        let Some((_, stored_bytes)) = self.stored else { return };
+        let stored_bytes = match (self.unstored, self.stored) {
+            (Some(_), _) => self.shown_bytes.saturating_sub(2 * NEAR_BYTES),
+            (None, Some((_, stored_bytes))) => stored_bytes,
+            (None, None) => return,
+        };
         while let Some(first) = self.tail.front() {
             let end = self.tail_start + first.len() as u64;
-            if end > stored_bytes {
+            let is_near = self.unstored.is_none() && end + NEAR_BYTES > self.shown_bytes;
+            if end > stored_bytes || (is_near && self.is_wanted(self.tail_start, end)) {
                 return;
             }
             self.tail_start = end;
             self.tail.pop_front();
         }
+    }
+
+    /// Whether a reader is within these bytes.
+    fn is_wanted(&self, start: u64, end: u64) -> bool {
+        self.readers.values().any(|place| (start..end).contains(&place.offset))
+    }
+
+    /// The first reader, whose request began the fill; the foremost one if it has left.
+    fn pacer(&self) -> Option<Pacer> {
+        let awaited = |place: &Place| place.is_awaited && place.offset != ELSEWHERE;
+        let all = || self.readers.iter().filter(|(_, place)| awaited(place));
+        let first = all().next().filter(|(number, _)| **number == 0);
+        let pacer = first.or_else(|| all().max_by_key(|(_, place)| place.offset));
+        pacer.map(|(number, place)| (*number, place.offset))
     }
 
     /// Bytes of the tail from `offset` on; `None` if they are only in the store.
@@ -191,136 +307,88 @@ impl State {
     }
 }
 
-type Reading = Pin<Box<dyn Future<Output = (Sections, Result<Option<Bytes>, ReadError>)> + Send>>;
-
-/// One reader of a body being filled.
-pub(crate) struct InflightReader {
-    body: Arc<InflightBody>,
-    number: u64,
-    offset: u64,
-    /// `shown_bytes` of the body when the last read began.
-    shown_bytes: u64,
-    /// Reads the stored bytes; present while no read is under way.
-    sections: Option<Sections>,
-    reading: Option<Reading>,
-    /// The end of the body was delivered.
-    ended: bool,
-}
-
-impl InflightReader {
-    pub(crate) fn new(body: Arc<InflightBody>) -> InflightReader {
-        body.readers.fetch_add(1, Ordering::SeqCst);
-        body.joined.notify_one();
-        let number = body.next_reader.fetch_add(1, Ordering::Relaxed);
-        InflightReader {
-            body,
-            number,
-            offset: 0,
-            shown_bytes: 0,
-            sections: None,
-            reading: None,
-            ended: false,
-        }
-    }
-
-    /// Continues at this offset.
-    pub(crate) fn seek(&mut self, offset: u64) {
-        self.offset = offset;
-    }
-
-    /// Returns the next piece; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        match poll_fn(|cx| self.poll_chunk(cx)).await? {
-            Chunk::Bytes(bytes) => Ok(Some(bytes)),
-            Chunk::End(_) => Ok(None),
-        }
-    }
-
-    /// Skips bytes that the client received another way.
-    pub(crate) fn skip(&mut self, bytes: u64) {
-        self.offset += bytes;
-    }
-
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Chunk, BodyError>> {
-        loop {
-            if let Some(reading) = &mut self.reading {
-                let (sections, piece) = ready!(reading.as_mut().poll(cx));
-                (self.reading, self.sections) = (None, Some(sections));
-                let Ok(Some(mut piece)) = piece else {
-                    return Poll::Ready(Err(BodyError::Store));
-                };
-                let shown = usize::try_from(self.shown_bytes - self.offset).unwrap_or(usize::MAX);
-                piece.truncate(shown);
-                return Poll::Ready(Ok(self.took(piece)));
-            }
-            let mut state = self.body.state();
-            if self.offset >= state.shown_bytes {
-                match &state.end {
-                    Some(Ok(_)) if self.ended => return Poll::Ready(Ok(Chunk::End(None))),
-                    Some(Ok(trailers)) => {
-                        self.ended = true;
-                        return Poll::Ready(Ok(Chunk::End(trailers.clone())));
-                    }
-                    Some(Err(error)) => return Poll::Ready(Err(*error)),
-                    None => {}
-                }
-                state.waiting.insert(self.number, cx.waker().clone());
-                return Poll::Pending;
-            }
-            if let Some(bytes) = state.of_tail(self.offset) {
-                drop(state);
-                return Poll::Ready(Ok(self.took(bytes)));
-            }
-            let (stored, shown_bytes) = (state.stored, state.shown_bytes);
-            drop(state);
-            self.shown_bytes = shown_bytes;
-            match stored {
-                Some((generation, stored)) => self.reading = Some(self.read(generation, stored)),
-                None => return Poll::Ready(Err(BodyError::Store)),
-            }
-        }
-    }
-
-    fn took(&mut self, bytes: Bytes) -> Chunk {
-        self.offset += bytes.len() as u64;
-        Chunk::Bytes(bytes)
-    }
-
-    fn read(&mut self, generation: u64, stored_bytes: u64) -> Reading {
-        let (store, key) = (&self.body.store, &self.body.key);
-        let growing = || Sections::growing(store, key, generation, stored_bytes);
-        let mut sections = self.sections.take().unwrap_or_else(growing);
-        sections.grow(stored_bytes);
-        sections.seek(self.offset..u64::MAX);
-        Box::pin(async move {
-            let piece = sections.next().await;
-            (sections, piece)
-        })
-    }
-}
-
-impl Drop for InflightReader {
-    fn drop(&mut self) {
-        self.body.readers.fetch_sub(1, Ordering::SeqCst);
-        self.body.state().waiting.remove(&self.number);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll};
+
     use damelo::{ByteSize, Config};
 
     use super::*;
 
+    fn store(directory: &std::path::Path) -> Store {
+        let size = ByteSize::new(64 << 20);
+        let mut config = Config::new(directory.join("store"), size);
+        config.memory = ByteSize::new(8 << 20);
+        Store::open(config).unwrap()
+    }
+
+    /// What a reader gets at once; `None` if it has to wait.
+    fn get(reader: &mut InflightReader) -> Option<Result<usize, BodyError>> {
+        match reader.poll_chunk(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(Chunk::Bytes(bytes))) => Some(Ok(bytes.len())),
+            Poll::Ready(Ok(Chunk::End(_))) => Some(Ok(0)),
+            Poll::Ready(Err(error)) => Some(Err(error)),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn what_a_reader_at_the_head_is_about_to_get_stays_in_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let mut reader = InflightReader::new(body.clone(), None);
+        assert_eq!(get(&mut reader), None);
+        body.push(Bytes::from(vec![1; 1000]));
+        // As it is in the store no more: it was evicted at once.
+        body.stored(7, 1000);
+        assert_eq!(get(&mut reader), Some(Ok(1000)));
+        assert_eq!(get(&mut reader), None);
+        body.push(Bytes::from(vec![2; NEAR_BYTES as usize]));
+        assert_eq!(body.state().tail_start, 1000, "nobody is about to get it");
+    }
+
+    #[test]
+    fn a_fill_that_is_not_stored_waits_for_its_first_reader_or_else_the_foremost() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let read_on = |reader: &mut InflightReader| while get(reader).is_some() {};
+        let mut first = InflightReader::new(body.clone(), None);
+        let mut others = [0, 1].map(|_| InflightReader::new(body.clone(), None));
+        body.give_up_storing(7, 0);
+        assert!(!body.is_open());
+        let half = Bytes::from(vec![1; NEAR_BYTES as usize / 2]);
+        for _ in 0..3 {
+            body.push(half.clone());
+        }
+        others.iter_mut().for_each(read_on);
+        assert_eq!(body.awaited(), Some((0, 0)), "however far the others are");
+        read_on(&mut first);
+        assert_eq!(body.awaited(), None);
+        drop(first);
+        for _ in 0..3 {
+            body.push(half.clone());
+            read_on(&mut others[0]);
+        }
+        assert_eq!(body.awaited(), None, "one is at the head");
+        for _ in 0..3 {
+            body.push(half.clone());
+            read_on(&mut others[0]);
+        }
+        assert_eq!(get(&mut others[1]), Some(Err(BodyError::Store)), "too far behind");
+        assert!(body.has_pacer());
+        for number in [1, 2] {
+            body.wait_no_longer_for((number, 0));
+        }
+        assert!(!body.has_pacer(), "nobody takes anything");
+        body.end(Ok(None));
+        assert_eq!(get(&mut others[0]), Some(Ok(0)), "its end");
+    }
+
     #[test]
     fn what_comes_after_its_end_is_not_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let size = ByteSize::new(64 << 20);
-        let mut config = Config::new(directory.path().join("store"), size);
-        config.memory = ByteSize::new(8 << 20);
-        let body = InflightBody::new(&Store::open(config).unwrap(), b"k".to_vec(), None);
+        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
         body.push(Bytes::from_static(b"read along"));
-        // The store abandoned the fill; the fill's own client continues.
         body.end(Err(BodyError::Broken));
         for _ in 0..100 {
             body.push(Bytes::from_static(b"for that one alone"));
