@@ -324,7 +324,12 @@ impl Store {
         if self.engine().is_closed() {
             return Deferred::ready(Err(ReadError::Closed));
         }
-        Deferred::blocking(self.engine(), work)
+        // Asked again: a close does not wait for all that is queued by then.
+        let engine = Arc::clone(self.engine());
+        Deferred::blocking(self.engine(), move || match engine.is_closed() {
+            true => Err(ReadError::Closed),
+            false => work(),
+        })
     }
 
     /// False if the object is certainly absent. No I/O. The answer is wrongly true for less than

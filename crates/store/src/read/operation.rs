@@ -61,11 +61,10 @@ impl Engine {
             engine.workers.run(
                 Lane::Soon,
                 Box::new(move || {
-                    theirs.put_outcome_of(|| {
-                        this.lookup_memory(hash, &wanted).map_or_else(
-                            || this.read_blocking(hash, &wanted),
-                            |object| Ok(Some(object)),
-                        )
+                    theirs.put_outcome_of(|| match this.lookup_memory(hash, &wanted) {
+                        Some(object) => Ok(Some(object)),
+                        None if this.is_closed() => Err(ReadError::Closed),
+                        None => this.read_blocking(hash, &wanted),
                     });
                 }),
             );

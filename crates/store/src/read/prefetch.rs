@@ -35,6 +35,10 @@ impl Engine {
                 if report.pages >= most {
                     return Ok(report);
                 }
+                // It may take minutes, and a close waits for it.
+                if self.is_closed() {
+                    return Err(ReadError::Closed);
+                }
                 self.prefetch_page(run.segment, u64::from(page), &mut report)?;
             }
         }

@@ -73,6 +73,9 @@ impl Reader {
             (Arc::clone(&self.engine), Arc::clone(&self.source), self.offset..end);
         Err(Deferred::blocking(&self.engine, move || {
             let Source::Disk(large) = &*source else { return Err(ReadError::Gone) };
+            if engine.is_closed() {
+                return Err(ReadError::Closed);
+            }
             let mut waited = Duration::ZERO;
             let piece = or_lost(large.read_piece(&engine, range.clone(), &mut waited))?;
             let (run, start, len) = piece.map_err(|_| ReadError::Gone)?;

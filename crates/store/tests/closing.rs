@@ -1,0 +1,78 @@
+//! A store is closed while its threads have work: they leave it undone, since the files are free
+//! only once they have let go of them.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod troubled;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use damelo::{ByteSize, Config, GroupId, Store};
+use troubled::{Disk, Stopped, put};
+
+fn open(disk: &Disk) -> Store {
+    let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
+    let mut config = Config::new("closing", ByteSize::new(size_bytes));
+    config.memory = ByteSize::new(8 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(1 << 20));
+    config.checkpoint_period = Duration::ZERO;
+    Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap()
+}
+
+/// A store with so many objects of one group, on disk only.
+fn filled(disk: &Disk, objects: u32) -> Store {
+    let store = open(disk);
+    (0..objects).for_each(|n| put(&store, &format!("key/{n}"), 1, &[7; 5_000]));
+    store.sync().unwrap();
+    store.drop_memory();
+    store
+}
+
+fn polled<T>(operation: impl Future<Output = T>) -> Poll<T> {
+    pin!(operation).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// How long it takes to close it.
+fn closed(store: Store) -> Duration {
+    let begun = Instant::now();
+    store.close().unwrap();
+    begun.elapsed()
+}
+
+#[test]
+fn a_prefetch_under_way_ends_with_the_store() {
+    let disk = Disk::new(32 << 20);
+    let store = filled(&disk, 600);
+    disk.set_read_delay_ms(10);
+    assert!(polled(store.prefetch(GroupId::new(1))).is_pending());
+    std::thread::sleep(Duration::from_millis(50));
+    let (at_close, took) = (store.clone(), closed(store));
+    let read = |store: &Store| store.stats().page_reads;
+    let then = read(&at_close);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(read(&at_close), then, "pages are read for a store closed in {took:?}");
+}
+
+/// Many more than there are threads.
+#[test]
+fn reads_that_wait_for_a_thread_end_with_the_store() {
+    const READ_MS: u64 = 50;
+    let disk = Disk::new(32 << 20);
+    let store = filled(&disk, 600);
+    disk.set_read_delay_ms(READ_MS);
+    let mut context = Context::from_waker(Waker::noop());
+    let part = |n| Box::pin(store.read_range(format!("key/{n}").as_bytes(), 0..10));
+    let mut reads: Vec<_> = (0..600).map(part).collect();
+    for read in &mut reads {
+        assert!(read.as_mut().poll(&mut context).is_pending());
+    }
+    let took = closed(store);
+    let still =
+        reads.iter_mut().map(|read| u32::from(read.as_mut().poll(&mut context).is_pending()));
+    let still: u32 = still.sum();
+    assert_eq!(still, 0, "are read for a store closed in {took:?}");
+}
