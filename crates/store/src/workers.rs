@@ -141,7 +141,7 @@ impl Workers {
     /// Waits, for `most` at most, until stopped workers have ended: a job's caller goes on before
     /// the job lets go of what it holds. A worker does not wait for itself.
     pub(crate) fn settle(&self, most: Duration) {
-        if IS_WORKER.get() {
+        if WORKS_FOR.get() == Arc::as_ptr(&self.shared).addr() {
             return;
         }
         let state = lock(&self.shared.0);
@@ -151,11 +151,13 @@ impl Workers {
 }
 
 thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+    /// Where what this worker shares with others lies, for which nothing else lies there; 0 for
+    /// other threads.
+    static WORKS_FOR: Cell<usize> = const { Cell::new(0) };
 }
 
 fn work(shared: &(Mutex<State>, Condvar)) {
-    IS_WORKER.set(true);
+    WORKS_FOR.set(std::ptr::from_ref(shared).addr());
     let mut state = lock(&shared.0);
     loop {
         if let Some((job, lane)) = state.next() {
@@ -229,6 +231,29 @@ mod tests {
         workers.stop();
         workers.settle(Duration::from_secs(60));
         assert_eq!(std::sync::Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn a_worker_waits_for_those_of_another_store_and_not_for_itself() {
+        let (workers, others) = (std::sync::Arc::new(Workers::default()), Workers::default());
+        let held = std::sync::Arc::new(());
+        let in_job = std::sync::Arc::clone(&held);
+        let job = move || {
+            thread::sleep(Duration::from_millis(20));
+            drop(in_job);
+        };
+        others.run(Lane::Soon, Box::new(job));
+        others.stop();
+        let (done, is_done) = mpsc::channel();
+        let own = std::sync::Arc::clone(&workers);
+        let close_both = move || {
+            own.stop();
+            own.settle(Duration::from_secs(60));
+            others.settle(Duration::from_secs(60));
+            done.send(std::sync::Arc::strong_count(&held)).expect("heard");
+        };
+        workers.run(Lane::Soon, Box::new(close_both));
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(1));
     }
 
     #[test]
