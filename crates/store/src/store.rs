@@ -11,7 +11,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::deferred::Deferred;
@@ -586,8 +586,10 @@ impl Shared {
         engine.workers.stop();
         // What runs on other threads lets go of the store, and so of its files, a little after its
         // caller heard of it; they may be opened again at once.
-        engine.workers.settle(SETTLE_MAX);
-        engine.space.volumes.iter().for_each(|volume| volume.device.settle(SETTLE_MAX));
+        let begun = Instant::now();
+        let left = || SETTLE_MAX.saturating_sub(begun.elapsed());
+        engine.workers.settle(left());
+        engine.space.volumes.iter().for_each(|volume| volume.device.settle(left()));
         // Frames of clean objects are released now, except those that guards pin.
         engine.cache.drop_all();
         synced.and(checkpoint)

@@ -13,19 +13,20 @@ use std::time::{Duration, Instant};
 use damelo::{ByteSize, Config, GroupId, Store};
 use troubled::{Disk, Stopped, put};
 
-fn open(disk: &Disk) -> Store {
-    let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
+fn open(disks: &[Disk]) -> Store {
+    let size_bytes = disks[0].with_bytes(<[u8]>::len) as u64;
     let mut config = Config::new("closing", ByteSize::new(size_bytes));
     config.memory = ByteSize::new(8 << 20);
     config.page = Some(ByteSize::new(16 << 10));
     config.segment = Some(ByteSize::new(1 << 20));
     config.checkpoint_period = Duration::ZERO;
-    Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap()
+    let devices = disks.iter().map(Disk::device).collect();
+    Store::open_on(config, devices, Arc::new(Stopped)).unwrap()
 }
 
 /// A store with so many objects of one group, on disk only.
 fn filled(disk: &Disk, objects: u32) -> Store {
-    let store = open(disk);
+    let store = open(std::slice::from_ref(disk));
     (0..objects).for_each(|n| put(&store, &format!("key/{n}"), 1, &[7; 5_000]));
     store.sync().unwrap();
     store.drop_memory();
@@ -75,4 +76,13 @@ fn reads_that_wait_for_a_thread_end_with_the_store() {
         reads.iter_mut().map(|read| u32::from(read.as_mut().poll(&mut context).is_pending()));
     let still: u32 = still.sum();
     assert_eq!(still, 0, "are read for a store closed in {took:?}");
+}
+
+#[test]
+fn volumes_that_hang_are_not_waited_for_one_after_the_other() {
+    let disks: Vec<_> = (0..4).map(|_| Disk::new(32 << 20)).collect();
+    let store = open(&disks);
+    disks.iter().for_each(Disk::never_settle);
+    let took = closed(store);
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }

@@ -37,6 +37,7 @@ struct Troubles {
     unreadable: Mutex<Range<u64>>,
     panics: Mutex<Range<u64>>,
     read_delay_ms: AtomicU64,
+    never_settles: AtomicBool,
     gate: Mutex<Gate>,
     gate_changed: Condvar,
 }
@@ -97,6 +98,11 @@ impl Disk {
 
     pub(crate) fn set_read_delay_ms(&self, ms: u64) {
         self.troubles.read_delay_ms.store(ms, Ordering::SeqCst);
+    }
+
+    /// As if an I/O never ended.
+    pub(crate) fn never_settle(&self) {
+        self.troubles.never_settles.store(true, Ordering::SeqCst);
     }
 
     /// Reads that touch the range wait, with the bytes as they were.
@@ -219,6 +225,12 @@ impl Device for Troubled {
             offset += len as u64;
         }
         (io.done)(outcome);
+    }
+
+    fn settle(&self, most: Duration) {
+        if self.disk.troubles.never_settles.load(Ordering::SeqCst) {
+            std::thread::sleep(most);
+        }
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
