@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Counts the instructions that the proxy's own program executes for a hit and for a stored miss.
+
+A count is the same on a busy machine as on an idle one, where times differ by a factor of two. It
+leaves out the kernel, and says nothing of caches. Needs valgrind, and root: valgrind 3.19 lets no
+other thread run while one waits for io_uring, so the system must refuse it while the store opens.
+What callgrind wrote stays in --dir, for `callgrind_annotate --inclusive=yes`.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+
+SWITCH = "/proc/sys/kernel/io_uring_disabled"
+HEAD = (
+    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n"
+    "Cache-Control: max-age=86400\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+    'ETag: "one"\r\nServer: origin\r\n\r\n'
+)
+
+
+class Origin(socketserver.StreamRequestHandler):
+    """Answers every request of a connection alike."""
+
+    def handle(self):
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while self.rfile.readline():
+            while self.rfile.readline() not in (b"\r\n", b""):
+                pass
+            self.wfile.write(self.server.answer)
+
+
+class Origins(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+
+class Client:
+    """One connection that stays."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def get(self, path):
+        """The head of the answer; its body is read, too."""
+        fields = "Host: 127.0.0.1\r\nUser-Agent: count\r\nAccept: */*"
+        self.socket.sendall(f"GET {path} HTTP/1.1\r\n{fields}\r\n\r\n".encode())
+        read = b""
+        while b"\r\n\r\n" not in read:
+            read += self.more()
+        head, _, body = read.partition(b"\r\n\r\n")
+        length = int(re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)[1])
+        while len(body) < length:
+            body += self.more()
+        return head.decode().lower()
+
+    def more(self):
+        found = self.socket.recv(1 << 16)
+        if not found:
+            sys.exit("the proxy closed the connection")
+        return found
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def without_io_uring(start):
+    """Calls `start` while the system refuses io_uring."""
+    with open(SWITCH, encoding="ascii") as file:
+        before = file.read()
+    with open(SWITCH, "w", encoding="ascii") as file:
+        file.write("2")
+    try:
+        return start()
+    finally:
+        with open(SWITCH, "w", encoding="ascii") as file:
+            file.write(before)
+
+
+def proxy(args, name, port, origin):
+    """Starts the proxy below valgrind, and waits until it answers."""
+    store, out = os.path.join(args.dir, "store"), os.path.join(args.dir, name)
+    for path in (store, out):
+        if os.path.exists(path):
+            os.remove(path)
+    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}"]
+    command += [args.program, "proxy", "--to", f"http://127.0.0.1:{origin}", "--from",
+                f"127.0.0.1:{port}", "--workers", "1", "--cache", f"{store}:256MiB", "--memory",
+                "64MiB"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        if child.poll() is not None:
+            sys.exit("the proxy ended: is valgrind there, and the program?")
+        try:
+            Client(port).get("/first")
+            return child, out
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    sys.exit("the proxy does not listen")
+
+
+def counted(args, name, origin, paths, expected):
+    """Instructions for each request of these paths, after half as many to warm up."""
+    port = free_port()
+    child, out = without_io_uring(lambda: proxy(args, name, port, origin))
+    client = Client(port)
+    def count(switch):
+        control = ["callgrind_control", "-i", switch, str(child.pid)]
+        subprocess.run(control, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    for number in range(args.requests // 2):
+        client.get(paths(-1 - number))
+    count("on")
+    for number in range(args.requests):
+        head = client.get(paths(number))
+        if expected not in head:
+            sys.exit(f"not a {name}:\n{head}")
+    count("off")
+    child.send_signal(signal.SIGINT)
+    child.wait(timeout=120)
+    with open(out, encoding="utf-8") as file:
+        total = re.search(r"^totals: (\d+)", file.read(), re.MULTILINE)
+    return int(total[1]) / args.requests
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--program", default="target/release/damelo")
+    parser.add_argument("--dir", default="/var/tmp/damelo-instructions")
+    parser.add_argument("--requests", type=int, default=2000, help="counted, for each row")
+    parser.add_argument("--object-bytes", type=int, default=8192)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    args.program = os.path.abspath(args.program)
+    os.makedirs(args.dir, exist_ok=True)
+    origin = Origins(("127.0.0.1", 0), Origin)
+    origin.answer = HEAD.format(args.object_bytes).encode() + b"x" * args.object_bytes
+    threading.Thread(target=origin.serve_forever, daemon=True).start()
+    at = origin.server_address[1]
+    found = {
+        "hit": counted(args, "hit", at, lambda _: "/one", "damelo; hit"),
+        "miss": counted(args, "miss", at, lambda n: f"/of/{n}", "stored"),
+    }
+    if args.json:
+        print(json.dumps(found))
+        return
+    for name, count in found.items():
+        print(f"{name:5} {count:10,.0f} instructions")
+
+
+if __name__ == "__main__":
+    main()
