@@ -103,6 +103,9 @@ pub(super) struct Request {
 pub(super) trait Engine: Send + Sync {
     /// Starts or queues a request.
     fn submit(&self, request: Request);
+
+    /// Starts what other threads have submitted and not announced yet; see `batch`.
+    fn start_deferred(&self) {}
 }
 
 thread_local! {
@@ -335,7 +338,8 @@ impl Device for FileDevice {
     }
 
     fn settle(&self, most: Duration) {
-        submit_deferred();
+        // Another thread may have deferred its requests, and wait for this one.
+        self.engine.start_deferred();
         let (start, mut nap) = (Instant::now(), SETTLE_NAP_MIN);
         let is_busy = || self.core.under_way.load(Ordering::Acquire) > 0;
         while is_busy() && !on_engine_thread() && start.elapsed() < most {

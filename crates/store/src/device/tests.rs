@@ -321,6 +321,36 @@ fn a_settled_device_has_let_go_of_what_done_held() {
     }
 }
 
+/// Its thread may be waiting for the one that closes the store.
+#[test]
+fn a_device_settles_though_another_thread_deferred_a_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("device");
+    fs::write(&path, vec![7; BLOCK]).unwrap();
+    for engine in [EngineChoice::Threads, EngineChoice::Auto] {
+        let device = open(&OpenOptions { engine, ..options(&path, MIB) }).unwrap().device;
+        let (buffer, held) = (Aligned::new(BLOCK), Arc::new(()));
+        // The engine's thread goes to sleep.
+        std::thread::sleep(Duration::from_millis(20));
+        std::thread::scope(|scope| {
+            let (submitted, is_submitted) = mpsc::channel();
+            let (settled, is_settled) = mpsc::channel::<()>();
+            let (there, bufs, in_done) = (&device, vec![buffer.buf()], Arc::clone(&held));
+            scope.spawn(move || {
+                let _deferral = Deferral::begin(|| {});
+                let done = Box::new(move |_: io::Result<()>| drop(in_done));
+                there.submit(Io { op: IoOp::Read, offset: 0, bufs, done });
+                submitted.send(()).unwrap();
+                let _ = is_settled.recv();
+            });
+            assert_eq!(is_submitted.recv(), Ok(()));
+            device.settle(Duration::from_secs(2));
+            assert_eq!(Arc::strong_count(&held), 1);
+            drop(settled);
+        });
+    }
+}
+
 #[test]
 fn dropping_the_device_completes_everything() {
     each_engine(MIB, |device, _| {

@@ -105,6 +105,10 @@ impl Engine for UringEngine {
             batch::Sleeper::wake(&*self.shared);
         }
     }
+
+    fn start_deferred(&self) {
+        batch::Sleeper::wake(&*self.shared);
+    }
 }
 
 impl Drop for UringEngine {
