@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, CreateError, GroupId, Store};
 use troubled::{Disk, Stopped, put};
 
 fn open(disks: &[Disk]) -> Store {
@@ -20,6 +20,7 @@ fn open(disks: &[Disk]) -> Store {
     config.page = Some(ByteSize::new(16 << 10));
     config.segment = Some(ByteSize::new(1 << 20));
     config.checkpoint_period = Duration::ZERO;
+    config.memory_wait = Duration::from_secs(4);
     let devices = disks.iter().map(Disk::device).collect();
     Store::open_on(config, devices, Arc::new(Stopped)).unwrap()
 }
@@ -85,4 +86,22 @@ fn volumes_that_hang_are_not_waited_for_one_after_the_other() {
     disks.iter().for_each(Disk::never_settle);
     let took = closed(store);
     assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+/// A long create waits for memory that is read for as long as it waits.
+#[test]
+fn a_long_create_that_waits_for_memory_ends_with_the_store() {
+    let disk = Disk::new(64 << 20);
+    let store = filled(&disk, 2_000);
+    let read = |n| store.read(format!("key/{n}").as_bytes()).wait();
+    let held: Vec<_> = (0..2_000).map_while(|n| read(n).ok()).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut create = store.create(b"long", GroupId::new(2), &vec![1; 3 << 20]);
+    assert!(pin!(&mut create).poll(&mut context).is_pending());
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(pin!(&mut create).poll(&mut context).is_pending());
+    let took = closed(store);
+    let ended = pin!(&mut create).poll(&mut context);
+    assert!(matches!(ended, Poll::Ready(Err(CreateError::Closed))), "{ended:?} after {took:?}");
+    drop(held);
 }

@@ -514,10 +514,10 @@ impl Write<'_> {
     }
 
     fn note_wait(&mut self) -> Result<(), CreateError> {
-        if self.writer.is_given_up() {
+        let engine = &self.writer.engine;
+        if self.writer.is_given_up() || engine.is_closed() {
             return Err(CreateError::Closed);
         }
-        let engine = &self.writer.engine;
         let left = self.bytes.len();
         if self.since.is_none() {
             add(&engine.counters.writer_waits, 1);
