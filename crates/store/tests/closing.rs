@@ -62,7 +62,7 @@ fn a_prefetch_under_way_ends_with_the_store() {
 /// Many more than there are threads.
 #[test]
 fn reads_that_wait_for_a_thread_end_with_the_store() {
-    const READ_MS: u64 = 50;
+    const READ_MS: u64 = 20;
     let disk = Disk::new(32 << 20);
     let store = filled(&disk, 600);
     disk.set_read_delay_ms(READ_MS);
