@@ -275,7 +275,7 @@ impl Places {
             Enlarging::AtOnce => {}
             Enlarging::Behind { is_wanted, taken_grains } => {
                 *is_wanted |= is_whole && run.any(|place| !self.blocks.is_large(place));
-                *taken_grains += grains;
+                *taken_grains = taken_grains.saturating_add(grains);
             }
         }
         for place in first..first + places {
