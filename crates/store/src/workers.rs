@@ -220,15 +220,19 @@ mod tests {
     fn settled_workers_have_let_go_of_what_their_jobs_held() {
         let (workers, held) = (Workers::default(), std::sync::Arc::new(()));
         let (heard, hears) = mpsc::channel();
+        let (go, goes) = mpsc::channel::<()>();
         let in_job = std::sync::Arc::clone(&held);
         let job = move || {
             heard.send(()).expect("heard");
+            goes.recv().expect("it goes on");
             thread::sleep(Duration::from_millis(20));
             drop(in_job);
         };
         workers.run(Lane::Soon, Box::new(job));
         assert_eq!(hears.recv(), Ok(()));
+        assert_eq!(std::sync::Arc::strong_count(&held), 2, "the caller hears of it earlier");
         workers.stop();
+        go.send(()).expect("it waits");
         workers.settle(Duration::from_secs(60));
         assert_eq!(std::sync::Arc::strong_count(&held), 1);
     }

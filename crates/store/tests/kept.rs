@@ -43,6 +43,15 @@ fn place_of(disk: &Disk, kind: RecordKind) -> u64 {
     })
 }
 
+/// Makes the object, which is on disk only, one that reclaim keeps.
+fn make_worth_keeping(store: &Store) {
+    store.love(GroupId::new(1));
+    for _ in 0..4 {
+        assert!(get(store, KEY).is_some());
+        store.drop_memory();
+    }
+}
+
 /// A store that has, on disk only, an object that is worth keeping and new metadata of it.
 fn renewed(disk: &Disk) -> Store {
     let store = open(disk);
@@ -52,11 +61,7 @@ fn renewed(disk: &Disk) -> Store {
     assert!(store.set_metadata(KEY.as_bytes(), b"new").wait().unwrap());
     store.sync().unwrap();
     store.drop_memory();
-    store.love(GroupId::new(1));
-    for _ in 0..4 {
-        assert!(get(&store, KEY).is_some());
-        store.drop_memory();
-    }
+    make_worth_keeping(&store);
     store
 }
 
@@ -243,11 +248,7 @@ fn with_long_object(disk: &Disk) -> (Store, u64) {
     put(&store, KEY, 1, &long_value());
     store.sync().unwrap();
     store.drop_memory();
-    store.love(GroupId::new(1));
-    for _ in 0..4 {
-        assert!(get(&store, KEY).is_some());
-        store.drop_memory();
-    }
+    make_worth_keeping(&store);
     (store, place_of(disk, RecordKind::Object))
 }
 

@@ -28,10 +28,11 @@ use crate::worker::Worker;
 
 /// The part of the representation that the request gets, after evaluating `If-Range`.
 fn wanted(worker: &Worker, ask: &Ask, stored: &StoredResponse, length_bytes: u64) -> Answer {
-    let whole_or_part = stored.status == StatusCode::OK || stored.part.is_some();
+    // Nearly every request: nothing else has to be looked for.
     if !ask.headers.contains_key(RANGE) {
         return Answer::Whole;
     }
+    let whole_or_part = stored.status == StatusCode::OK || stored.part.is_some();
     let arrived_s = stored.policy.response_time_s();
     if !whole_or_part || !preconditions::range_applies(&ask.headers, &stored.headers, arrived_s) {
         return Answer::Whole;

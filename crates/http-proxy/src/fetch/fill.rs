@@ -216,12 +216,12 @@ impl Fill {
                 let _ = self.send(Ok(Chunk::End(trailers))).await;
             }
             Err(Stop::Origin(error)) => {
-                self.give_up(NotStoredReason::Truncated);
+                self.storing.give_up(NotStoredReason::Truncated);
                 self.end_along(Err(error));
                 let _ = self.send(Err(error)).await;
             }
             Err(Stop::NobodyLeft) => {
-                self.give_up(NotStoredReason::ClientGone);
+                self.storing.give_up(NotStoredReason::ClientGone);
                 // Not the origin's doing: who still wants the rest may ask for it.
                 self.end_along(Err(BodyError::Store));
             }
@@ -335,11 +335,6 @@ impl Fill {
             None => insertion.discard(self.storing.vault.store()),
         }
         self.storing.not_stored(reason);
-    }
-
-    /// Nobody gets any more.
-    fn give_up(&mut self, reason: NotStoredReason) {
-        self.storing.give_up(reason);
     }
 
     /// The client, if it is still there, gets what comes from this offset on as a reader.

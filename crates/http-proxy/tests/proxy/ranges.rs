@@ -20,6 +20,13 @@ fn slicing(extra: &'static str) -> Origin {
     Origin::start(move |request| slice_of(request, DIGITS.as_bytes(), extra))
 }
 
+/// Noise of this length, and an origin that has it, and parts of it, in one version.
+pub(crate) fn noise_in_parts(seed: u64, length: usize) -> (Vec<u8>, Origin) {
+    let all = noise(seed, length);
+    let sent = all.clone();
+    (all, Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\"")))
+}
+
 pub(crate) fn slice_of(request: &Message, all: &[u8], extra: &str) -> Reply {
     let headers = format!("Cache-Control: max-age=60\nContent-Type: a/b\n{extra}");
     let Some((first, last)) = request.header("range").strip_prefix("bytes=").and_then(|spec| {
@@ -399,9 +406,7 @@ fn a_change_between_slices_breaks_the_answer_off() {
 
 #[test]
 fn a_whole_is_put_together_where_half_of_it_is_there() {
-    let body = noise(17, LONG);
-    let sent = body.clone();
-    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let (body, origin) = noise_in_parts(17, LONG);
     let proxy = sliced_by(&origin, 65536);
     proxy.get_with("/", "Range: bytes=0-140000");
     eventually("the slices are stored", || {

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::ranges::slice_of;
+use crate::ranges::{noise_in_parts, slice_of};
 use crate::support::{Message, Origin, Proxy, noise, read_some, send_to};
 
 /// More than sockets hold, so that the rest is still to be read when a client stops.
@@ -25,9 +25,7 @@ fn what_a_slow_client_gets(proxy: &Proxy, asks: &str, then: impl FnOnce()) -> (M
 
 #[test]
 fn what_the_store_lets_go_of_while_it_is_sent_comes_from_the_origin() {
-    let all: Arc<[u8]> = noise(41, LENGTH).into();
-    let sent = all.clone();
-    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let (all, origin) = noise_in_parts(41, LENGTH);
     let proxy = Proxy::start(&origin);
     for (asks, first, count) in [("", 0, 1), ("Range: bytes=3000000-25000000", 3_000_000, 2)] {
         let before = origin.count();

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::ranges::{slice_of, sliced_by};
-use crate::support::{Origin, Proxy, eventually, noise};
+use crate::ranges::{noise_in_parts, sliced_by};
+use crate::support::{Origin, Proxy, eventually};
 
 /// Short enough for one record: the store's memory is 8 MiB.
 const SLICE: usize = 512 << 10;
@@ -13,9 +13,7 @@ const LENGTH: usize = SLICES * SLICE - 100_000;
 /// A proxy that has all slices of a resource on disk, and none in memory, which holds a third of
 /// them.
 fn on_disk(seed: u64) -> (Origin, Proxy, Vec<u8>) {
-    let body = noise(seed, LENGTH);
-    let sent = body.clone();
-    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let (body, origin) = noise_in_parts(seed, LENGTH);
     let proxy = sliced_by(&origin, SLICE as u64);
     eventually("all slices are stored", || {
         let answer = proxy.get_with("/", "Range: bytes=0-");

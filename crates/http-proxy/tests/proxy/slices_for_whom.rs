@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::ranges::{slice_of, sliced_by};
+use crate::ranges::{noise_in_parts, slice_of, sliced_by};
 use crate::support::{Origin, Proxy, eventually, noise, reply};
 
 const SLICE: usize = 65536;
@@ -17,9 +17,7 @@ fn bring_three(proxy: &Proxy) {
 
 #[test]
 fn what_may_be_for_one_is_asked_for_once() {
-    let body = noise(31, LENGTH);
-    let sent = body.clone();
-    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let (body, origin) = noise_in_parts(31, LENGTH);
     let proxy = sliced_by(&origin, SLICE as u64);
     for (asked, headers) in [
         (1, "Authorization: Basic x"),

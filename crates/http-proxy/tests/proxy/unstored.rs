@@ -2,9 +2,8 @@
 
 use std::io::{BufReader, Read as _};
 use std::net::TcpStream;
-use std::sync::Arc;
 
-use crate::ranges::slice_of;
+use crate::ranges::noise_in_parts;
 use crate::support::{
     Gate, Origin, Proxy, Reply, eventually, noise, read_message, read_some, reply, send_to,
 };
@@ -87,9 +86,7 @@ const LONG: usize = 24 << 20;
 
 #[test]
 fn who_was_left_behind_gets_in_slices_what_the_store_has_lost() {
-    let all: Arc<[u8]> = noise(53, LONG).into();
-    let sent = all.clone();
-    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let (all, origin) = noise_in_parts(53, LONG);
     let proxy = Proxy::start(&origin);
     let slow: Vec<_> = (0..2)
         .map(|_| {

@@ -342,7 +342,8 @@ impl Device for FileDevice {
         self.engine.start_deferred();
         let (start, mut nap) = (Instant::now(), SETTLE_NAP_MIN);
         let is_busy = || self.core.under_way.load(Ordering::Acquire) > 0;
-        while is_busy() && !on_engine_thread() && start.elapsed() < most {
+        // A thread that runs `done` would wait for itself.
+        while !on_engine_thread() && is_busy() && start.elapsed() < most {
             thread::sleep(nap);
             nap = (nap * 2).min(SETTLE_NAP_MAX);
         }

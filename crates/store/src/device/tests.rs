@@ -299,16 +299,14 @@ fn writing_through_a_read_only_descriptor_fails() {
 /// A store's files are free once nothing of it is held; `done` may hold the last of it.
 #[test]
 fn a_settled_device_has_let_go_of_what_done_held() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("device");
-    fs::write(&path, vec![7; BLOCK]).unwrap();
-    for engine in [EngineChoice::Threads, EngineChoice::Auto] {
-        let device = open(&OpenOptions { engine, ..options(&path, MIB) }).unwrap().device;
+    each_engine(MIB, |device, _| {
         let (buffer, held) = (Aligned::new(BLOCK), Arc::new(()));
         let (heard, hears) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
         let in_done = Arc::clone(&held);
         let done = Box::new(move |result: io::Result<()>| {
             heard.send(result.is_ok()).unwrap();
+            goes.recv().unwrap();
             std::thread::sleep(Duration::from_millis(20));
             drop(in_done);
         });
@@ -316,19 +314,16 @@ fn a_settled_device_has_let_go_of_what_done_held() {
         submit_deferred();
         assert_eq!(hears.recv(), Ok(true));
         assert_eq!(Arc::strong_count(&held), 2, "the caller hears of it earlier");
-        device.settle(Duration::from_secs(60));
+        go.send(()).unwrap();
+        device.settle(PATIENCE);
         assert_eq!(Arc::strong_count(&held), 1);
-    }
+    });
 }
 
 /// Its thread may be waiting for the one that closes the store.
 #[test]
 fn a_device_settles_though_another_thread_deferred_a_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("device");
-    fs::write(&path, vec![7; BLOCK]).unwrap();
-    for engine in [EngineChoice::Threads, EngineChoice::Auto] {
-        let device = open(&OpenOptions { engine, ..options(&path, MIB) }).unwrap().device;
+    each_engine(MIB, |device, _| {
         let (buffer, held) = (Aligned::new(BLOCK), Arc::new(()));
         // The engine's thread goes to sleep.
         std::thread::sleep(Duration::from_millis(20));
@@ -348,7 +343,7 @@ fn a_device_settles_though_another_thread_deferred_a_read() {
             assert_eq!(Arc::strong_count(&held), 1);
             drop(settled);
         });
-    }
+    });
 }
 
 #[test]
