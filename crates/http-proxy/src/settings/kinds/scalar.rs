@@ -1,6 +1,6 @@
 //! Kinds of single values: numbers, sizes, times, text, paths. Pure, no threads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use damelo::ByteSize;
@@ -198,6 +198,7 @@ impl Kind<Option<String>> for CachePath {
             Value::Text(text)
                 if text.split(',').all(|path| !(path.is_empty() || path.starts_with(':'))) =>
             {
+                text.split(',').try_for_each(has_no_mistyped_size)?;
                 Ok(Some(text.clone()))
             }
             other => Err(other.wanted(Self::WRITTEN)),
@@ -206,6 +207,17 @@ impl Kind<Option<String>> for CachePath {
     fn show(value: &Option<String>) -> String {
         value.as_deref().map_or_else(|| "by the name of the origin".to_owned(), quoted)
     }
+}
+
+/// Refuses `PATH:5XB`, which would otherwise be a path of a store with the default size. What
+/// exists under the whole name is a path: names of devices by their bus end so.
+fn has_no_mistyped_size(volume: &str) -> Result<(), String> {
+    let Some((_, size)) = volume.rsplit_once(':') else { return Ok(()) };
+    let looks_like_size = size.is_empty() || size.starts_with(|c: char| c.is_ascii_digit());
+    if !looks_like_size || size.contains('/') || Path::new(volume).exists() {
+        return Ok(());
+    }
+    size.parse::<ByteSize>().map(drop).map_err(|error| format!("`{volume}`: {error}"))
 }
 
 impl Kind<LogFormat> for Format {
@@ -349,6 +361,25 @@ mod tests {
         for text in ["250ms", "30s", "90m", "2h", "1d", "0s"] {
             assert_eq!(show_duration(parse_duration(text).unwrap()), text);
         }
+    }
+
+    #[test]
+    fn a_mistyped_size_of_a_cache_is_no_part_of_its_path() {
+        let read = |text: &str| CachePath::read(&Value::Text(text.to_owned()));
+        for good in ["c", "c:20GiB", "c:20 gib", "/a:1/b", "/a:b", "one:64MiB,two:96MiB"] {
+            assert_eq!(read(good).as_ref().map(Option::as_deref), Ok(Some(good)));
+        }
+        for (bad, size) in
+            [("c:5XB", "5XB"), ("a:1GiB,/b:20GIG", "20GIG"), ("c:1.5", "1.5"), ("c:", "")]
+        {
+            let error = read(bad).expect_err(bad);
+            assert!(error.contains(&format!("`{size}` is not a size")), "{error}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pci-0000:00:1f.2-ata-1");
+        read(path.to_str().unwrap()).expect_err("no such device");
+        std::fs::write(&path, "").unwrap();
+        read(path.to_str().unwrap()).expect("a device's name ends like this");
     }
 
     #[test]
