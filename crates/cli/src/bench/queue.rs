@@ -5,36 +5,39 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use damelo::{Deferral, submit_deferred};
 
 /// Slots whose future was woken.
-#[derive(Default)]
 struct Ready {
     slots: Mutex<VecDeque<usize>>,
-    some: Condvar,
+    /// The thread that runs the futures. Waking it costs a system call only while it waits: one for
+    /// each read would be counted against the store.
+    runner: Thread,
 }
 
 impl Ready {
     fn push(&self, slot: usize) {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).push_back(slot);
-        self.some.notify_one();
+        self.runner.unpark();
+    }
+
+    fn try_pop(&self) -> Option<usize> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     fn pop(&self) -> usize {
-        let lock = || self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut slots = lock();
-        if slots.is_empty() {
-            drop(slots);
-            submit_deferred();
-            slots = lock();
+        if let Some(slot) = self.try_pop() {
+            return slot;
         }
+        submit_deferred();
         loop {
-            match slots.pop_front() {
+            match self.try_pop() {
                 Some(slot) => return slot,
-                None => slots = self.some.wait(slots).unwrap_or_else(PoisonError::into_inner),
+                None => thread::park(),
             }
         }
     }
@@ -58,7 +61,7 @@ pub(crate) fn run<F: Future>(
     mut next: impl FnMut() -> Option<F>,
     mut done: impl FnMut(F::Output),
 ) {
-    let ready = Arc::new(Ready::default());
+    let ready = Arc::new(Ready { slots: Mutex::default(), runner: thread::current() });
     // Disk requests of all ready futures are submitted together, just before this thread waits.
     let _deferral = Deferral::begin(|| {});
     let wakers: Vec<Waker> = (0..depth)
