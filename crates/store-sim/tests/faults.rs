@@ -89,6 +89,18 @@ fn a_bad_range_of_the_disk_costs_only_what_lies_there() {
     assert!(BAD_RANGE_FIRED.load(Ordering::Relaxed) > 0, "no fault was ever hit");
 }
 
+/// Faults of that test that were hit, of all seeds.
+static OPEN_FIRED: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn an_io_that_fails_in_an_open_revives_nothing() {
+    sweep("faults", "an_io_that_fails_in_an_open_revives_nothing", 20, |seed| {
+        scenario::fault_in_open(seed)
+            .map(|fired| _ = OPEN_FIRED.fetch_add(fired, Ordering::Relaxed))
+    });
+    assert!(OPEN_FIRED.load(Ordering::Relaxed) > 0, "no fault was ever hit");
+}
+
 #[test]
 fn bits_may_turn_over_anywhere() {
     sweep("faults", "bits_may_turn_over_anywhere", 60, scenario::bit_flips);

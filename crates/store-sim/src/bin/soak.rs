@@ -24,6 +24,7 @@ const SCENARIOS: &[Scenario] = &[
     ("model_wild", scenario::model_wild),
     ("crash_in_format", scenario::crash_in_format),
     ("faulty", faulty),
+    ("fault_in_open", |seed| scenario::fault_in_open(seed).map(drop)),
     ("crash_everywhere", scenario::crash_everywhere),
     ("model_threads", |seed| scenario::model_file(seed, IoEngine::Threads)),
     ("model_auto", |seed| scenario::model_file(seed, IoEngine::Auto)),

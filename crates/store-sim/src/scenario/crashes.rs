@@ -200,15 +200,24 @@ fn crashed_next(
     Ok(Recorded { config, options, world, model, reopened_every, opened: 0, closed })
 }
 
+/// Records a run on a ring so small that it wraps.
+pub(super) fn record_wrapped(
+    seed: u64,
+    ops: usize,
+    reopened_every: Option<u64>,
+) -> Result<Recorded, Failure> {
+    let crash = Profile::crash(ops, u64::MAX);
+    let profile = Profile { keys: 60, large_one_in: 5, read_percent: 20, ..crash };
+    record_on(seed, Demand::Fresh, WRAP_BYTES, profile, reopened_every)
+}
+
 fn crash_on_small_ring(
     seed: u64,
     ops: usize,
     reopened_every: Option<u64>,
     rng: &mut fastrand::Rng,
 ) -> Result<(), Failure> {
-    let crash = Profile::crash(ops, u64::MAX);
-    let profile = Profile { keys: 60, large_one_in: 5, read_percent: 20, ..crash };
-    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile, reopened_every)?;
+    let recorded = record_wrapped(seed, ops, reopened_every)?;
     // Without a journal an older version may come back after a crash, which is what is promised.
     match recorded.config.durability {
         Durability::None => Ok(()),

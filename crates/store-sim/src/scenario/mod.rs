@@ -5,6 +5,7 @@
 
 mod crashes;
 mod damage;
+mod failing_opens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use self::crashes::{
     record, recover, replay_exactly,
 };
 pub use self::damage::{bit_flips, faulty};
+pub use self::failing_opens::fault_in_open;
 use crate::driver::{Driver, Failure, Place};
 use crate::model::{Demand, Model};
 use crate::trace::Ticks;
