@@ -53,6 +53,8 @@ pub enum Op {
         key: usize,
         /// Where to seek to.
         seek: u32,
+        /// Keep the reader, and read on from that place while other operations go on.
+        hold: bool,
     },
     /// `lookup`, `length` and `may_contain`.
     Lookup(usize),
@@ -271,7 +273,10 @@ impl Workload {
         let (a, b) = (self.rng.u32(0..1000), self.rng.u32(0..1200));
         match self.rng.u8(0..10) {
             0 | 1 => Op::ReadRange { key, start: a.min(b), end: a.max(b) },
-            2 => Op::ReadStream { key, seek: if a < 500 { 0 } else { a } },
+            2 => {
+                let hold = self.profile.hold && b < 600;
+                Op::ReadStream { key, seek: if a < 500 { 0 } else { a }, hold }
+            }
             3 => Op::Lookup(key),
             _ => Op::Read { key, hold: self.profile.hold && a < 100 },
         }

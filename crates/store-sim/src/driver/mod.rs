@@ -1,10 +1,11 @@
 //! Applies operations to a store, tells the model, and checks every answer.
 //!
-//! Owns the store handle, held guards and the held writer. Invariant: every acknowledgement is
+//! Owns the store handle, held guards and readers, and the held writer. Invariant: every acknowledgement is
 //! recorded with the tick *after* the call returned, so that the model never counts an operation as
 //! acknowledged that a crash may still have prevented. Threads: one. `writes` changes the store,
 //! `reads` queries it.
 
+mod held_reader;
 mod reads;
 mod writes;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 use damelo::device::Device;
 use damelo::{Clock, Config, Durability, Object, Store, SyncError, Writer};
 
+use self::held_reader::HeldReader;
 use crate::model::{Change, Demand, Event, Key, Model, ObjectState, Outcome, Seen, show};
 use crate::trace::{Tick, Ticks};
 use crate::workload::{NewObject, Op, Workload};
@@ -63,6 +65,7 @@ pub struct Driver {
     /// Whether errors are expected, because the disks are damaged or fail by plan.
     pub tolerant: bool,
     guards: Vec<HeldGuard>,
+    readers: Vec<HeldReader>,
     held: Option<HeldWriter>,
     long_keys: bool,
     errors: u64,
@@ -82,6 +85,7 @@ impl Driver {
             model,
             tolerant: false,
             guards: Vec::new(),
+            readers: Vec::new(),
             held: None,
             long_keys: false,
             errors: 0,
@@ -131,6 +135,7 @@ impl Driver {
     /// A close that failed on sound disks.
     pub fn close(&mut self) -> Checked {
         self.release_guards()?;
+        self.readers.clear();
         self.held = None;
         let Some(store) = self.store.take() else { return Ok(()) };
         let begin = self.ticks.now();
@@ -141,6 +146,7 @@ impl Driver {
     /// Drops the store without closing it properly, as after a crash.
     pub fn abandon(&mut self) {
         self.guards.clear();
+        self.readers.clear();
         self.held = None;
         self.store = None;
     }
@@ -183,7 +189,8 @@ impl Driver {
         if let Some(clock) = self.jump.as_ref().filter(|clock| clock.is_still()) {
             clock.advance(STEP);
         }
-        self.dispatch(version, op).map_err(|e| format!("operation {version} {op:?}: {e}"))
+        let done = self.dispatch(version, op).and_then(|()| self.go_on_reading());
+        done.map_err(|e| format!("operation {version} {op:?}: {e}"))
     }
 
     fn dispatch(&mut self, version: u64, op: &Op) -> Checked {
@@ -198,9 +205,9 @@ impl Driver {
                 self.read(&key, *hold, true)
             }
             Op::ReadRange { key, start, end } => self.read_range(*key, *start, *end),
-            Op::ReadStream { key, seek } => {
+            Op::ReadStream { key, seek, hold } => {
                 let key = self.key(*key);
-                self.read_stream(&key, *seek, true)
+                self.read_stream(&key, *seek, *hold, true)
             }
             Op::Lookup(key) => {
                 let key = self.key(*key);

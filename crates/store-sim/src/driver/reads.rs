@@ -13,7 +13,9 @@ impl Driver {
         let object = match self.store().read(key).wait() {
             Ok(Some(object)) => object,
             Ok(None) => return self.miss(key, now_s, settled),
-            Err(ReadError::TooLargeForMemory { .. }) => return self.read_stream(key, 0, settled),
+            Err(ReadError::TooLargeForMemory { .. }) => {
+                return self.read_stream(key, 0, false, settled);
+            }
             Err(error) => return self.expected("read", &error),
         };
         if object.key() != &key[..] {
@@ -66,7 +68,13 @@ impl Driver {
         self.model.check_hit(&key, &seen, now_s, true)
     }
 
-    pub(super) fn read_stream(&mut self, key: &Key, seek: u32, settled: bool) -> Checked {
+    pub(super) fn read_stream(
+        &mut self,
+        key: &Key,
+        seek: u32,
+        hold: bool,
+        settled: bool,
+    ) -> Checked {
         let now_s = self.now_s();
         let mut reader = match self.store().reader(key).wait() {
             Ok(Some(reader)) => reader,
@@ -100,7 +108,11 @@ impl Driver {
             group: Some(info.group),
             expires_unix_s: Some(info.expires_unix_s),
         };
-        self.model.check_hit(key, &seen, now_s, settled)
+        self.model.check_hit(key, &seen, now_s, settled)?;
+        if hold {
+            self.hold_reader(key, reader, offset);
+        }
+        Ok(())
     }
 
     pub(super) fn lookup(&mut self, key: &Key) -> Checked {
