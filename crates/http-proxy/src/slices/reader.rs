@@ -157,10 +157,16 @@ impl SliceReader {
         Ok(Some(piece))
     }
 
+    /// The requested part of a slice. To the end of the resource is to the end of its slice, which
+    /// may be short.
+    fn stretch(&self, index: u64) -> Stretch {
+        let end = if self.end < self.complete_bytes { self.end } else { u64::MAX };
+        Stretch::of(self.job.slices, index, self.offset, end)
+    }
+
     /// Gets the requested part of a slice.
     async fn open(&mut self, index: u64) -> Result<(), BodyError> {
-        let job = &self.job;
-        let stretch = Stretch::of(job.slices, index, self.offset, self.end);
+        let (job, stretch) = (&self.job, self.stretch(index));
         let got = slice::get(&job.worker, &job.ask, stretch).await;
         let got = got.ok_or(BodyError::Store)?;
         if !self.accepts(&got) {
@@ -178,8 +184,7 @@ impl SliceReader {
         if beyond || job.ask.wishes.only_if_cached {
             return;
         }
-        let job = job.clone();
-        let stretch = Stretch::of(job.slices, index, self.offset, self.end);
+        let (job, stretch) = (job.clone(), self.stretch(index));
         tokio::spawn(async move {
             if !(stretch.is_small() && job.may_be_stored(index).await) {
                 // The result shows when the slice is read.

@@ -158,6 +158,11 @@ impl Sections {
         section_key(&self.key, self.generation, section)
     }
 
+    /// Length of a section: the last one may be short.
+    fn section_bytes(&self, section: u64) -> u64 {
+        self.length_bytes.saturating_sub(section * SECTION_BYTES).min(SECTION_BYTES)
+    }
+
     pub(crate) fn length_bytes(&self) -> u64 {
         self.length_bytes
     }
@@ -220,7 +225,7 @@ impl Sections {
 
     /// Opens a section; a section of unexpected length counts as missing.
     async fn open_section(&mut self, section: u64) -> Result<Open, ReadError> {
-        let expected = (self.length_bytes - section * SECTION_BYTES).min(SECTION_BYTES);
+        let expected = self.section_bytes(section);
         if let Some((bytes, permit)) = self.read_whole(section).await? {
             if bytes.len() as u64 != expected {
                 return Err(ReadError::Gone);
@@ -269,9 +274,10 @@ impl Sections {
     fn permit_to_read(&self, key: &[u8], section: u64) -> Option<OwnedSemaphorePermit> {
         let shared = self.whole_reads.as_ref()?;
         let before = section * SECTION_BYTES;
-        let within = |offset: u64| offset.saturating_sub(before).min(SECTION_BYTES);
-        let (start, end) = (within(self.offset), within(self.end.min(self.length_bytes)));
-        let in_part = shared.parts.suffices(key, start..end, SECTION_BYTES);
+        let whole_bytes = self.section_bytes(section);
+        let within = |offset: u64| offset.saturating_sub(before).min(whole_bytes);
+        let wanted = within(self.offset)..within(self.end);
+        let in_part = shared.parts.suffices(key, wanted, whole_bytes);
         if in_part { None } else { shared.permit() }
     }
 
@@ -306,13 +312,14 @@ mod tests {
     use super::*;
 
     const KEY: &[u8] = b"http://h/large";
-    const LENGTH: u64 = 5 * SECTION_BYTES / 2;
+    /// Of the last section there is less than a third.
+    const LENGTH: u64 = 2 * SECTION_BYTES + (300 << 10);
 
     fn byte_at(offset: u64) -> u8 {
         (offset % 251) as u8
     }
 
-    /// A store with a body of two and a half sections, none of it in memory.
+    /// A store with a body of two sections and a short one, none of it in memory.
     fn store(directory: &tempfile::TempDir) -> Store {
         let mut config = Config::new(directory.path().join("store"), ByteSize::new(128 << 20));
         config.memory = ByteSize::new(32 << 20);
