@@ -4,7 +4,7 @@
 //! complete; a complete body is served only through its response's entry. Section `n` of a body is
 //! stored under the key of its response, 0x01, the body's generation, and `n`. If most of a section
 //! is requested, it is read with one I/O and stays in memory like any object, and the next section
-//! is read ahead. Both happen only while all clients together hold no more sections than
+//! is read ahead. Both happen only while all clients together hold no more of sections than
 //! [`WholeReads`] allows, so that many slow clients cannot occupy all memory. Beyond that limit,
 //! and for small ranges, a section is read in pieces that only its client holds. Threads: a reader
 //! belongs to the body that it feeds.
@@ -29,6 +29,8 @@ pub(crate) const SECTION_BYTES: u64 = 1 << 20;
 const MEMORY_SHARE: u64 = 4;
 /// With less memory than this the store does not read a section in one piece.
 const MEMORY_BYTES_MIN: u64 = 16 * SECTION_BYTES;
+/// Bytes that one permit stands for: a short section takes fewer than a long one.
+const PERMIT_BYTES: u64 = 64 << 10;
 
 /// The key of a section of the body of the response under `key`.
 pub(crate) fn section_key(key: &[u8], generation: u64, section: u64) -> Vec<u8> {
@@ -49,12 +51,12 @@ pub(crate) fn forget(store: &Store, key: &[u8], generation: u64, sections: u64) 
     }
 }
 
-/// Shared by all readers: how many sections are held whole, and the cost of partial reads of
+/// Shared by all readers: how much of sections is held whole, and the cost of partial reads of
 /// sections and slices.
 #[derive(Debug)]
 pub(crate) struct WholeReads {
-    /// One permit for each section that may be held.
-    sections: Arc<Semaphore>,
+    /// A permit for each [`PERMIT_BYTES`] that may be held.
+    permits: Arc<Semaphore>,
     pub(super) parts: PartReads,
 }
 
@@ -62,15 +64,17 @@ impl WholeReads {
     /// For a store with `memory_bytes` of memory.
     pub(super) fn new(memory_bytes: u64) -> WholeReads {
         let share = if memory_bytes < MEMORY_BYTES_MIN { 0 } else { memory_bytes / MEMORY_SHARE };
-        let count = usize::try_from(share / SECTION_BYTES).unwrap_or(usize::MAX);
+        let count = usize::try_from(share / PERMIT_BYTES).unwrap_or(usize::MAX);
         WholeReads {
-            sections: Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))),
             parts: PartReads::new(),
         }
     }
 
-    fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.sections).try_acquire_owned().ok()
+    /// Permits for a section of this length.
+    fn permits_for(&self, section_bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let count = u32::try_from(section_bytes.div_ceil(PERMIT_BYTES)).ok()?;
+        Arc::clone(&self.permits).try_acquire_many_owned(count).ok()
     }
 }
 
@@ -278,7 +282,7 @@ impl Sections {
         let within = |offset: u64| offset.saturating_sub(before).min(whole_bytes);
         let wanted = within(self.offset)..within(self.end);
         let in_part = shared.parts.suffices(key, wanted, whole_bytes);
-        if in_part { None } else { shared.permit() }
+        if in_part { None } else { shared.permits_for(whole_bytes) }
     }
 
     /// Starts reading the next section ahead, if it is requested from its first byte on.
@@ -289,7 +293,9 @@ impl Sections {
         if wanted_bytes == 0 || wanted_bytes < SECTION_BYTES / 2 && end < self.length_bytes {
             return;
         }
-        let Some(permit) = self.whole_reads.as_ref().and_then(|shared| shared.permit()) else {
+        let section_bytes = self.section_bytes(section);
+        let shared = self.whole_reads.as_ref();
+        let Some(permit) = shared.and_then(|shared| shared.permits_for(section_bytes)) else {
             return;
         };
         let mut read = self.store.read(&self.section_key(section));
@@ -369,7 +375,7 @@ mod tests {
             assert_eq!(run(pieces(&mut sections, 0..u64::MAX)).len(), 3);
             assert_eq!(reads(&store.stats()), (3, 0));
         }
-        assert_eq!(shared.sections.available_permits(), 8, "nothing is held any more");
+        assert_eq!(shared.permits.available_permits(), 8 * 16, "nothing is held any more");
     }
 
     #[test]
@@ -396,11 +402,11 @@ mod tests {
                 run(pieces(&mut open(&store, &shared), 0..u64::MAX))
             })
             .collect();
-        assert_eq!(shared.sections.available_permits(), 0);
+        assert!(shared.permits.available_permits() < 5, "not even a short section's");
         let longest = held.last().unwrap().iter().map(Bytes::len).max().unwrap();
         assert!((longest as u64) < SECTION_BYTES, "in pieces by then: {longest}");
         drop(held);
-        assert_eq!(shared.sections.available_permits(), 4);
+        assert_eq!(shared.permits.available_permits(), 4 * 16);
     }
 
     #[test]
