@@ -386,7 +386,7 @@ fn what_a_form_cannot_say_is_told() {
     };
     let words = said(&["t.csv", "t.txt"]);
     assert!(words.contains("1 requests with DELETE or PURGE left out"), "{words}");
-    assert!(words.contains("1 requests of no bytes left out"), "{words}");
+    assert!(words.contains("1 requests without a body left out"), "{words}");
     assert!(words.contains("2 of 4 requests written to t.txt"), "{words}");
     let written = manifest("t.txt");
     assert_eq!((&written["requests"], &written["requests_read"]), (&2.into(), &4.into()));

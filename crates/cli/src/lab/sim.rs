@@ -263,7 +263,8 @@ fn facts(args: &Sim, report: &SimReport, manifest: &Manifest) -> Vec<String> {
         lines.push(format!("{} of them warm-up, not counted", thousands(report.warmup_requests)));
     }
     if report.empty_requests > 0 {
-        lines.push(format!("{} requests of no bytes left out", thousands(report.empty_requests)));
+        let count = thousands(report.empty_requests);
+        lines.push(format!("{count} requests without a body (304, HEAD, no bytes) left out"));
     }
     lines.push(String::new());
     lines

@@ -1,6 +1,6 @@
 //! From a trace to batches of steps: names become dense keys a batch at a time, so that the lookups
-//! of a batch overlap in memory. Requests of no bytes are left out, as by libCacheSim: an error
-//! reply or a validation is no object. One thread.
+//! of a batch overlap in memory. Requests without a body of their own are left out, as those of no
+//! bytes are by libCacheSim: an error reply or a validation is no object. One thread.
 
 use super::future::Future;
 use crate::error::TraceError;
@@ -22,7 +22,7 @@ pub(crate) struct Feed {
     raw: Vec<RawRequest>,
     mixed: Vec<Mixed>,
     ignores_sizes: bool,
-    /// Requests of no bytes, left out.
+    /// Requests without a body of their own, left out.
     empty: u64,
     has_ended: bool,
 }

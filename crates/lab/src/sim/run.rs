@@ -104,7 +104,7 @@ pub struct SimReport {
     pub requests: u64,
     /// Those of the warm-up.
     pub warmup_requests: u64,
-    /// Requests of no bytes, which were left out.
+    /// Requests without a body of their own (304, HEAD, no bytes), which were left out.
     pub empty_requests: u64,
     /// Distinct objects.
     pub objects: u64,

@@ -172,6 +172,25 @@ fn sizes_can_be_ignored() {
     assert_eq!(report.working_set, Some(5));
 }
 
+/// What Squid logs of a validation and of HEAD is the size of headers. Those are left out as what has
+/// no bytes is: else the first of them would be an object of 250 bytes ever after.
+#[test]
+fn sizes_of_headers_are_none_of_objects() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("access.log").display().to_string();
+    let log = "1 9 u TCP_IMS_HIT/304 250 GET http://a/1 - NONE/- -\n\
+               2 9 u TCP_MISS/200 260 HEAD http://a/2 - NONE/- -\n\
+               3 9 u TCP_MISS/200 900 GET http://a/1 - NONE/- -\n\
+               4 9 u TCP_HIT/200 900 GET http://a/1 - NONE/- -\n\
+               5 9 u TCP_MISS/200 400 GET http://a/2 - NONE/- -\n";
+    std::fs::write(&path, log).expect("written");
+    let report = run(&path, &options("lru", "1.0"));
+    assert_eq!((report.requests, report.empty_requests), (3, 2));
+    assert_eq!(report.working_set, Some(1300));
+    let tally = report.caches[0].tally;
+    assert_eq!((tally.misses, tally.miss_bytes, tally.bytes), (2, 1300, 2200));
+}
+
 /// Five objects: no share of them holds a hundred. A size beside `auto` is simulated.
 #[test]
 fn a_trace_too_small_for_auto_is_an_error() {

@@ -63,7 +63,7 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 pub struct RawRequest {
     /// The object's number, or a hash of its name.
     pub object: u64,
-    /// Its size, as logged.
+    /// Its size, 0 if the answer has no body of its own: see [`Record::has_body`].
     pub size_bytes: u64,
     /// When, in microseconds.
     pub time_us: u64,
@@ -76,7 +76,7 @@ impl RawRequest {
     fn of(record: &Record<'_>) -> RawRequest {
         RawRequest {
             object: object_name(record.object),
-            size_bytes: record.size_bytes,
+            size_bytes: record.body_bytes(),
             time_us: record.time_us,
             op: record.op(),
         }

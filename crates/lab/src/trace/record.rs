@@ -52,6 +52,12 @@ impl Record<'_> {
         self.size_bytes > 0 && self.status != 304 && self.method != b"HEAD"
     }
 
+    /// Size of the object that is the answer; 0 if it is none.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        if self.has_body() { self.size_bytes } else { 0 }
+    }
+
     /// Host of the object's URL; empty if it has none.
     #[must_use]
     pub fn host(&self) -> &[u8] {

@@ -208,7 +208,7 @@ impl Interner {
             time_us: record.time_us,
             client: intern(&mut self.clients, XxHash3_64::oneshot(record.client), "clients")?,
             key: u64::from(key),
-            size_bytes: if record.has_body() { record.size_bytes } else { 0 },
+            size_bytes: record.body_bytes(),
             host: self.host(record.host())?,
             op: record.op(),
         })

@@ -1,6 +1,7 @@
 //! Writing traces: our own form, oracleGeneral, libCacheSim's csv and txt; compressed as the name
 //! of the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until
-//! the end, 24 bytes a request. What a form cannot say is left out and counted, not turned into
+//! the end, 24 bytes a request. Forms without method and status have no size of what has no body of
+//! its own: what is logged of it is that of headers. What a form cannot say is left out and counted, not turned into
 //! something else. One thread.
 
 use std::collections::HashMap;
@@ -83,7 +84,7 @@ impl WriteFormat {
 pub struct Lost {
     /// Requests that remove their object, left out: all but our own form only ask.
     pub deletes: u64,
-    /// Requests of no bytes, left out: in txt every object has one.
+    /// Requests without a body of their own, left out: in txt every object has one byte.
     pub empty: u64,
     /// Requests written without the result of the cache that logged them, in our own form. The
     /// others have no more to ask rules about anyway.
@@ -206,7 +207,7 @@ impl TraceWriter {
             return false;
         }
         let deletes = record.op() == Op::Delete;
-        let is_empty = self.format == WriteFormat::Txt && record.size_bytes == 0 && !deletes;
+        let is_empty = self.format == WriteFormat::Txt && !record.has_body() && !deletes;
         self.lost.deletes += u64::from(deletes);
         self.lost.empty += u64::from(is_empty);
         deletes || is_empty
@@ -231,7 +232,7 @@ impl TraceWriter {
         let formatted = match self.format {
             WriteFormat::Damelo => damelo_line(&mut line, record),
             WriteFormat::Csv => {
-                let (name, size) = (object_name(record.object), record.size_bytes);
+                let (name, size) = (object_name(record.object), record.body_bytes());
                 write_seconds(&mut line, record.time_us)
                     .and_then(|()| writeln!(line, ",{name},{size}"))
             }
@@ -257,7 +258,7 @@ impl TraceWriter {
             time_s: u32::try_from(seconds)
                 .map_err(|_| unwritable(format!("its time is {seconds} s, of 32 bits")))?,
             object: object_name(record.object),
-            size_bytes: u32::try_from(record.size_bytes).map_err(|_| {
+            size_bytes: u32::try_from(record.body_bytes()).map_err(|_| {
                 unwritable(format!("its size is {} bytes, of 32 bits", record.size_bytes))
             })?,
             next_access: NEVER,
@@ -435,6 +436,28 @@ mod tests {
             assert_eq!(writer.lost(), Lost { deletes, empty, results }, "{name}");
             assert_eq!(writer.finish().expect("finished"), kept, "{name}");
             assert_eq!(read(&path).len() as u64, kept, "{name}");
+        }
+    }
+
+    /// What Squid logs of a validation is the size of headers, and nothing in these forms tells it
+    /// from an object's.
+    #[test]
+    fn what_has_no_body_has_no_size_where_no_status_says_so() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, format, sizes) in [
+            ("t.csv", WriteFormat::Damelo, vec![250, 900]),
+            ("t.oracleGeneral", WriteFormat::OracleGeneral, vec![0, 900]),
+            ("t.columns", WriteFormat::Csv, vec![0, 900]),
+            ("t.txt", WriteFormat::Txt, vec![1]),
+        ] {
+            let path = dir.path().join(name).display().to_string();
+            let mut writer = TraceWriter::create(&path, format).expect("a file");
+            let validated = Record { status: 304, ..record(0, "http://a/", 250) };
+            writer.write(&validated).expect("written");
+            writer.write(&record(0, "http://a/", 900)).expect("written");
+            writer.finish().expect("finished");
+            let found: Vec<u64> = read(&path).into_iter().map(|(.., size)| size).collect();
+            assert_eq!(found, sizes, "{name}");
         }
     }
 
