@@ -5,6 +5,7 @@
 
 use crate::lru::{NumberMap, mix};
 use crate::request::{Catalogue, Request};
+use crate::trace::scheme_of;
 
 /// A rule for choosing groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +52,7 @@ pub struct Grouper {
 
 /// Names before the last slash, without the scheme.
 pub(crate) fn directory_of(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = scheme_of(url.as_bytes()).map_or(url, |scheme| &url[scheme.len() + 3..]);
     rest.rsplit_once('/').map_or(rest, |(dir, _)| dir)
 }
 
@@ -135,4 +136,22 @@ fn popularity(requests: &[Request]) -> NumberMap<u64, u64> {
         before += count;
     }
     classes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_that_of_the_url_itself() {
+        for (url, directory) in [
+            ("http://a/x/y.gif", "a/x"),
+            ("http://a/x/", "a/x"),
+            ("http://a", "a"),
+            ("/x/y.gif", "/x"),
+            ("/mirror/http://a/x.gif", "/mirror/http://a"),
+        ] {
+            assert_eq!(directory_of(url), directory, "{url}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Which requests of a log a study looks at: the papers' rules, by name, and simple ones of our
 //! own. Pure.
 
-use super::record::{ObjectName, Record};
+use super::record::{ObjectName, Record, scheme_of};
 
 /// A rule that lets requests through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ fn is_dynamic(url: &[u8]) -> bool {
 
 /// A scheme that is not HTTP's.
 fn has_other_scheme(url: &[u8]) -> bool {
-    memchr::memmem::find(url, b"://").is_some_and(|at| !url[..at].eq_ignore_ascii_case(b"http"))
+    scheme_of(url).is_some_and(|scheme| !scheme.eq_ignore_ascii_case(b"http"))
 }
 
 #[cfg(test)]
@@ -130,6 +130,7 @@ mod tests {
             ("http://a/x.gif", 200, "TCP_MISS", true, true),
             ("http://a/x.gif", 0, "", true, true),
             ("ftp://a/x", 200, "TCP_MISS", false, true),
+            ("/mirror/ftp://a/x", 200, "TCP_MISS", true, true),
             ("http://a/x?y", 200, "TCP_MISS", false, false),
             ("http://a/cgi-bin/x", 200, "TCP_HIT", false, false),
             ("http://a/x", 404, "TCP_MISS", false, false),

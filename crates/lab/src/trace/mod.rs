@@ -34,6 +34,7 @@ pub use fuzz_tests::fuzz_trace;
 pub use input::ReadPosition;
 pub use origin::{WrittenTrace, file_digest, manifest_path, manifested_path};
 pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
+pub(crate) use record::scheme_of;
 pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
 pub use source::{Interner, Trace, is_generator, load, load_kept};

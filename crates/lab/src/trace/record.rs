@@ -68,12 +68,21 @@ impl Record<'_> {
     }
 }
 
+/// Scheme of a URL that begins with one and `://` (RFC 3986 §3.1). A path or a query may hold
+/// another URL (`/go?to=http://...`), whose scheme and host are none of its own.
+pub(crate) fn scheme_of(url: &[u8]) -> Option<&[u8]> {
+    let scheme = &url[..memchr::memmem::find(url, b"://")?];
+    let may_be = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    let begins = scheme.first().is_some_and(u8::is_ascii_alphabetic);
+    (begins && scheme.iter().all(may_be)).then_some(scheme)
+}
+
 /// Host of a URL as RFC 3986 §3.2 divides it: after `//`, without user, port and what follows. Case
 /// is left as it is; hosts are compared without it (§6.2.2.1).
 #[must_use]
 pub fn host_of(url: &[u8]) -> &[u8] {
-    let Some(at) = memchr::memmem::find(url, b"://") else { return b"" };
-    let rest = &url[at + 3..];
+    let Some(scheme) = scheme_of(url) else { return b"" };
+    let rest = &url[scheme.len() + 3..];
     let end = memchr::memchr3(b'/', b'?', b'#', rest).unwrap_or(rest.len());
     let authority = &rest[..end];
     let host = memchr::memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..]);
@@ -186,6 +195,9 @@ mod tests {
             ("http://c.example?q", "c.example"),
             ("http://[::1]:80/x", "[::1]"),
             ("/path/only", ""),
+            ("/go?to=http://e.example/", ""),
+            ("bucket/s3://f.example/x", ""),
+            ("svn+ssh://g.example/x", "g.example"),
             ("d.example:443", ""),
             ("", ""),
         ] {
