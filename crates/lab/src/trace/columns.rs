@@ -138,6 +138,11 @@ impl Columns {
         Ok(columns)
     }
 
+    /// True if a time or a size is known besides the object.
+    pub(crate) fn has_more_than_objects(&self) -> bool {
+        self.time.is_some() || self.size.is_some()
+    }
+
     /// One object a line.
     pub(crate) fn whole_line(options: &ColumnOptions) -> Columns {
         Columns {

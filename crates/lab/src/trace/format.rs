@@ -125,11 +125,19 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
             return Ok(if format == Format::Combined { common_or_combined(lines) } else { format });
         }
     }
+    // Before our own form, which any six columns look like that have numbers where it has some.
+    let named = Columns::new(columns.unwrap_or(&ColumnOptions::default()), first);
+    if named.as_ref().is_ok_and(Columns::has_more_than_objects) {
+        return Ok(Format::Csv);
+    }
+    if lines.iter().any(|line| damelo_csv::parse(line).is_ok()) {
+        return Ok(Format::Damelo);
+    }
     let no_blank = |line: &&[u8]| !line.iter().any(|byte| b" \t,|;".contains(byte));
     if lines.iter().all(no_blank) {
         return Ok(Format::Txt);
     }
-    Columns::new(columns.unwrap_or(&ColumnOptions::default()), first)
+    named
         .map(|_| Format::Csv)
         .map_err(|reason| format!("it is no log of Squid or a web server, and as columns {reason}"))
 }
@@ -147,11 +155,10 @@ fn common_or_combined(lines: &[&[u8]]) -> Format {
 type LineTest = fn(&[u8]) -> Result<Parsed, BadRecord>;
 
 /// From the strictest on; what one takes the next ones would not.
-const LOGS: [(Format, LineTest); 4] = [
+const LOGS: [(Format, LineTest); 3] = [
     (Format::Squid, squid::parse),
     (Format::Combined, |line| clf::parse(line, Tail::Combined)),
     (Format::Common, |line| clf::parse(line, Tail::Common)),
-    (Format::Damelo, damelo_csv::parse),
 ];
 
 /// Reads lines of one text format.
@@ -279,6 +286,8 @@ mod tests {
             (format!("{clf}\n{clf}\n{clf} \"-\" \"A\"\n"), Format::Common),
             (format!("{clf}\n{clf} \"-\" \"A\"\n{clf} \"-\" \"B\"\n"), Format::Combined),
             ("time,obj_id,size\n1,2,3\n".to_owned(), Format::Csv),
+            // Six columns, and numbers where our own form has some; but they are named.
+            ("time,obj_id,op,ttl,obj_size,tenant\n1,7,get,60,4096,3\n".to_owned(), Format::Csv),
             ("12\n13\n12\n".to_owned(), Format::Txt),
         ] {
             assert_eq!(detected("t", &head), Ok(format), "{head}");
