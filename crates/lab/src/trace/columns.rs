@@ -42,8 +42,9 @@ impl ColumnOptions {
     pub fn parse(given: &str) -> Result<ColumnOptions, TraceError> {
         let bad = |reason: String| TraceError::Columns { given: given.to_owned(), reason };
         let mut options = ColumnOptions::default();
-        let mut rest = given.trim();
-        while !rest.is_empty() {
+        // A blank at the end may be the delimiter.
+        let mut rest = given.trim_start();
+        while !rest.trim_start().is_empty() {
             let (key, after) = rest
                 .split_once('=')
                 .ok_or_else(|| bad(format!("`{rest}` is not of the form name=value")))?;
@@ -394,6 +395,11 @@ mod tests {
         }
         assert_eq!(ColumnOptions::parse("delimiter=\\t").expect("tab").delimiter, Some(b'\t'));
         assert_eq!(ColumnOptions::parse("delimiter=;").expect("semicolon").delimiter, Some(b';'));
+        for blank in [" ", "\t"] {
+            let text = format!("obj-id-col=1,delimiter={blank}");
+            let delimiter = ColumnOptions::parse(&text).expect("blank").delimiter;
+            assert_eq!(delimiter, blank.bytes().next());
+        }
         for (text, reason) in [
             ("obj-id-col=0", "`obj-id-col=0`: columns are numbers from 1 to 1024"),
             ("obj-id", "`obj-id` is not of the form name=value"),
