@@ -304,6 +304,26 @@ fn a_report_is_run_again_and_compared() {
     assert!(code == 4 && said.contains("no.html"), "{said}");
 }
 
+/// A file's name need not be text, and a run is not lost for it.
+#[cfg(unix)]
+#[test]
+fn a_report_goes_to_a_file_of_any_name() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let page = std::ffi::OsStr::from_bytes(b"r\xff.html");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+    command.args(["lab", "sim", "access.log", "lru", "2000", "--html"]).arg(page);
+    let output = command.current_dir(bed.dir.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+    command.args(["lab", "rerun"]).arg(page);
+    let output = command.current_dir(bed.dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("the same results, byte for byte"), "{output:?}");
+}
+
 /// A drive of a file belongs to what must be the same.
 #[test]
 fn a_drive_that_has_changed_is_told_before_anything_runs() {

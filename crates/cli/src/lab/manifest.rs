@@ -16,7 +16,9 @@ use crate::failure::Failure;
 pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, Failure> {
     let name = trace.name.clone();
     let reading = |source| Failure::io(format!("read `{name}`"), source);
-    let mut command: Vec<String> = std::env::args().skip(1).collect();
+    // Only where a report goes may be no text, which is not run again.
+    let words = std::env::args_os().skip(1);
+    let mut command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     command.insert(0, "damelo".to_owned());
     Ok(Manifest {
         command,
