@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
+use damelo_lab::SimError;
 use damelo_lab::design::{
     Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY, Values, parse_choice,
     parse_size,
@@ -252,6 +253,9 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     }
     let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
     let loaded = load(&args.trace, &args.read)?;
+    if loaded.requests.is_empty() {
+        return Err(SimError::NoRequests { path: args.trace.clone() }.into());
+    }
     if args.warmup_req >= loaded.requests.len() {
         let count = loaded.requests.len();
         return Err(Failure::Usage(format!(

@@ -266,6 +266,9 @@ fn designs_take_parameters_of_their_own() {
         let (code, said) = bed.fails(&[&["designs", trace], args].concat());
         assert!(code == 2 && said.contains(reason), "{said}");
     }
+    bed.file("none.csv", "time_s,client,method,status,size_bytes,url\n");
+    let (code, said) = bed.fails(&["designs", "none.csv", "squid"]);
+    assert!(code == 4 && said.contains("`none.csv` has no request"), "{said}");
     // Of several that only the last is refused is said before any runs.
     let (code, said) = bed.fails(&["designs", trace, "squid,ucfs,store", "--memory", "4MiB,1MiB"]);
     assert!(code == 2 && !said.contains("requests/s simulated"), "{said}");
