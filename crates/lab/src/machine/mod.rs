@@ -191,11 +191,11 @@ impl Machine {
             | Action::WriteFile { .. }
             | Action::Remove { .. } => self.lower_file(action, plan)?,
             Action::ReadMapped { offset, bytes } => {
-                self.check_end("the mapped file's disk", offset + u64::from(bytes))?;
+                self.check_page_end(offset + u64::from(bytes))?;
                 self.mapped.read(plan, offset, bytes);
             }
             Action::WriteMapped { offset, bytes } => {
-                self.check_end("the mapped file's disk", offset + u64::from(bytes))?;
+                self.check_page_end(offset + u64::from(bytes))?;
                 self.mapped.write(plan, offset, bytes);
             }
             Action::Block { direction, kind, offset, bytes, wait } => {
@@ -211,6 +211,11 @@ impl Machine {
             Action::Pause { us } => plan.pause_ns += u64::from(us) * 1_000,
         }
         Ok(())
+    }
+
+    /// Of a mapped file whole pages move.
+    fn check_page_end(&self, end_bytes: u64) -> Result<(), MachineError> {
+        self.check_end("the mapped file's disk", self.mapped.page_end(end_bytes))
     }
 
     fn check_end(&self, name: &'static str, end_bytes: u64) -> Result<(), MachineError> {
@@ -247,9 +252,12 @@ impl Machine {
         plan: &mut Plan,
     ) {
         let block_bytes = u64::from(self.buffered_params.block_bytes);
-        let sectors = (block_bytes / SECTOR_BYTES) as u32;
+        let block_sectors = block_bytes / SECTOR_BYTES;
         for block in offset / block_bytes..=(offset + u64::from(bytes) - 1) / block_bytes {
-            let sector = block * u64::from(sectors);
+            let sector = block * block_sectors;
+            // The last block may be shorter: a drive need not end where a block does.
+            let here = self.disks[usize::from(DISK_RAW)].sectors() - sector;
+            let sectors = block_sectors.min(here) as u32;
             match direction {
                 Direction::Read => self.buffered.read(plan, sector, sectors, kind),
                 Direction::Write => {

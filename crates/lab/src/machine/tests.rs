@@ -202,3 +202,28 @@ fn what_is_beyond_the_drive_is_an_error() {
     let error = machine.lower(&[far], &mut plan).expect_err("beyond");
     assert!(error.to_string().contains("use a larger drive"), "{error}");
 }
+
+/// 199 sectors: the last block of 1 KiB has one of them, the last page of 8 KiB seven. The block is
+/// as long as there is room; a page that is written would end beyond.
+#[test]
+fn the_end_of_a_drive_need_not_be_that_of_a_block() {
+    let Drive::Mechanical(mut params) = plain_drive() else { panic!("it turns") };
+    params.zones = vec![
+        Zone { cylinders: 99, sectors_per_track: 2 },
+        Zone { cylinders: 1, sectors_per_track: 1 },
+    ];
+    let files = FfsParams { group_bytes: 64 << 10, inodes_per_group: 16, ..FfsParams::ufs_8k() };
+    let drive = Drive::Mechanical(params);
+    let mut machine = Machine::new(&MachineConfig { files, ..MachineConfig::new(drive) });
+    let mut plan = Plan::default();
+    let last = 198 * SECTOR_BYTES;
+    let (direction, kind) = (Direction::Write, Kind::Data);
+    let buffered = Action::Buffered { direction, kind, offset: last, bytes: 512 };
+    machine.lower(&[buffered], &mut plan).expect("on the drive");
+    machine.sync(&mut plan);
+    let ends = plan.steps.iter().map(|step| (step.sector, step.sectors)).collect::<Vec<_>>();
+    assert_eq!(ends, [(198, 1)]);
+    let mapped = Action::WriteMapped { offset: last, bytes: 512 };
+    let error = machine.lower(&[mapped], &mut plan).expect_err("half a page").to_string();
+    assert!(error.contains("the design wants 106496; use a larger drive"), "{error}");
+}

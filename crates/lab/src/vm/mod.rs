@@ -67,6 +67,11 @@ impl Mapped {
         self.faults
     }
 
+    /// Where the page ends in which bytes that end there lie.
+    pub(crate) fn page_end(&self, end_bytes: u64) -> u64 {
+        end_bytes.next_multiple_of(u64::from(self.params.page_bytes))
+    }
+
     /// Touches bytes for reading.
     pub fn read(&mut self, plan: &mut Plan, offset: u64, bytes: u32) {
         let page_bytes = u64::from(self.params.page_bytes);
