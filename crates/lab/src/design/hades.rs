@@ -155,7 +155,9 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
         evicted_local: 0,
         evicted_remote: 0,
     };
-    Box::new(Served { cache, rules: context.rules(options.proxy_file_bytes) })
+    // What does not fill a cacheblock at the end of a file holds nothing.
+    let file_bytes = blocks(options.proxy_file_bytes) * options.cacheblock_bytes;
+    Box::new(Served { cache, rules: context.rules(file_bytes) })
 }
 
 /// Time to enter a chunk into the tables.

@@ -68,6 +68,17 @@ fn damelo_writes_checkpoints_when_they_are_due() {
     assert_eq!(tables(&requests), (3, 512 + 1_024 + 1_024));
 }
 
+/// A cache of 16 cacheblocks and a byte: an object of as many bytes would need 17. Nothing goes for
+/// what cannot be kept.
+#[test]
+fn hades_refuses_what_needs_more_cacheblocks_than_there_are() {
+    let options = DesignOptions { cache_bytes: (64 << 10) + 1, ..DesignOptions::default() };
+    let requests = [read(1, 4_096), read(2, (64 << 10) + 1), read(1, 4_096)];
+    let report = run_named("hades", &options, &requests);
+    assert_eq!((report.hits, report.refused), (1, 1));
+    assert_eq!(report.fact("evicted_local"), 0);
+}
+
 /// The memory of `ucfs_writes_and_reads_clusters_of_files`: from the 11th file of 4,000 bytes (with
 /// its header) on, three leave for a cluster of 16 KB with every third file.
 fn ucfs_small(cache_bytes: u64) -> DesignOptions {
