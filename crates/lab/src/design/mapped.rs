@@ -155,14 +155,14 @@ impl Cyclic {
             return None;
         }
         let start = slots.partition_point(|slot| slot.offset < self.pointers[class]) % slots.len();
-        let eligible = |i: &usize| {
-            let slot = &slots[(start + i) % slots.len()];
-            slot.count > 0 && slot.count < self.count_max
-        };
-        let passed = (0..slots.len()).find(eligible).unwrap_or(0);
+        let counts = |i: usize| slots[(start + i) % slots.len()].count;
+        let eligible = |i: &usize| counts(*i) > 0 && counts(*i) < self.count_max;
+        let passed = (0..slots.len())
+            .find(eligible)
+            .or_else(|| (0..slots.len()).find(|i| counts(*i) > 0))?;
         let slot = slots[(start + passed) % slots.len()];
         self.pointers[class] = slot.offset + segment_bytes(class);
-        (slot.count > 0).then_some((slot.offset, slot.key, passed as u64))
+        Some((slot.offset, slot.key, passed as u64))
     }
 }
 

@@ -79,6 +79,27 @@ fn hades_refuses_what_needs_more_cacheblocks_than_there_are() {
     assert_eq!(report.fact("evicted_local"), 0);
 }
 
+/// One page, C_max 2. 1 and 2 (4 KB each) fill it; 1 goes, and its segment is cut for 3 and 4 (2 KB
+/// each). 2 was asked for twice, as was no other of its class: for 5 (4 KB) it is replaced, wherever
+/// the pointer stands, since what lay before it in the class is no object any more.
+#[test]
+fn mmap_fbc_replaces_an_object_where_one_of_its_class_is_left() {
+    let options =
+        DesignOptions { cache_bytes: 8 << 10, fbc_count_max: 2, ..DesignOptions::default() };
+    let requests = [
+        read(1, 4_000),
+        read(2, 4_000),
+        read(2, 4_000),
+        delete(1),
+        read(3, 2_000),
+        read(4, 2_000),
+        read(5, 4_000),
+        read(5, 4_000),
+    ];
+    let report = run_named("mmap-fbc", &options, &requests);
+    assert_eq!((report.hits, report.refused), (2, 0));
+}
+
 /// The memory of `ucfs_writes_and_reads_clusters_of_files`: from the 11th file of 4,000 bytes (with
 /// its header) on, three leave for a cluster of 16 KB with every third file.
 fn ucfs_small(cache_bytes: u64) -> DesignOptions {
