@@ -13,13 +13,14 @@
 //! own and looked at by indexes, which find what the scans of figures 4 and 5 find first, but for
 //! one thing: they give up after 256 files that do not fit or lie on the disk as they are; HTML is
 //! what ends in `.html`, `.htm` or a slash; each unit is a write of its own (§2.4.2 lets several go
-//! in one); the table of files has no end at 4 million (§2.3.2), which no trace here comes near;
-//! what counts as a use of a cluster, for the 115 hours and for LFU, is that it was written or
-//! read, not a hit in memory on a copy of a file that it holds; its count begins at 1 with each
-//! write (§2.4.7 does not say what becomes of those of its files); the file system's tables are
-//! written on shutdown with 24 bytes for each file and 6 for each cluster. A restart (`restart=N`)
-//! is a shutdown and, after it, reading all that it saved; requests wait for both (§3.3 gives no
-//! time between them).
+//! in one); the table of files has no end at 4 million (§2.3.2), which no trace here comes near,
+//! but where the disk has no room for more of it on shutdown: then the least used unit goes, as on a
+//! full disk; what counts as a use of a cluster, for the 115 hours and for LFU, is that it was
+//! written or read, not a hit in memory on a copy of a file that it holds; its count begins at 1
+//! with each write (§2.4.7 does not say what becomes of those of its files); the file system's
+//! tables are written on shutdown with 24 bytes for each file and 6 for each cluster. A restart
+//! (`restart=N`) is a shutdown and, after it, reading all that it saved; requests wait for both
+//! (§3.3 gives no time between them).
 
 mod buffers;
 mod clusters;
@@ -349,10 +350,23 @@ impl Ucfs {
         }
     }
 
+    fn tables_bytes(&self) -> u64 {
+        self.files.len() as u64 * 24 + self.clusters.count() * 6
+    }
+
+    /// What is saved has to fit behind the clusters, also when memory is full: of more files those
+    /// on the least used unit go.
+    fn keep_room_for_tables(&mut self) {
+        while self.tables_bytes().next_multiple_of(512) > self.clusters.tables_bytes() {
+            let Some(unit) = self.clusters.least_used() else { return };
+            self.drop_unit(unit);
+        }
+    }
+
     /// §3.3: memory and tables, written or read in one sequence.
     fn saved(&self, direction: Direction, wait: bool, out: &mut Vec<Action>) {
-        let tables = self.files.len() as u64 * 24 + self.clusters.count() * 6;
-        let bytes = (tables + self.buffers.held_bytes()).max(1).div_ceil(512) * 512;
+        let saved = self.tables_bytes() + self.buffers.held_bytes();
+        let bytes = saved.max(1).div_ceil(512) * 512;
         let (piece, kind) = (1 << 20, Kind::Table);
         for index in 0..bytes.div_ceil(piece) {
             let here = piece.min(bytes - index * piece) as u32;
@@ -447,6 +461,7 @@ impl Design for Ucfs {
             self.drop_unit(unit);
         }
         self.evict(now_us, out);
+        self.keep_room_for_tables();
         outcome
     }
 

@@ -68,6 +68,28 @@ fn damelo_writes_checkpoints_when_they_are_due() {
     assert_eq!(tables(&requests), (3, 512 + 1_024 + 1_024));
 }
 
+/// Each file is at least 111 bytes, and 24 in the table that is written at the end: of 40,000 files in
+/// 4 MiB the tables would be a quarter of the disk, and not a hundredth. Those of the least used
+/// clusters go, and all that is saved ends where the disk does.
+#[test]
+fn ucfs_keeps_no_more_files_than_its_tables_have_room_for() {
+    let options = ucfs_small(4 << 20);
+    let requests: Vec<Request> = (0..40_000).map(|key| read(key, 20)).collect();
+    let context = Context { options: &options, requests: &requests, drive: &config().drive };
+    let mut design = (find("ucfs").expect("registered").make)(&context);
+    let (names, mut actions) = (Catalogue::new(), Vec::new());
+    requests.iter().for_each(|request| {
+        design.request(request, &names, &mut actions);
+    });
+    design.finish(&mut actions);
+    let end = |action: &Action| match action {
+        Action::Block { offset, bytes, .. } => offset + u64::from(*bytes),
+        other => panic!("{other:?}"),
+    };
+    let last = actions.iter().map(end).max().expect("some");
+    assert!(last <= options.cache_bytes, "{last}");
+}
+
 /// A cache of 16 cacheblocks and a byte: an object of as many bytes would need 17. Nothing goes for
 /// what cannot be kept.
 #[test]

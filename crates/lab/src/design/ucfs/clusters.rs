@@ -45,6 +45,8 @@ struct Unit {
 pub(super) struct Clusters {
     cluster_bytes: u32,
     count: u32,
+    /// Behind the clusters and the memory that is saved.
+    tables_bytes: u64,
     /// A bit for each free cluster.
     free: Vec<u64>,
     free_count: u32,
@@ -70,9 +72,11 @@ impl Clusters {
         let usable = disk_bytes.saturating_sub(reserved);
         let count = (usable / u64::from(cluster_bytes)) as u32;
         assert!(count > 0, "the disk holds a cluster");
+        let clusters_bytes = u64::from(count) * u64::from(cluster_bytes);
         Clusters {
             cluster_bytes,
             count,
+            tables_bytes: disk_bytes - clusters_bytes - saved_bytes,
             free: all_free(count),
             free_count: count,
             head: 0,
@@ -91,6 +95,11 @@ impl Clusters {
 
     pub(super) fn used_count(&self) -> u64 {
         u64::from(self.count - self.free_count)
+    }
+
+    /// Room for tables, however much of memory is saved.
+    pub(super) fn tables_bytes(&self) -> u64 {
+        self.tables_bytes
     }
 
     pub(super) fn reserved_offset(&self) -> u64 {
