@@ -113,6 +113,11 @@ impl Groups {
         self.free_fragments
     }
 
+    /// Inodes of the file system, taken and free.
+    pub(crate) fn inodes(&self) -> u64 {
+        self.groups.len() as u64 * u64::from(self.inodes_per_group)
+    }
+
     pub(crate) fn group_of_inode(&self, inode: u32) -> u32 {
         inode / self.inodes_per_group
     }

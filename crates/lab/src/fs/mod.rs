@@ -29,14 +29,27 @@ use crate::machine::{DirId, FileId, Kind, Plan};
 
 /// The file system is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the modelled file system is full: {wanted_bytes} bytes wanted, {free_bytes} free; use a larger drive or a smaller cache"
-)]
-pub struct FsFull {
-    /// Size of what was to be stored.
-    pub wanted_bytes: u64,
-    /// Free space.
-    pub free_bytes: u64,
+pub enum FsFull {
+    /// Too little space is free.
+    #[error(
+        "the modelled file system is full: {wanted_bytes} bytes wanted, {free_bytes} free; use a larger drive or a smaller cache"
+    )]
+    Space {
+        /// Size of what was to be stored.
+        wanted_bytes: u64,
+        /// Free space.
+        free_bytes: u64,
+    },
+    /// There is space, but no inode for another file or directory.
+    #[error(
+        "the modelled file system is full: all {inodes} inodes are taken, with {free_bytes} bytes free; use a larger drive or a smaller cache"
+    )]
+    Inodes {
+        /// How many it has.
+        inodes: u64,
+        /// Free space.
+        free_bytes: u64,
+    },
 }
 
 /// Direct pointers of an inode.
@@ -144,7 +157,7 @@ impl Ffs {
         self.resolve_directory(plan, parent);
         let group = self.groups.group_for_directory();
         self.groups.count_directory(group);
-        let inode = self.groups.take_inode(group).ok_or_else(|| self.full(0))?;
+        let inode = self.take_inode(group)?;
         self.touch_group_map(plan, self.groups.group_of_inode(inode));
         self.update_inode(plan, inode, self.params.sync_metadata);
         let slot = self.add_entry(plan, parent)?;
@@ -181,7 +194,7 @@ impl Ffs {
         self.resolve_directory(plan, dir);
         self.scan(plan, dir, u32::MAX);
         let near = self.groups.group_of_inode(self.directories[dir as usize].inode);
-        let inode = self.groups.take_inode(near).ok_or_else(|| self.full(bytes))?;
+        let inode = self.take_inode(near)?;
         let group = self.groups.group_of_inode(inode);
         self.touch_group_map(plan, group);
         self.update_inode(plan, inode, self.params.sync_metadata);
@@ -261,7 +274,13 @@ impl Ffs {
     }
 
     fn full(&self, wanted_bytes: u64) -> FsFull {
-        FsFull { wanted_bytes, free_bytes: self.free_bytes() }
+        FsFull::Space { wanted_bytes, free_bytes: self.free_bytes() }
+    }
+
+    fn take_inode(&mut self, near: u32) -> Result<u32, FsFull> {
+        let taken = self.groups.take_inode(near);
+        let (inodes, free_bytes) = (self.groups.inodes(), self.free_bytes());
+        taken.ok_or(FsFull::Inodes { inodes, free_bytes })
     }
 
     fn fragments_per_block(&self) -> u32 {
@@ -362,7 +381,8 @@ impl Ffs {
         let sync = self.params.sync_metadata;
         if index == self.directories[dir as usize].blocks.len() {
             let group = self.groups.group_of_inode(inode);
-            let block = self.groups.take_block(group, None).ok_or_else(|| self.full(0))?;
+            let block = self.groups.take_block(group, None);
+            let block = block.ok_or_else(|| self.full(u64::from(self.params.block_bytes)))?;
             self.directories[dir as usize].blocks.push(block);
             let (sector, sectors) = self.extent(block, self.fragments_per_block());
             self.buffers.overwrite(plan, sector, sectors, Kind::Directory, sync);

@@ -146,7 +146,10 @@ fn space_is_conserved_and_no_fragment_has_two_files() {
             Ok(()) => alive.push((file, bytes)),
             Err(e) => {
                 full += 1;
-                assert_eq!(e.wanted_bytes, bytes);
+                assert!(
+                    matches!(e, FsFull::Space { wanted_bytes, .. } if wanted_bytes == bytes),
+                    "{e}"
+                );
             }
         }
         while alive.len() > 60 {
@@ -168,4 +171,20 @@ fn space_is_conserved_and_no_fragment_has_two_files() {
         plan.clear();
     }
     assert!(full < 4_000, "some fit");
+}
+
+/// Four groups of 128 inodes, of which the root has one: 511 directories, with nearly all space free.
+#[test]
+fn no_inode_and_no_space_are_told_apart() {
+    let (mut ffs, mut plan) = (small(false), Plan::default());
+    for dir in 1..512 {
+        ffs.make_dir(&mut plan, dir, 0).expect("an inode");
+    }
+    let free_bytes = ffs.free_bytes();
+    let none = FsFull::Inodes { inodes: 512, free_bytes };
+    assert_eq!(ffs.make_dir(&mut plan, 512, 0), Err(none));
+    assert_eq!(ffs.create(&mut plan, 0, 0, 1_000), Err(none));
+    assert!(none.to_string().contains("all 512 inodes are taken"), "{none}");
+    let space = FsFull::Space { wanted_bytes: 8 << 20, free_bytes };
+    assert_eq!(ffs.create(&mut plan, 0, 0, 8 << 20), Err(space));
 }
