@@ -183,8 +183,18 @@ impl MechanicalParams {
                 && (1..=TRACK_SECTORS_MAX).contains(&z.sectors_per_track)
         };
         let times = [seek.full_us, self.write_settle_us, self.head_switch_us, self.controller_us];
+        // Otherwise the root or the linear part of the curve would be negative, and the curve miss
+        // the points (see `SeekCurve`).
+        let [over_average, over_full] =
+            [seek.average_us, seek.full_us].map(|us| u64::from(us.saturating_sub(seek.single_us)));
+        let is_curved = 3 * over_average >= over_full && 15 * over_average <= 8 * over_full;
         let rules = [
             (in_order, "seeks grow from single_us over average_us to full_us"),
+            (
+                is_curved,
+                "average_us is 1/3 to 8/15 of the way from single_us to full_us, or no curve of seeks \
+                 meets all three",
+            ),
             ((1..=ZONES_MAX as usize).contains(&self.zones.len()), "1 to 1,024 zones"),
             (
                 self.zones.iter().all(fits),

@@ -84,6 +84,8 @@ fn a_drive_is_read_from_a_file_or_refused_with_the_reason() {
         ("\"heads\": 2", "\"heads\": 0", "heads"),
         ("\"heads\": 2", "\"heads\": 2, \"tails\": 1", "tails"),
         ("\"average_us\": 5000", "\"average_us\": 500", "seeks grow"),
+        ("\"average_us\": 5000", "\"average_us\": 3000", "average_us is"),
+        ("\"average_us\": 5000", "\"average_us\": 6000", "average_us is"),
         ("\"cylinders\": 10", "\"cylinders\": 4000000000", "2^21"),
         ("\"bus_bytes_per_us\": 100", "\"bus_bytes_per_us\": 0", "bus_bytes_per_us"),
         ("[{\"cylinders\": 10, \"sectors_per_track\": 100},", "[{}, ", "a list of zones"),
