@@ -167,6 +167,23 @@ fn sim_counts_exactly_in_either_order_of_arguments() {
     assert!(csv.lines().nth(2).unwrap().ends_with(",lru,1,,4,4,4,4,1,1"), "{csv}");
 }
 
+/// Ten requests for one object, one a second, of which the first five warm up.
+#[test]
+fn an_interval_of_the_warm_up_has_no_miss_ratio() {
+    let bed = Bed::new();
+    let lines: Vec<String> = (0..10).map(|n| format!("{n},u,GET,200,5,a\n")).collect();
+    bed.file("t.csv", &lines.concat());
+    let args =
+        ["sim", "t.csv", "lru", "100", "--warmup-req", "5", "--report-interval", "5", "--csv"];
+    let csv = bed.ok(&args);
+    let rows: Vec<&str> = csv.lines().skip(3).collect();
+    assert_eq!(rows, ["t.csv,false,lru,100,,0,0,0,0,,,5", "t.csv,false,lru,100,,5,0,25,0,0,0,10"]);
+    let text = bed.ok(&args[..8]);
+    let parts: Vec<&str> = text.lines().skip_while(|line| !line.contains("up to s")).collect();
+    assert!(parts[1].ends_with(" 0") && parts[2].ends_with("0.0000"), "{text}");
+    bed.ok(&[&args[..8], &["--html", "r.html"]].concat());
+}
+
 #[test]
 fn sim_takes_columns_as_libcachesim_does() {
     let bed = Bed::new();

@@ -281,6 +281,12 @@ fn share(cache: &CacheResult) -> String {
     cache.size_share.map_or(String::new(), |share| format!("{share:.4}"))
 }
 
+/// A ratio of what was counted; none where nothing was, as in an interval of the warm-up: 0 would say
+/// that nothing missed.
+fn counted(tally: &Tally, ratio: impl Fn(&Tally) -> f64) -> Option<f64> {
+    (tally.requests > 0).then(|| ratio(tally))
+}
+
 /// For people.
 fn table(args: &Sim, report: &SimReport) -> Table {
     let mut table = Table::new(&[
@@ -313,7 +319,8 @@ fn interval_table(args: &Sim, report: &SimReport) -> Table {
                 size(args, cache.size_bytes),
                 interval.end_s.to_string(),
                 thousands(interval.tally.requests),
-                format!("{:.4}", interval.tally.miss_ratio()),
+                counted(&interval.tally, Tally::miss_ratio)
+                    .map_or(String::new(), |ratio| format!("{ratio:.4}")),
             ]);
         }
     }
@@ -352,7 +359,9 @@ fn exact_table(args: &Sim, report: &SimReport, trace: &TraceIdentity) -> Table {
             row.extend([cache.size_bytes.to_string(), share]);
             let counts = [tally.requests, tally.misses, tally.bytes, tally.miss_bytes];
             row.extend(counts.map(|count| count.to_string()));
-            row.extend([tally.miss_ratio().to_string(), tally.byte_miss_ratio().to_string()]);
+            row.extend([Tally::miss_ratio, Tally::byte_miss_ratio].map(|ratio| {
+                counted(tally, ratio).map_or(String::new(), |ratio| ratio.to_string())
+            }));
             row.extend(has_intervals.then(|| end_s.map_or(String::new(), |s| s.to_string())));
             table.row(row);
         };
@@ -446,7 +455,9 @@ fn over_time(args: &Sim, report: &SimReport) -> Vec<LineChart> {
         log_y: false,
         series: by_policy(report, |cache| {
             let own = cache.intervals.iter().filter(|_| cache.size_bytes == bytes);
-            own.map(|interval| (interval.end_s as f64, interval.tally.miss_ratio())).collect()
+            let point =
+                |tally, end_s: u64| Some((end_s as f64, counted(tally, Tally::miss_ratio)?));
+            own.filter_map(|interval| point(&interval.tally, interval.end_s)).collect()
         }),
     };
     sizes.into_iter().map(chart).collect()
