@@ -161,7 +161,9 @@ impl Mechanical {
                 let oldest = (0..self.segments.len()).min_by_key(|&i| self.segments[i].used);
                 self.segments.swap_remove(oldest.unwrap_or(0));
             }
-            self.segments.push(Segment { start: ahead.start, end, used: self.uses });
+            // Of a longer read the segment holds the end.
+            let start = ahead.start.max(end.saturating_sub(self.room()));
+            self.segments.push(Segment { start, end, used: self.uses });
             self.move_to(end.max(ahead.start + 1) - 1);
         }
     }

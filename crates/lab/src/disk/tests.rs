@@ -212,6 +212,24 @@ fn schedulers_keep_their_order() {
     assert_eq!(order(Scheduler::TwoWayElevator, &sectors), [0, 4, 2, 3, 1]);
 }
 
+/// Two segments of 64 KiB. Of 512 KiB that were read, and what the head read on behind them, the
+/// drive remembers the last 64 KiB at most.
+#[test]
+fn the_drives_memory_holds_no_more_than_it_has() {
+    let Some(Drive::Mechanical(mut params)) = Drive::named("ibm-9lzx") else { panic!("it turns") };
+    (params.cache.segment_bytes, params.cache.segments) = (64 << 10, 2);
+    let mut disk = Disk::new(Drive::Mechanical(params), Scheduler::Fcfs);
+    let (mut now_ns, mut answered) = (0, Vec::new());
+    let far = disk.sectors() / 2;
+    for (sector, sectors) in [(0, 1024), (far, 8), (0, 8), (far, 8), (512, 8), (896, 8)] {
+        let io = DiskIo { direction: Direction::Read, sector, sectors, tag: 0 };
+        let before = disk.counts().from_memory;
+        now_ns = one(&mut disk, now_ns, io);
+        answered.push(disk.counts().from_memory > before);
+    }
+    assert!(!answered[2] && !answered[4], "{answered:?}: parts of 512 KiB in 64");
+}
+
 /// Reading on is answered from what the head reads ahead: no seek, no turn lost.
 #[test]
 fn sequential_reads_stream() {
