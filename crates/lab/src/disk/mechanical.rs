@@ -173,12 +173,13 @@ impl Mechanical {
         (self.cylinder, self.head) = (place.cylinder, place.head);
     }
 
-    /// Time to read on from `from` to `to` in track order, switches included.
+    /// Time to read on from `from`, before which the head has just passed a sector, to `to` in track
+    /// order, switches included.
     fn stream_ns(&self, from: u64, to: u64) -> u64 {
-        let place = self.geometry.place(from);
+        let place = self.geometry.place(from - 1);
         let per_track = u64::from(place.sectors_per_track);
         let sectors_ns = (to - from) * self.params.revolution_ns / per_track;
-        let tracks = (u64::from(place.sector) + (to - from - 1)) / per_track;
+        let tracks = (u64::from(place.sector) + (to - from)) / per_track;
         let cylinders = (u64::from(place.head) + tracks) / u64::from(self.params.heads);
         let switches_ns = (tracks - cylinders) * u64::from(self.params.head_switch_us) * 1_000;
         sectors_ns + switches_ns + cylinders * u64::from(self.params.seek.single_us) * 1_000

@@ -238,6 +238,20 @@ fn sequential_reads_stream() {
     near(rate, 6.0 * 334.0 * 0.512 / (6.0 * 5.985 + 5.0 * 0.8 + 1.2), 6.0, "MB/s");
 }
 
+/// The same in reads of a whole track each, the end of every one of which is that of its track: the
+/// switch to the next one takes its time all the same.
+#[test]
+fn reads_of_whole_tracks_stream_no_faster() {
+    let mut disk = Disk::new(Drive::named("atlas-10k").expect("known"), Scheduler::Fcfs);
+    let (mut now_ns, tracks) = (0, 120);
+    for track in 0..tracks {
+        let io = DiskIo { direction: Direction::Read, sector: track * 334, sectors: 334, tag: 0 };
+        now_ns = one(&mut disk, now_ns, io);
+    }
+    let turns_ms = 5.985 + (5.0 * 0.8 + 1.2) / 6.0;
+    near(now_ns as f64 / 1e6, tracks as f64 * turns_ms, 2.0, "ms");
+}
+
 #[test]
 fn requests_are_conserved_and_time_does_not_go_back() {
     for scheduler in [Scheduler::Fcfs, Scheduler::OneWayElevator, Scheduler::TwoWayElevator] {
