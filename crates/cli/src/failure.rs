@@ -204,6 +204,7 @@ impl Failure {
                 | TraceError::Generator { .. },
             ) => 2,
             Failure::Drive(DriveError::Unknown { .. }) => 2,
+            Failure::Paper(PaperError::ScaledTooFar { .. }) => 2,
             Failure::Open { .. } | Failure::NotOurs { .. } | Failure::Exists { .. } => 3,
             Failure::Io { source, .. } | Failure::Trace(TraceError::Write { source, .. })
                 if source.kind() == io::ErrorKind::BrokenPipe =>

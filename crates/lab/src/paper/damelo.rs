@@ -53,6 +53,8 @@ const ORDERINGS: [Ordering; 5] = [
 const SERIES_EVERY: usize = 1_024;
 
 const PAGES_KB: [u32; 5] = [16, 32, 64, 128, 256];
+/// Each group has two of the largest pages.
+pub(super) const SCALE_DOWN_MAX: u32 = (DISK_BYTES / (GROUPS as u64 * 2 * (256 << 10))) as u32;
 
 /// The requests of one ordering: objects are numbered by group.
 struct Stages {

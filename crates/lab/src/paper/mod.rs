@@ -73,6 +73,20 @@ impl Paper {
         !(self.takes_trace() && has_trace)
     }
 
+    /// By how much its synthetic workloads can be divided with anything left to measure; none if that
+    /// has no limit.
+    fn scale_down_max(self, has_trace: bool) -> Option<u32> {
+        match self {
+            Paper::Squid | Paper::Ucfs if has_trace => None,
+            Paper::Squid => Some(squid::SCALE_DOWN_MAX),
+            Paper::Ucfs => Some(ucfs::SCALE_DOWN_MAX),
+            Paper::Damelo => Some(damelo::SCALE_DOWN_MAX),
+            Paper::Hades => Some(hades::SCALE_DOWN_MAX),
+            // It has a thousand files at least.
+            Paper::Cfs => None,
+        }
+    }
+
     /// Whether anything is made smaller by `scale_down`, with a trace or without.
     pub fn takes_scale(self, has_trace: bool) -> bool {
         self.takes_seed(has_trace) || self == Paper::Cfs
@@ -308,6 +322,16 @@ pub enum PaperError {
     /// A run on real disks failed.
     #[error("cannot measure on real disks")]
     Real(#[from] RealError),
+    /// Too little is left of a synthetic workload.
+    #[error(
+        "scaled down by {given} too little is left of the workload to measure; at most {max} for this paper"
+    )]
+    ScaledTooFar {
+        /// As given.
+        given: u32,
+        /// What is possible.
+        max: u32,
+    },
     /// The trace has nothing to measure.
     #[error(
         "there are {requests} requests of the trace, {needed} are needed; use a longer one or none"
@@ -329,6 +353,10 @@ pub(crate) fn in_what(what: &'static str) -> impl Fn(MachineError) -> PaperError
 /// # Errors
 /// See [`PaperError`].
 pub fn run(paper: Paper, options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {
+    let given = options.scale_down;
+    if let Some(max) = paper.scale_down_max(options.trace.is_some()).filter(|max| given > *max) {
+        return Err(PaperError::ScaledTooFar { given, max });
+    }
     let mut tables = match paper {
         Paper::Cfs => cfs::run(options)?,
         Paper::Squid => squid::run(options)?,

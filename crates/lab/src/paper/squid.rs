@@ -20,6 +20,7 @@ use crate::vm::VmParams;
 const SYNTHETIC_REQUESTS: usize = 400_000;
 pub(super) const SMALL_BYTES: u64 = 8 << 10;
 const NEEDED: usize = 1_000;
+pub(super) const SCALE_DOWN_MAX: u32 = (SYNTHETIC_REQUESTS / NEEDED) as u32;
 
 /// A trace with its first half as warm-up, objects of one size each.
 pub(super) struct Days {

@@ -230,6 +230,24 @@ fn a_trace_of_nothing_is_an_error() {
     }
 }
 
+/// As far as they can be, papers are scaled down; one more is refused in words, not with a panic or
+/// with ratios of nothing.
+#[test]
+fn what_is_scaled_down_too_far_is_an_error() {
+    for paper in [Paper::Squid, Paper::Damelo, Paper::Ucfs, Paper::Hades] {
+        let max = paper.scale_down_max(false).expect("a limit");
+        let with = |scale_down| run(paper, &PaperOptions { scale_down, ..PaperOptions::default() });
+        for given in [max + 1, u32::MAX] {
+            let error = with(given).expect_err("too far").to_string();
+            assert!(error.contains(&format!("at most {max} for this paper")), "{error}");
+        }
+        let tables = with(max).expect("as far as it goes");
+        let mut rows = tables.iter().flat_map(|table| &table.rows);
+        assert!(rows.all(|row| row.measured.is_finite()), "{paper:?}");
+    }
+    assert!(!tables(Paper::Cfs, u32::MAX).is_empty());
+}
+
 /// A row prints both numbers and their ratio.
 #[test]
 fn tables_print_published_and_measured() {

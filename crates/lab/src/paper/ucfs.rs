@@ -20,6 +20,7 @@ use crate::vm::VmParams;
 
 const SYNTHETIC_REQUESTS: usize = 400_000;
 const NEEDED: usize = 1_000;
+pub(super) const SCALE_DOWN_MAX: u32 = (SYNTHETIC_REQUESTS / NEEDED) as u32;
 /// §4.3.2.
 const WARMUP: usize = 150_000;
 /// What the trace holds, divided by the memory for files.
