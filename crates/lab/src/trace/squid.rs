@@ -2,9 +2,11 @@
 //! `time elapsed client code/status bytes method URL user hierarchy/peer type`, separated by
 //! blanks.
 //!
-//! Older versions have no type; `log_mime_hdrs` appends two bracketed fields. A URL with blanks in
-//! it (`uri_whitespace allow`) makes more fields: it is then all that stands between method and the
-//! last three. Pure.
+//! Older versions have no type; `log_mime_hdrs` appends two bracketed fields, and a `logformat` of
+//! one's own may append others. A URL with blanks in it (`uri_whitespace allow`) makes more fields,
+//! too: it is then all that stands between method and the last three, if those are user, hierarchy
+//! and type; else it ends before the user, whom the first thing that looks like hierarchy and peer
+//! follows. Pure.
 
 use super::fields;
 use super::record::{Parsed, ParsedName, Span};
@@ -21,8 +23,12 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
         let (expected, found) = ("10 (9 in old logs)", fields.count);
         return Err(BadRecord::FieldCount { expected, found });
     }
-    let [time, _elapsed, client, result, size, method, url] = fields.first;
-    let url = if fields.count > FIELDS { before_last_three(&line[..end], url) } else { url };
+    let [time, _elapsed, client, result, size, method, url, _user, hierarchy] = fields.first;
+    let url = match fields.count {
+        FIELDS if is_hierarchy(hierarchy) => url,
+        FIELDS.. => with_blanks(&line[..end], url, fields.count),
+        _ => url,
+    };
     if url.is_empty() {
         return Err(BadRecord::Empty { field: "URL" });
     }
@@ -42,13 +48,13 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
 }
 
 struct Fields<'a> {
-    first: [&'a [u8]; 7],
+    first: [&'a [u8]; 9],
     count: usize,
 }
 
 impl<'a> Fields<'a> {
     fn of(line: &'a [u8]) -> Fields<'a> {
-        let mut fields = Fields { first: [&line[..0]; 7], count: 0 };
+        let mut fields = Fields { first: [&line[..0]; 9], count: 0 };
         let parts = line.split(|byte| is_blank(*byte)).filter(|part| !part.is_empty());
         for part in parts {
             if let Some(field) = fields.first.get_mut(fields.count) {
@@ -62,6 +68,32 @@ impl<'a> Fields<'a> {
 
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
+}
+
+/// `HIER_DIRECT/1.2.3.4`, `NONE/-`: a code in capitals, and a peer.
+fn is_hierarchy(field: &[u8]) -> bool {
+    let Some(slash) = memchr::memchr(b'/', field) else { return false };
+    let (code, peer) = (&field[..slash], &field[slash + 1..]);
+    let may_be = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    code.first().is_some_and(u8::is_ascii_uppercase) && code.iter().all(may_be) && !peer.is_empty()
+}
+
+/// A URL of which `url` is what stands before its first blank, in a line of so many fields.
+fn with_blanks<'a>(line: &'a [u8], url: &'a [u8], count: usize) -> &'a [u8] {
+    let at = |part: &[u8]| part.as_ptr() as usize - line.as_ptr() as usize;
+    let start = at(url);
+    let parts = || line[start..].split(|byte| is_blank(*byte)).filter(|part| !part.is_empty());
+    if count > FIELDS && parts().nth_back(1).is_some_and(is_hierarchy) {
+        return before_last_three(line, url);
+    }
+    let mut user = url;
+    for (n, part) in parts().enumerate() {
+        if n > 1 && is_hierarchy(part) {
+            return line[start..at(user)].trim_ascii_end();
+        }
+        user = part;
+    }
+    if count > FIELDS { before_last_three(line, url) } else { url }
 }
 
 /// From where the URL starts to before the third blank from the end.
@@ -106,6 +138,27 @@ mod tests {
         );
         assert_eq!(mime.object, ObjectName::Text(b"http://a/x"));
         assert_eq!(record("1.0 1 c NONE/000 0 NONE error:x - HIER_NONE/- -").status, 0);
+    }
+
+    /// As with a `logformat` of one's own, and with a blank in an old log: the hierarchy tells where
+    /// the URL ends.
+    #[test]
+    fn fields_behind_the_type_are_no_part_of_the_url() {
+        let url = |end: &str| {
+            let line = format!("1.0 1 c TCP_MISS/200 5 GET {end}");
+            let ObjectName::Text(url) = record(&line).object else { panic!("a name") };
+            String::from_utf8_lossy(url).into_owned()
+        };
+        for behind in ["-", "\"Mozilla/5.0 (X11; Linux) KHTML/4\"", "a b c"] {
+            let direct = format!("http://a/x - HIER_DIRECT/1.2.3.4 text/html {behind}");
+            assert_eq!(url(&direct), "http://a/x", "{behind}");
+            let spaced = format!("http://a/x  y u NONE/- text/html {behind}");
+            assert_eq!(url(&spaced), "http://a/x  y", "{behind}");
+        }
+        assert_eq!(url("http://a/x y - DIRECT/b"), "http://a/x y");
+        assert_eq!(url("http://a/X Y Z/W - NONE/- text/html"), "http://a/X Y Z/W");
+        assert_eq!(url("http://a/x - weird text/html"), "http://a/x");
+        assert_eq!(url("http://a/x y - weird text/html"), "http://a/x y");
     }
 
     #[test]
