@@ -496,10 +496,13 @@ fn sockets_that_were_handed_down_serve_the_listeners_with_their_addresses() {
     drop(proxy);
     assert!(path.exists(), "its file is the supervisor's");
     bed.write("p.toml", FILE);
-    let refused = handed_down(&bed, &descriptors).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(told.contains("handed.socket") && told.contains("`listen`"), "{told}");
+    // With a socket for `from` beside it, and without.
+    for descriptors in [&descriptors[..], &descriptors[..1]] {
+        let refused = handed_down(&bed, descriptors).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains("handed.socket") && told.contains("`listen`"), "{told}");
+    }
 }
 
 #[test]

@@ -185,8 +185,8 @@ pub struct ProxyConfig {
     /// The operator's rules. Default none.
     pub ruleset: Arc<Ruleset>,
     /// Listening sockets handed down by a supervisor. Each serves the listener (`from`, or one of
-    /// [`listen`](ProxyConfig::listen)) with its address or port; a socket that matches none serves
-    /// `from`.
+    /// [`listen`](ProxyConfig::listen)) with its address or port; a TCP socket that matches none
+    /// serves `from`.
     pub inherited: Vec<Arc<Inherited>>,
     /// The table `[limits]`.
     pub limits: Limits,

@@ -1,9 +1,10 @@
 //! Assigns sockets handed down by a supervisor to the configured listeners.
 //!
 //! A socket belongs to the listener with its address, else to the one with its port, since a
-//! supervisor configured with only a port listens on all addresses. A socket that matches none
-//! serves `from` if that has none yet; TCP sockets are preferred to Unix ones. Threads: none; a
-//! pure function except for asking the system for a socket's address.
+//! supervisor configured with only a port listens on all addresses. A TCP socket that matches none
+//! serves `from` if that has none yet. A Unix socket never serves `from`, which is a TCP address
+//! wherever it is told. Threads: none; a pure function except for asking the system for a socket's
+//! address.
 
 use std::sync::Arc;
 
@@ -29,10 +30,9 @@ pub(crate) fn assign<'a>(
             place.inspect(|at| assigned[*at] = Some(socket)).is_none()
         });
     }
-    left.sort_by_key(|(socket, _)| matches!(socket, Inherited::Unix(_)));
     for (socket, address) in left {
-        match assigned.first_mut() {
-            Some(first @ None) => *first = Some(socket),
+        match (socket, assigned.first_mut()) {
+            (Inherited::Tcp(_), Some(first @ None)) => *first = Some(socket),
             _ => return Err(ProxyError::Inherited { address: address.to_string() }),
         }
     }
@@ -86,6 +86,15 @@ mod tests {
         // An equal address takes precedence over an equal port.
         let both = [on(at_a.port()), listener(ListenAddress::Tcp(at_a))];
         assert_eq!(order(&both, &sockets[2..]), [None, Some(0)]);
+    }
+
+    #[test]
+    fn a_unix_socket_that_fits_no_listener_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let unix = Arc::new(Inherited::Unix(UnixListener::bind(&path).unwrap()));
+        let refused = assign(&[on(1), on(2)], std::slice::from_ref(&unix)).unwrap_err();
+        assert!(refused.to_string().contains("socket, and no listener has that"), "{refused}");
     }
 
     #[test]
