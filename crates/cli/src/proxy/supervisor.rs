@@ -70,6 +70,23 @@ pub(crate) fn inherited_sockets() -> Result<Vec<Arc<Inherited>>, Failure> {
     (FIRST_FD..).take(count as usize).map(|descriptor| listener(descriptor).map(Arc::new)).collect()
 }
 
+/// Whether a descriptor is a socket that listens: not one for datagrams, nor a connection.
+fn listens(descriptor: RawFd) -> bool {
+    let mut set: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are valid for the call, and `length` is the size of `set`.
+    let asked = unsafe {
+        libc::getsockopt(
+            descriptor,
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut set).cast(),
+            &raw mut length,
+        )
+    };
+    asked == 0 && set != 0
+}
+
 fn listener(descriptor: RawFd) -> Result<Inherited, Failure> {
     let failed =
         |source| Failure::io(format!("use descriptor {descriptor}, a socket handed down"), source);
@@ -77,6 +94,10 @@ fn listener(descriptor: RawFd) -> Result<Inherited, Failure> {
     let set = unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     if set < 0 {
         return Err(failed(io::Error::last_os_error()));
+    }
+    if !listens(descriptor) {
+        let problem = "it does not listen: hand down stream sockets, with Accept=no";
+        return Err(failed(io::Error::other(problem)));
     }
     // SAFETY: the descriptor is open, as fcntl has shown. By the protocol this process owns it, and
     // nothing else here uses it; each is taken once.
@@ -88,4 +109,31 @@ fn listener(descriptor: RawFd) -> Result<Inherited, Failure> {
     let socket = UnixListener::from(OwnedFd::from(socket));
     socket.local_addr().map_err(failed)?;
     Ok(Inherited::Unix(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpStream, UdpSocket};
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// systemd hands down such sockets for `ListenDatagram=` and `Accept=yes`: they would be taken
+    /// for listeners that nobody ever comes to.
+    #[test]
+    fn a_socket_that_does_not_listen_is_refused() {
+        let tcp = || TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(matches!(listener(tcp().into_raw_fd()), Ok(Inherited::Tcp(_))));
+        let server = tcp();
+        let connected = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (unix, _other) = UnixStream::pair().unwrap();
+        let sockets = [connected.into_raw_fd(), datagrams.into_raw_fd(), unix.into_raw_fd()];
+        for descriptor in sockets {
+            let refused = listener(descriptor).unwrap_err().text();
+            assert!(refused.contains(&format!("descriptor {descriptor}")), "{refused}");
+            assert!(refused.contains("does not listen"), "{refused}");
+        }
+    }
 }
