@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -352,6 +353,22 @@ fn stat_tells_what_the_store_is() {
     let stat = bed.json(&["stat", &bed.store(), "--json"]);
     assert_eq!(stat["latencies"][1]["name"], "damelo_disk_write_seconds");
     assert!(bed.ok_text(&["stat", &bed.store()]).contains("damelo_disk_read_seconds_sum"));
+}
+
+/// JSON is text, and the name of a file need not be.
+#[test]
+fn a_store_whose_name_is_no_text_is_told_as_json() {
+    let bed = Bed::empty();
+    let name = std::ffi::OsStr::from_bytes(b"s\xff.damelo");
+    let told = |args: &[&str]| -> Value {
+        let output = bed.command(args).arg(name).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let made = told(&["format", "--size", "64MiB", "--json"]);
+    assert_eq!(made["volumes"][0], "s\u{fffd}.damelo");
+    let stat = told(&["stat", "--json"]);
+    assert_eq!(stat["info"]["volumes"][0]["path"], "s\u{fffd}.damelo");
 }
 
 #[test]

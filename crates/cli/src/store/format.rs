@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::Args;
-use damelo::{ByteSize, Config, Store, StoreInfo, VolumeConfig};
+use damelo::{ByteSize, Config, Store, StoreInfo, VolumeConfig, VolumeInfo};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -96,9 +96,12 @@ fn print(info: &StoreInfo, as_json: bool) -> Result<(), Failure> {
     let size_bytes: u64 = info.volumes.iter().map(|volume| volume.size_bytes).sum();
     let mut out = Out::new();
     if as_json {
+        // As text: a path need not be UTF-8, and JSON must be.
+        let path = |volume: &VolumeInfo| volume.path.display().to_string();
+        let paths: Vec<String> = info.volumes.iter().map(path).collect();
         out.json(&json!({
             "store_id": hex(&info.store_id),
-            "volumes": info.volumes.iter().map(|volume| &volume.path).collect::<Vec<_>>(),
+            "volumes": paths,
             "size_bytes": size_bytes,
             "page_bytes": info.page_bytes,
             "segment_bytes": info.segment_bytes,

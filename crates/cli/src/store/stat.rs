@@ -115,7 +115,8 @@ fn info_json(info: &StoreInfo) -> Value {
         .iter()
         .map(|volume| {
             json!({
-                "path": volume.path,
+                // A path need not be UTF-8.
+                "path": volume.path.display().to_string(),
                 "size_bytes": volume.size_bytes,
                 "engine": volume.engine,
                 "direct": volume.direct,
