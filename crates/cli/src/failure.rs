@@ -206,12 +206,18 @@ impl Failure {
             Failure::Drive(DriveError::Unknown { .. }) => 2,
             Failure::Paper(PaperError::ScaledTooFar { .. }) => 2,
             Failure::Open { .. } | Failure::NotOurs { .. } | Failure::Exists { .. } => 3,
-            Failure::Io { source, .. } | Failure::Trace(TraceError::Write { source, .. })
-                if source.kind() == io::ErrorKind::BrokenPipe =>
-            {
-                0
-            }
+            failure if failure.is_unread() => 0,
             _ => 4,
+        }
+    }
+
+    /// Whether it is only that nobody reads what is written, as with `... | head`.
+    pub(crate) fn is_unread(&self) -> bool {
+        match self {
+            Failure::Io { source, .. } | Failure::Trace(TraceError::Write { source, .. }) => {
+                source.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => false,
         }
     }
 
@@ -279,7 +285,7 @@ impl Failure {
 
     /// Prints the failure on stderr, unless it is only a reader that went away (`... | head`).
     pub(crate) fn print(&self) {
-        if self.exit_code() != 0 {
+        if !self.is_unread() {
             // That nobody listens changes nothing about the exit code.
             let _ = io::stderr().lock().write_all(self.text().as_bytes());
         }

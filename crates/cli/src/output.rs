@@ -51,6 +51,15 @@ impl Out {
     }
 }
 
+/// What was told, of a command that has more to say by its exit code: that a reader went away
+/// (`| head`) ends the telling, and changes nothing about what was found.
+pub(crate) fn heard(told: Result<(), Failure>) -> Result<(), Failure> {
+    match told {
+        Err(failure) if failure.is_unread() => Ok(()),
+        told => told,
+    }
+}
+
 fn failed(source: io::Error) -> Failure {
     Failure::io("write to standard output", source)
 }

@@ -72,6 +72,14 @@ impl Bed {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// Runs while nobody reads its standard output.
+    fn unread(&self, args: &[&str]) -> Output {
+        let mut command = self.command(args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        child.wait_with_output().unwrap()
+    }
+
     fn put(&self, key: &str, value: &[u8], more: &[&str]) {
         let store = self.store();
         let mut args = vec!["put", &store, key, "-"];
@@ -398,16 +406,32 @@ fn flip_a_bit(path: &Path, needle: &[u8]) {
 fn a_reader_that_goes_away_is_not_an_error() {
     let bed = Bed::new();
     bed.put("k", &pattern(2_000_000), &[]);
-    let mut child = bed
-        .command(&["get", &bed.store(), "k"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    let output = bed.unread(&["get", &bed.store(), "k"]);
     assert!(output.status.success(), "{output:?}");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("cannot"), "{output:?}");
+}
+
+/// `damelo check ... | head -1`: 0 would say that the store is whole.
+#[test]
+fn a_reader_that_goes_away_does_not_change_what_was_found() {
+    let bed = Bed::new();
+    let needle = b"there is exactly one of these in the store";
+    bed.put("k", needle, &[]);
+    let store = bed.store();
+    flip_a_bit(Path::new(&store), needle);
+    std::fs::write(bed.path("bad.toml"), "memory = 0\n").unwrap();
+    for (code, args) in [
+        (1, &["check", &store][..]),
+        (1, &["check", &store, "--json"]),
+        (1, &["get", &store, "missing", "--json"]),
+        (1, &["rm", &store, "missing", "--json"]),
+        (2, &["check-config", "bad.toml", "--json"]),
+        (2, &["check-config", "bad.toml", "--keys"]),
+    ] {
+        let output = bed.unread(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use damelo_http_proxy::{
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, heard};
 use crate::proxy::serving;
 
 const AFTER_HELP: &str = "\
@@ -98,19 +98,25 @@ impl Bad {
 /// Checks the file and prints its settings or its mistakes.
 pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
     let checked = args.file.as_deref().map(|path| (path, check(path, args.forward)));
+    heard(tell(args, checked.as_ref()))?;
+    match checked {
+        Some((path, Err(bad))) => Err(bad.into_failure(path)),
+        _ => Ok(()),
+    }
+}
+
+/// What goes to standard output; mistakes follow on standard error.
+fn tell(args: &CheckConfig, checked: Option<&(&Path, Result<Good, Bad>)>) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.json {
-        out.json(&as_json(args, checked.as_ref().map(|(_, checked)| checked)))?;
-    } else if args.keys {
+        out.json(&as_json(args, checked.map(|(_, checked)| checked)))?;
+        return out.finish();
+    }
+    if args.keys {
         out.bytes(settings_reference().as_bytes())?;
     }
-    match checked {
-        Some((path, Err(bad))) => {
-            out.finish()?;
-            return Err(bad.into_failure(path));
-        }
-        Some((path, Ok(good))) if !args.json => print(args, path, &good, &mut out)?,
-        _ => {}
+    if let Some((path, Ok(good))) = checked {
+        print(args, path, good, &mut out)?;
     }
     out.finish()
 }

@@ -9,7 +9,7 @@ use damelo::check::{CheckReport, SegmentReport, SegmentState, check_volumes};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output::{Out, thousands};
+use crate::output::{Out, heard, thousands};
 use crate::progress::Progress;
 
 const AFTER_HELP: &str = "\
@@ -45,15 +45,19 @@ pub(crate) fn run(args: &Check) -> Result<(), Failure> {
         check_volumes(&args.volumes, &mut |at| progress.set(at.done_bytes, at.total_bytes))
             .map_err(|source| Failure::Open { path: args.volumes[0].clone(), source })?;
     drop(progress);
-    let mut out = Out::new();
-    if args.json {
-        out.json(&to_json(&report))?;
-    } else {
-        print(&mut out, &report, args.all)?;
-    }
-    out.finish()?;
+    heard(tell(args, &report))?;
     let damaged = report.damaged_total;
     if damaged > 0 { Err(Failure::Damaged { damaged }) } else { Ok(()) }
+}
+
+fn tell(args: &Check, report: &CheckReport) -> Result<(), Failure> {
+    let mut out = Out::new();
+    if args.json {
+        out.json(&to_json(report))?;
+    } else {
+        print(&mut out, report, args.all)?;
+    }
+    out.finish()
 }
 
 fn print(out: &mut Out, report: &CheckReport, all: bool) -> Result<(), Failure> {

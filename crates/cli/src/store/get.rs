@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::names::{key_bytes, key_text, keyed};
-use crate::output::Out;
+use crate::output::{Out, heard};
 use crate::progress::Progress;
 use crate::store::opening::{self, StoreArgs};
 
@@ -108,8 +108,8 @@ fn copy_out(args: &Get, store: &Store) -> Result<(), Failure> {
     let Some(mut reader) = store.reader(key_bytes(&args.key)).wait()? else {
         if args.json {
             let mut out = Out::new();
-            out.json(&keyed(key_bytes(&args.key), json!({ "found": false })))?;
-            out.finish()?;
+            let told = out.json(&keyed(key_bytes(&args.key), json!({ "found": false })));
+            heard(told.and_then(|()| out.finish()))?;
         }
         return Err(not_found());
     };

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::names::{key_bytes, key_text, keyed};
-use crate::output::{Out, say};
+use crate::output::{Out, heard, say};
 use crate::store::opening::{self, StoreArgs};
 
 const AFTER_HELP: &str = "\
@@ -66,6 +66,6 @@ fn remove(args: &Rm, store: &Store) -> Result<usize, Failure> {
             }
         }
     }
-    told.and_then(|()| out.finish())?;
+    heard(told.and_then(|()| out.finish()))?;
     Ok(missing)
 }
