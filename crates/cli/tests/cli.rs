@@ -349,6 +349,17 @@ fn purge_drops_a_group_a_prefix_or_everything() {
     assert_eq!(bed.keys(&[]), ["a/3"], "what comes after a purge stays");
 }
 
+/// A URL is text: another one than was asked for would be purged, and reported as done.
+#[test]
+fn a_prefix_that_is_no_text_is_not_sent_to_a_proxy() {
+    let bed = Bed::empty();
+    let mut command = bed.command(&["purge", "--admin", "127.0.0.1:1", "--prefix"]);
+    let output = command.arg(std::ffi::OsStr::from_bytes(b"http://a/\xff")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("--prefix") && said.contains("\\xff"), "{said}");
+}
+
 #[test]
 fn stat_tells_what_the_store_is() {
     let bed = Bed::new();

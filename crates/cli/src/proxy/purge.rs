@@ -93,7 +93,12 @@ fn purge_proxy(args: &Purge) -> Result<(), Failure> {
         order.insert("group".to_owned(), json!(group));
     }
     if let Some(prefix) = &args.prefix {
-        order.insert("prefix".to_owned(), json!(prefix.to_string_lossy()));
+        // A URL is text; with other bytes in their place another prefix would be purged.
+        let text = prefix.to_str().ok_or_else(|| {
+            let shown = key_text(key_bytes(prefix));
+            Failure::Usage(format!("--prefix: `{shown}` is not UTF-8: write its bytes as %XX"))
+        })?;
+        order.insert("prefix".to_owned(), json!(text));
     }
     if args.all {
         order.insert("all".to_owned(), json!(true));
