@@ -246,7 +246,7 @@ impl Failure {
                 Some("add it to `listen` in the settings, or have the supervisor hand it to nobody".to_owned())
             }
             Failure::Proxy(ProxyError::Listen { key, source, .. }) => of_listening(key, source),
-            Failure::Admin(AdminError::Connect { .. }) => Some(
+            Failure::Admin(AdminError::Connect { .. } | AdminError::Protocol { .. }) => Some(
                 "say where its admin listener is with --admin; `damelo proxy` prints it at start"
                     .to_owned(),
             ),

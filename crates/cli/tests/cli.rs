@@ -360,6 +360,31 @@ fn a_prefix_that_is_no_text_is_not_sent_to_a_proxy() {
     assert!(said.contains("--prefix") && said.contains("\\xff"), "{said}");
 }
 
+/// The port of the proxy itself, say, in place of its admin listener's.
+#[test]
+fn an_answer_that_is_no_proxy_s_names_the_address_and_what_to_do() {
+    use std::io::Read;
+    let bed = Bed::empty();
+    let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = web.local_addr().unwrap().to_string();
+    let asked: [&[&str]; 3] = [&["top", "--once"], &["explain", "http://a/"], &["purge", "--all"]];
+    let serving = std::thread::spawn(move || {
+        for _ in asked {
+            let (mut client, _) = web.accept().unwrap();
+            let mut request = [0; 2000];
+            assert!(client.read(&mut request).unwrap() > 0);
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>";
+            client.write_all(answer).unwrap();
+        }
+    });
+    for args in asked {
+        let said = bed.fails(4, &[args, &["--admin", &address]].concat());
+        assert!(said.contains(&address) && said.contains("--admin"), "{args:?}: {said}");
+        assert!(!said.contains("benchmark"), "{args:?}: {said}");
+    }
+    serving.join().unwrap();
+}
+
 #[test]
 fn stat_tells_what_the_store_is() {
     let bed = Bed::new();

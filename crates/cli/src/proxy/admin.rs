@@ -3,6 +3,8 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use clap::Args;
+use damelo_http_proxy::{AdminError, ask_admin};
+use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -18,6 +20,14 @@ pub(crate) struct AdminArgs {
 }
 
 impl AdminArgs {
+    /// The proxy's answer; `order` makes it a POST.
+    pub(crate) fn ask(&self, path: &str, order: Option<&str>) -> Result<Value, Failure> {
+        let address = self.address()?;
+        let answer = ask_admin(address, path, self.token.as_deref(), order)?;
+        // Every admin listener answers in JSON.
+        serde_json::from_str(&answer).map_err(|_| AdminError::Protocol { address }.into())
+    }
+
     /// The address: `HOST:PORT`, `:PORT` or `PORT`.
     pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
         let text = self.admin.as_deref().unwrap_or("127.0.0.1:9100");

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use damelo_http_proxy::ask_admin;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -38,12 +37,10 @@ pub(crate) struct Explain {
     json: bool,
 }
 
-/// Queries the proxy and prints its answer. The exit status is 1 if nothing is stored.
+/// Queries the proxy and prints its answer. That nothing is stored is an answer, too.
 pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
     let order = json!({ "url": args.url, "headers": args.header }).to_string();
-    let (address, token) = (args.admin.address()?, args.admin.token.as_deref());
-    let answer = ask_admin(address, "/explain", token, Some(&order))?;
-    let known: Value = serde_json::from_str(&answer)?;
+    let known = args.admin.ask("/explain", Some(&order))?;
     let mut out = Out::new();
     if args.json {
         out.json(&known)?;

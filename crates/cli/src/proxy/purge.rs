@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use damelo::ByteSize;
-use damelo_http_proxy::ask_admin;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -105,9 +104,7 @@ fn purge_proxy(args: &Purge) -> Result<(), Failure> {
     }
     order.insert("soft".to_owned(), json!(args.soft));
     let order = Value::Object(order).to_string();
-    let answer =
-        ask_admin(args.admin.address()?, "/purge", args.admin.token.as_deref(), Some(&order))?;
-    let done: Value = serde_json::from_str(&answer)?;
+    let done = args.admin.ask("/purge", Some(&order))?;
     let mut out = Out::new();
     if args.json {
         out.json(&done)?;

@@ -10,7 +10,6 @@ use clap::Args;
 use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
 use crossterm::{cursor, execute, queue, terminal};
 use damelo::ByteSize;
-use damelo_http_proxy::ask_admin;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -50,10 +49,7 @@ const PRINTED_COLUMNS: usize = 100;
 
 /// Prints one frame, or shows frames until the user ends it.
 pub(crate) fn run(args: &Top) -> Result<(), Failure> {
-    let (address, token) = (args.admin.address()?, args.admin.token.clone());
-    let look = || -> Result<Value, Failure> {
-        Ok(serde_json::from_str(&ask_admin(address, "/top", token.as_deref(), None)?)?)
-    };
+    let look = || args.admin.ask("/top", None);
     if args.once || args.json {
         let seen = look()?;
         let mut out = Out::new();
