@@ -284,6 +284,20 @@ fn metadata_and_empty_objects_survive() {
     assert_eq!(std::fs::read(bed.path("meta.out")).unwrap(), b"Content-Type: text/html");
 }
 
+/// A device never ends; what it sends must not fill the machine's memory.
+#[test]
+fn metadata_is_not_read_beyond_what_any_store_keeps() {
+    let bed = Bed::new();
+    let store = bed.store();
+    std::fs::write(bed.path("long"), vec![0; (1 << 20) + 1]).unwrap();
+    std::fs::write(bed.path("v"), "value").unwrap();
+    for meta in ["long", "/dev/zero"] {
+        let said = bed.fails(4, &["put", &store, "k", "v", "--meta", meta]);
+        assert!(said.contains(meta) && said.contains("more than 1MiB"), "{said}");
+    }
+    assert!(bed.keys(&[]).is_empty());
+}
+
 #[test]
 fn put_replaces_and_an_unreadable_input_changes_nothing() {
     let bed = Bed::new();

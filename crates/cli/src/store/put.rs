@@ -2,7 +2,7 @@
 //! behind.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +19,9 @@ use crate::store::opening::{self, StoreArgs};
 
 /// Bytes read from the input at a time.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// Metadata that is read; no store takes more, and a path to a device would never end.
+const METADATA_BYTES_MAX: u64 = 1 << 20;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -87,9 +90,16 @@ fn open_input(path: &Path) -> Result<(Input, Option<u64>), Failure> {
 }
 
 fn metadata(args: &Put) -> Result<Vec<u8>, Failure> {
-    args.meta
-        .as_deref()
-        .map_or(Ok(Vec::new()), |path| fs::read(path).map_err(|source| cannot_read(path, source)))
+    let Some(path) = args.meta.as_deref() else { return Ok(Vec::new()) };
+    let read = || {
+        let mut metadata = Vec::new();
+        let most = METADATA_BYTES_MAX + 1;
+        if File::open(path)?.take(most).read_to_end(&mut metadata)? as u64 == most {
+            return Err(io::Error::other("it is too long for metadata: more than 1MiB"));
+        }
+        Ok(metadata)
+    };
+    read().map_err(|source| cannot_read(path, source))
 }
 
 fn expires(args: &Put) -> Option<u64> {
