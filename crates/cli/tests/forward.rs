@@ -175,6 +175,27 @@ fn a_password_that_was_hashed_opens() {
     assert_eq!(proxy.metric("damelo_proxy_forward_unauthorized_total"), 1);
 }
 
+/// A hash of its first bytes would let nobody in.
+#[test]
+fn a_password_that_is_too_long_is_not_cut() {
+    let home = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for (bytes, code) in [(512, 0), (513, 2)] {
+        let mut hashing = damelo(&home, &["--hash-password", "ann"]);
+        let hashing = hashing.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = hashing.spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(&[vec![b'x'; bytes], b"\r\n".to_vec()].concat())
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{bytes}: {output:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(told.contains("longer than 512 bytes"), bytes > 512, "{told}");
+    }
+}
+
 #[test]
 fn times_end_what_hangs() {
     let home = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

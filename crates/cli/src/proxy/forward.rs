@@ -125,15 +125,22 @@ impl Forward {
 }
 
 fn print_hash(name: &str) -> Result<(), Failure> {
-    let mut password = String::new();
-    std::io::stdin()
-        .take(PASSWORD_BYTES_MAX)
-        .read_to_string(&mut password)
-        .map_err(|source| Failure::io("read a password from standard input", source))?;
-    let password = password.trim_end_matches(['\r', '\n']);
+    let failed = |source| Failure::io("read a password from standard input", source);
+    let mut password = Vec::new();
+    // With room for a line's end, and one byte more to see that it is too long.
+    std::io::stdin().take(PASSWORD_BYTES_MAX + 3).read_to_end(&mut password).map_err(failed)?;
+    let line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    password.truncate(password.len() - password.iter().rev().take_while(|b| line_end(b)).count());
     if password.is_empty() {
         return Err(Failure::Usage("no password came on standard input".to_owned()));
     }
+    if password.len() as u64 > PASSWORD_BYTES_MAX {
+        // A hash of its beginning would let nobody in.
+        let text = format!("the password is longer than {PASSWORD_BYTES_MAX} bytes");
+        return Err(Failure::Usage(text));
+    }
+    let password = std::str::from_utf8(&password)
+        .map_err(|error| failed(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
     let line = hash_credentials(name, password).map_err(|error| match error {
         ProxyError::UserName(_) => Failure::Usage(error.to_string()),
         other => Failure::Proxy(other),
