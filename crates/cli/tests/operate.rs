@@ -200,6 +200,8 @@ fn check_config_refuses_what_could_not_run() {
         ("[log]\nto = \"none/log\"\n", 3, "no directory `none`"),
         ("[log]\nto = \"folder\"\n", 3, "`folder` is a directory"),
         ("cache = \"folder\"\n", 2, "`folder` is a directory"),
+        ("cache = \"none/:64MiB\"\n", 2, "`none/` names a directory"),
+        ("[log]\nto = \"none/\"\n", 3, "`none/` names a directory"),
         ("[admin]\nfrom = \"127.0.0.1:8080\"\n", 3, "`from` listens"),
         ("[timeouts]\nconnect = \"0s\"\n", 3, "above zero"),
         ("[timeouts]\ndrain = \"61s\"\n", 3, "`timeouts.stop`"),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -245,6 +246,9 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
             mistakes.push(settings.mistake(key, problem));
         } else if path.is_dir() {
             let problem = format!("`{}` is a directory", path.display());
+            mistakes.push(settings.mistake(key, problem));
+        } else if path.as_os_str().as_bytes().ends_with(b"/") {
+            let problem = format!("`{}` names a directory: add a file's name", path.display());
             mistakes.push(settings.mistake(key, problem));
         }
     }
