@@ -223,6 +223,7 @@ fn check_config_refuses_what_could_not_run() {
         ("[limits]\nheader_bytes_max = \"16KiB\"\n", 3, "`limits.uri_bytes_max`, 32KiB"),
         ("[[rules]]\npath = \"/x\"\n", 2, "[[rule]]"),
         ("[[rule]]\nkey_cookies = [\"lang=de\"]\n", 3, "no name of a cookie"),
+        ("[[rule]]\npath = \"admin/**\"\npass = true\n", 3, "begin with `/`"),
         ("[caching]\nstale_if_error = \"500ms\"\n", 3, "whole seconds"),
         ("[caching]\nstale_if_error = 60\n", 3, "whole seconds"),
         ("[timeouts]\ntunnel_idle = \"4000d\"\n", 3, "3650d"),

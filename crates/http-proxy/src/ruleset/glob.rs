@@ -65,6 +65,22 @@ impl Glob {
         Ok(Glob { alternatives, negated, segments })
     }
 
+    /// Whether one of its alternatives begins with a character that is written out, and is not this.
+    pub(crate) fn begins_with_other_than(&self, wanted: char) -> bool {
+        let begins = |tokens: &Vec<Token>| matches!(tokens.first(), Some(Token::Char(first)) if *first != wanted);
+        self.alternatives.iter().any(begins)
+    }
+
+    /// Whether one of its alternatives matches no text that has this character.
+    pub(crate) fn lacks(&self, wanted: char) -> bool {
+        let may_be = |token: &Token| match token {
+            Token::Char(c) => *c == wanted,
+            Token::Class { .. } | Token::Anything | Token::Directories => true,
+            Token::One | Token::Star => self.segments == Segments::None || wanted != '/',
+        };
+        self.alternatives.iter().any(|tokens| !tokens.iter().any(may_be))
+    }
+
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         self.alternatives.iter().any(|tokens| whole(tokens, text, self.segments)) != self.negated
     }

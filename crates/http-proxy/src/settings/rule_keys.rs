@@ -33,13 +33,13 @@ rule_keys! {
     "name" "text" "Its name in `damelo explain`."
         |rule, value| put(&mut rule.name, Text::read(value));
     "host" "pattern or list" "Matches the host the client asked for, without port; one of the patterns must match."
-        |rule, value| put(&mut rule.when.hosts, globs(value, true));
+        |rule, value| put(&mut rule.when.hosts, each(value, host_glob));
     "scheme" "http or https" "Matches how the client asked: by TLS or without; where `forwarded.trust_client` is on, what `X-Forwarded-Proto` says of it."
         |rule, value| put(&mut rule.when.scheme, scheme(value).map(Some));
     "path" "pattern or list" "Matches the path, without query. `*` stands for anything within a segment, `**` for anything."
-        |rule, value| put(&mut rule.when.paths, globs(value, false));
+        |rule, value| put(&mut rule.when.paths, each(value, path_glob));
     "prefix" "text or list" "Matches paths that begin so."
-        |rule, value| put(&mut rule.when.prefixes, texts(value));
+        |rule, value| put(&mut rule.when.prefixes, each(value, prefix));
     "query" "pattern or list" "Matches the query, without its `?`; it is empty where there is none."
         |rule, value| put(&mut rule.when.queries, each(value, value_glob));
     "cookie" "`name` or `name=pattern`, or list" "Matches if the request has one of these cookies, with a value that matches. The name is a pattern, too."
@@ -53,7 +53,7 @@ rule_keys! {
     "status" "`200`, `\"500-599\"` or list" "Matches the status of the origin's response."
         |rule, value| put(&mut rule.when.statuses, each(value, status_range));
     "type" "pattern or list" "Matches the media type of the response, such as `image/*`."
-        |rule, value| put(&mut rule.when.types, globs(value, true));
+        |rule, value| put(&mut rule.when.types, each(value, type_glob));
     "size_min" "a size such as 512MiB" "Matches responses of known length, this or larger."
         |rule, value| put(&mut rule.when.size_min, u64::read_some::<Size>(value));
     "size_max" "a size such as 512MiB" "Matches responses of known length, this or smaller."
@@ -134,18 +134,44 @@ fn each<T>(value: &Value, read: impl Fn(&str) -> Result<T, String>) -> Result<Ve
     }
 }
 
-fn texts(value: &Value) -> Result<Vec<String>, String> {
-    each(
-        value,
-        |text| if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) },
-    )
+/// The beginning of a path.
+fn prefix(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => Ok(text.to_owned()),
+        false if text.is_empty() => Err("it is empty".to_owned()),
+        false => Err(no_path(text)),
+    }
 }
 
-fn globs(value: &Value, lower: bool) -> Result<Vec<Glob>, String> {
-    each(value, |text| {
-        let text = if lower { text.to_ascii_lowercase() } else { text.to_owned() };
-        Glob::new(&text, Segments::BySlash)
-    })
+fn path_glob(text: &str) -> Result<Glob, String> {
+    let glob = Glob::new(text, Segments::BySlash)?;
+    if glob.begins_with_other_than('/') { Err(no_path(text)) } else { Ok(glob) }
+}
+
+fn no_path(text: &str) -> String {
+    format!("\"{text}\" matches no path: paths begin with `/`")
+}
+
+fn host_glob(text: &str) -> Result<Glob, String> {
+    if text.contains('/') {
+        return Err(format!("\"{text}\" matches no host: write it without scheme and path"));
+    }
+    let port = text.rsplit_once(':').map_or("", |(_, port)| port);
+    if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("\"{text}\" matches no host: hosts are compared without port"));
+    }
+    Glob::new(&text.to_ascii_lowercase(), Segments::BySlash)
+}
+
+fn type_glob(text: &str) -> Result<Glob, String> {
+    if text.contains(';') {
+        return Err(format!("\"{text}\" matches no type: types are compared without parameters"));
+    }
+    let glob = Glob::new(&text.to_ascii_lowercase(), Segments::BySlash)?;
+    match glob.lacks('/') {
+        true => Err(format!("\"{text}\" matches no type: each has a `/`, as in image/*")),
+        false => Ok(glob),
+    }
 }
 
 fn origin(text: &str) -> Result<String, String> {
@@ -263,6 +289,48 @@ fn hint(value: &Value) -> Result<Hint, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A rule that never applies, `pass` say, is taken for one that does.
+    #[test]
+    fn a_condition_that_nothing_can_meet_is_refused() {
+        let read = |key: &str, text: &str| {
+            let key = find(key).expect("the key");
+            (key.set)(&mut Rule::named("rule 1".to_owned()), &Value::Text(text.to_owned()))
+        };
+        for (key, wrong, why) in [
+            ("path", "img/**", "begin with `/`"),
+            ("path", "!img/**", "begin with `/`"),
+            ("path", "{img,/pictures}/*", "begin with `/`"),
+            ("prefix", "img/", "begin with `/`"),
+            ("host", "example.org:8080", "without port"),
+            ("host", "http://example.org", "without scheme and path"),
+            ("host", "example.org/", "without scheme and path"),
+            ("type", "image", "`/`"),
+            ("type", "text/html; charset=utf-8", "without parameters"),
+        ] {
+            let error = read(key, wrong).expect_err(wrong);
+            assert!(error.contains(&format!("{wrong:?}")) && error.contains(why), "{error}");
+        }
+        for (key, right) in [
+            ("path", "/img/**"),
+            ("path", "**.png"),
+            ("path", "**/img/*"),
+            ("path", "!/img/**"),
+            ("path", "[/]x"),
+            ("path", "\\/x"),
+            ("path", "{/a,/b}/*"),
+            ("path", "?"),
+            ("host", "[[]::1]"),
+            ("host", "*.example.org"),
+            ("host", "!{a,b}.test"),
+            ("type", "image/*"),
+            ("type", "**"),
+            ("type", "{text,image}/*"),
+            ("type", "**[+]json"),
+        ] {
+            assert_eq!(read(key, right), Ok(()), "{key} {right}");
+        }
+    }
 
     #[test]
     fn a_cookie_that_cannot_exist_is_in_no_key() {
