@@ -1,6 +1,7 @@
 //! The limits of settings: checks of a `Config` that need no volume.
 //!
-//! Invariant: an error names the setting, its value and the limit. Threads: any; pure.
+//! Invariant: an error names the setting, its value and the limit. Threads: any; pure, except that
+//! the system is asked whether it would give the memory that tables take.
 
 use std::ops::RangeInclusive;
 
@@ -15,6 +16,8 @@ const MEMORY_MIN: u64 = 4 << 20;
 const MEMORY_PAGES_MIN: u64 = 16;
 /// The largest size of a store on disk.
 const MEMORY_MAX: u64 = 16 << 40;
+/// No table takes more than this part of memory: the counters of `HitDensity` do at most.
+const TABLE_SHARE: u64 = 16;
 const QUEUE_DEPTH_MAX: u64 = 4096;
 const GROUPS_TRACKED_MAX: u64 = 1 << 32;
 const PAGE_MIN: u64 = 16 << 10;
@@ -38,6 +41,10 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     }
     if config.memory.bytes() > MEMORY_MAX {
         return bad("memory", format!("{:#}", config.memory), "at most 16TiB");
+    }
+    if !has_room_for_tables(config.memory.bytes()) {
+        let limit = "the system has no room for the tables of so much";
+        return bad("memory", format!("{:#}", config.memory), limit);
     }
     if !(1..=VALUE_MAX_BYTES).contains(&config.object_max.bytes()) {
         return bad("object_max", format!("{:#}", config.object_max), "1B to 1TiB");
@@ -91,6 +98,13 @@ fn check_counts(config: &Config) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Whether the system would give the largest of the tables that so much memory needs. It is asked
+/// beforehand, as a table that cannot be allocated ends the process, and in C that of the caller.
+fn has_room_for_tables(memory_bytes: u64) -> bool {
+    let largest = usize::try_from(memory_bytes / TABLE_SHARE).unwrap_or(usize::MAX);
+    Vec::<u8>::new().try_reserve_exact(largest).is_ok()
+}
+
 /// Checks that memory holds as many pages as are in use at once.
 pub(super) fn enough_memory(config: &Config, page_bytes: u64) -> Result<(), OpenError> {
     let min = page_bytes * MEMORY_PAGES_MIN;
@@ -102,4 +116,16 @@ pub(super) fn enough_memory(config: &Config, page_bytes: u64) -> Result<(), Open
         value: format!("{:#}", config.memory),
         limit: format!("at least {} with pages this large", ByteSize::new(min)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than any address space holds.
+    #[test]
+    fn tables_that_no_system_has_room_for_are_seen_beforehand() {
+        assert!(has_room_for_tables(MEMORY_MIN));
+        assert!(!has_room_for_tables(1 << 62));
+    }
 }
