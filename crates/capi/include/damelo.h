@@ -220,7 +220,7 @@ int damelo_options_set_anew(damelo_options *options, int anew);
 /* Nonzero: refuse to make a store that does not exist. Default 0 (1 if no size was declared). */
 int damelo_options_set_must_exist(damelo_options *options, int must_exist);
 
-/* I/Os at the device at once, at least 1. Default 64. */
+/* I/Os at the device at once, 1 to 4096. Default 64. */
 int damelo_options_set_queue_depth(damelo_options *options, uint32_t depth);
 
 /* One of enum damelo_when_memory_full, and the longest wait (default 10,000 ms). */
@@ -256,7 +256,7 @@ int damelo_options_set_fbc_count_max(damelo_options *options, uint32_t count);
 int damelo_options_set_fbc_average_max_percent(damelo_options *options, uint32_t percent);
 
 /* Groups whose pages and hints are remembered at once, within a twelfth of the memory; 0: as few as
- * can be. Default 65,536. */
+ * can be, at most 2^32. Default 65,536. */
 int damelo_options_set_groups_tracked_max(damelo_options *options, uint64_t groups);
 
 /* Consecutive errors after which a volume is taken out of service, at least 1. Default 16. */
