@@ -45,9 +45,7 @@ rule_keys! {
     "cookie" "`name` or `name=pattern`, or list" "Matches if the request has one of these cookies, with a value that matches. The name is a pattern, too."
         |rule, value| put(&mut rule.when.cookies, each(value, cookie_match));
     "method" "method or list" "Matches the method."
-        |rule, value| put(&mut rule.when.methods, each(value, |text| {
-            Method::from_bytes(text.as_bytes()).map_err(|_| format!("\"{text}\" is not a method"))
-        }));
+        |rule, value| put(&mut rule.when.methods, each(value, method));
     "header" "`Name` or `Name: pattern`, or list" "Matches if the request has the header, with a value that matches. All of a list must match."
         |rule, value| put(&mut rule.when.headers, each(value, header_match));
     "status" "`200`, `\"500-599\"` or list" "Matches the status of the origin's response."
@@ -132,6 +130,13 @@ fn each<T>(value: &Value, read: impl Fn(&str) -> Result<T, String>) -> Result<Ve
         Value::List(_) => Err("the list is empty: leave the key out".to_owned()),
         Value::Flag(_) => Err("text or a list of texts is expected".to_owned()),
     }
+}
+
+/// A method, in upper case: written otherwise it would match no request. `forward.rules` reads its
+/// methods likewise.
+fn method(text: &str) -> Result<Method, String> {
+    Method::from_bytes(text.to_ascii_uppercase().as_bytes())
+        .map_err(|_| format!("\"{text}\" is not a method"))
 }
 
 /// The beginning of a path.
@@ -289,6 +294,15 @@ fn hint(value: &Value) -> Result<Hint, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_method_may_be_written_in_lower_case() {
+        let mut rule = Rule::named("rule 1".to_owned());
+        let methods = Value::List(vec!["post".to_owned(), "PUT".to_owned()]);
+        let key = find("method").expect("the key");
+        assert_eq!((key.set)(&mut rule, &methods), Ok(()));
+        assert_eq!(rule.when.methods, [Method::POST, Method::PUT]);
+    }
 
     /// A rule that never applies, `pass` say, is taken for one that does.
     #[test]
