@@ -252,6 +252,12 @@ fn check_config_refuses_what_could_not_run() {
     bed.says(0, &["check-config", "both.toml"]);
     let said = bed.says(2, &["check-config", "both.toml", "--forward"]);
     assert!(said.contains("line 3: cannot take users from `nobody`"), "{said}");
+    for (bytes, code) in [(107, 0), (108, 2)] {
+        let path = format!("/tmp/{}", "x".repeat(bytes - "/tmp/".len()));
+        bed.write("long.toml", &format!("{start}listen = [\"unix:{path}\"]\n"));
+        let said = bed.says(code, &["check-config", "long.toml"]);
+        assert_eq!(said.contains("line 2: ") && said.contains("107 bytes"), code != 0, "{said}");
+    }
     bed.write("bad.toml", &format!("{start}[upstream]\nauthorities = \"none.pem\"\n"));
     let output = bed.run(&["check-config", "bad.toml"]);
     assert!(!output.status.success(), "{output:?}");

@@ -34,6 +34,9 @@ which `good` and, if it is false, `mistakes` are.";
 /// Longest configuration file that is read: a path to a device would never end.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
+/// Longest path that the system takes for a Unix socket: `sun_path` without its final zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
 /// Check a configuration file of the proxy.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -237,21 +240,9 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
         }
     }
     files.extend(serving::cache_paths(settings).map(|path| ("cache", path)));
-    let mut mistakes = Vec::new();
-    for (key, path) in files {
-        // The parent of a bare file name is empty and means the current directory.
-        let missing = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
-        if let Some(dir) = missing {
-            let problem = format!("there is no directory `{}`", dir.display());
-            mistakes.push(settings.mistake(key, problem));
-        } else if path.is_dir() {
-            let problem = format!("`{}` is a directory", path.display());
-            mistakes.push(settings.mistake(key, problem));
-        } else if path.as_os_str().as_bytes().ends_with(b"/") {
-            let problem = format!("`{}` names a directory: add a file's name", path.display());
-            mistakes.push(settings.mistake(key, problem));
-        }
-    }
+    let problems = files.iter().filter_map(|(key, path)| Some((*key, problem_at(key, path)?)));
+    let mut mistakes: Vec<_> =
+        problems.map(|(key, problem)| settings.mistake(key, problem)).collect();
     let (key, error) = match serving::check_store(settings) {
         Ok(()) => return mistakes,
         Err(error @ OpenError::Setting { setting: "memory", .. }) => ("memory", error),
@@ -259,4 +250,25 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
     };
     mistakes.push(settings.mistake(key, error));
     mistakes
+}
+
+/// Why there cannot be such a file.
+fn problem_at(key: &str, path: &Path) -> Option<String> {
+    let shown = path.display();
+    // The parent of a bare file name is empty and means the current directory.
+    let missing = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
+    if let Some(dir) = missing {
+        return Some(format!("there is no directory `{}`", dir.display()));
+    }
+    if path.is_dir() {
+        return Some(format!("`{shown}` is a directory"));
+    }
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Some(format!("`{shown}` names a directory: add a file's name"));
+    }
+    if key == "listen" && path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        let most = SOCKET_PATH_BYTES_MAX;
+        return Some(format!("`{shown}`: the path of a Unix socket has at most {most} bytes"));
+    }
+    None
 }
