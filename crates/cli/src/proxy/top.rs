@@ -1,9 +1,11 @@
 //! `damelo top`: a live table of a running proxy's activity.
 //!
 //! The frame is made as plain lines by a pure function; the terminal only shows it. Invariants:
-//! the terminal is left as it was found, whatever happens. Threads: the main thread only.
+//! the terminal is left as it was found, whatever happens, SIGINT and SIGTERM included. Threads: the
+//! main thread, and while the screen is taken over one that waits for these signals.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -15,6 +17,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 use crate::proxy::admin::AdminArgs;
+use crate::signals;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -111,6 +114,15 @@ struct Screen;
 
 impl Screen {
     fn open() -> io::Result<Screen> {
+        let ends = signals::block()?;
+        let wait = move || {
+            let signal = signals::wait(&ends);
+            // Held until the process has ended: no frame comes after this.
+            let mut out = io::stdout().lock();
+            restore(&mut out);
+            signals::end_by(signal);
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
         terminal::enable_raw_mode()?;
         // From here on, dropping the guard restores the terminal.
         let screen = Screen;
@@ -121,10 +133,14 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A failure here cannot be handled.
-        let _ = execute!(io::stdout(), cursor::Show, terminal::LeaveAlternateScreen);
-        let _ = terminal::disable_raw_mode();
+        restore(&mut io::stdout().lock());
     }
+}
+
+fn restore(out: &mut impl Write) {
+    // A failure here cannot be handled.
+    let _ = execute!(out, cursor::Show, terminal::LeaveAlternateScreen);
+    let _ = terminal::disable_raw_mode();
 }
 
 fn show(seen: &Value, before: Option<&Value>) -> io::Result<()> {
