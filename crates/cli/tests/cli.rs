@@ -275,6 +275,19 @@ fn what_was_put_comes_out_whole_and_in_ranges() {
 }
 
 #[test]
+fn get_does_not_write_over_the_store() {
+    let bed = Bed::new();
+    bed.put("k", b"value", &[]);
+    let store = bed.store();
+    std::os::unix::fs::symlink(&store, bed.path("link")).unwrap();
+    for more in [["-o", &store], ["-o", "link"], ["--meta", "./s.damelo"]] {
+        let said = bed.fails(2, &[&["get", &store, "k"][..], &more].concat());
+        assert!(said.contains("is the store itself"), "{said}");
+    }
+    assert_eq!(bed.ok(&["get", &store, "k"]), b"value");
+}
+
+#[test]
 fn metadata_and_empty_objects_survive() {
     let bed = Bed::new();
     std::fs::write(bed.path("meta"), "Content-Type: text/html").unwrap();

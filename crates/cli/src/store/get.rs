@@ -2,9 +2,10 @@
 //! in memory.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -97,10 +98,24 @@ impl RangeSpec {
 
 /// Streams the object out.
 pub(crate) fn run(args: &Get) -> Result<(), Failure> {
+    for path in [&args.output, &args.meta].into_iter().flatten() {
+        if args.store.volumes.all().iter().any(|volume| is_same_file(volume, path)) {
+            let shown = path.display();
+            return Err(Failure::Usage(format!(
+                "`{shown}` is the store itself: name another file"
+            )));
+        }
+    }
     let store = opening::open(&args.store)?;
     let copied = copy_out(args, &store);
     store.close()?;
     copied
+}
+
+/// Whether both paths lead to one file; not if there is none.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    id(one).is_some_and(|one| id(other) == Some(one))
 }
 
 fn copy_out(args: &Get, store: &Store) -> Result<(), Failure> {
@@ -117,7 +132,7 @@ fn copy_out(args: &Get, store: &Store) -> Result<(), Failure> {
     let length = info.length_bytes;
     let range = args.range.map_or(0..length, |spec| spec.resolve(length));
     if let Some(path) = &args.meta {
-        std::fs::write(path, &info.metadata).map_err(|source| cannot_write(path, source))?;
+        fs::write(path, &info.metadata).map_err(|source| cannot_write(path, source))?;
     }
     match &args.output {
         Some(path) => to_file(&mut reader, range, path)?,
