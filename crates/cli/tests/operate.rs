@@ -484,10 +484,14 @@ fn a_supervisor_is_told_when_it_is_ready_reloads_and_stops() {
 
 /// A proxy to which these descriptors are handed down, as number 3 and on.
 fn handed_down(bed: &Bed, descriptors: &[std::os::fd::RawFd]) -> Command {
+    handed_down_to(bed, "proxy", descriptors)
+}
+
+fn handed_down_to(bed: &Bed, which: &str, descriptors: &[std::os::fd::RawFd]) -> Command {
     use std::os::unix::process::CommandExt;
     let binary = env!("CARGO_BIN_EXE_damelo");
     // `exec` keeps the process's number, which the protocol wants to be told.
-    let run = format!("exec {binary} proxy --json --config p.toml");
+    let run = format!("exec {binary} {which} --json --config p.toml");
     let mut command = Command::new("sh");
     let count = descriptors.len();
     command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS={count} {run}")]);
@@ -560,6 +564,27 @@ fn sockets_that_were_handed_down_serve_the_listeners_with_their_addresses() {
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(told.contains("handed.socket") && told.contains("`listen`"), "{told}");
     }
+}
+
+/// systemd listens on all addresses where a socket unit names a port alone.
+#[test]
+fn a_forward_proxy_takes_no_socket_that_others_reach_unless_told() {
+    use std::os::fd::AsRawFd;
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let mut command = handed_down_to(&bed, "forward", &[listener.as_raw_fd()]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    let refused = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    assert!(told.contains("0.0.0.0:") && told.contains("forward.remote"), "{told}");
+    assert!(!bed.0.path().join("c.damelo").exists(), "refused before a cache file is made");
 }
 
 #[test]

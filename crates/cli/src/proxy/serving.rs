@@ -67,10 +67,7 @@ pub(crate) fn serve(
     let mut settings = load()?;
     stop.set_timeout(settings.stop_timeout);
     settings.proxy.inherited = supervisor::inherited_sockets()?;
-    // These checks come first: an invalid origin, an address in use or an unwritable log must not
-    // leave a new cache file behind.
-    settings.proxy.check()?;
-    settings.proxy.check_address()?;
+    check(&settings, mode)?;
     let connections_max = connections_allowed(&settings)?;
     let store = open_store(&settings, mode)?;
     if let Some(warning) = room::warning(&store.info()) {
@@ -117,6 +114,18 @@ pub(crate) fn serve(
     served?;
     closed?;
     printed
+}
+
+/// What comes before the store: an invalid origin, an address in use or an unwritable log must not
+/// leave a new cache file behind.
+fn check(settings: &Settings, mode: Mode) -> Result<(), Failure> {
+    settings.proxy.check()?;
+    settings.proxy.check_address()?;
+    if mode == Mode::Forward {
+        // Again, with the sockets handed down.
+        settings.check_forward()?;
+    }
+    Ok(())
 }
 
 /// Refuses settings that contradict each other, as `check-config` does. Without their lines: flags

@@ -133,9 +133,11 @@ impl ForwardProxy {
         proxy: &ProxyConfig,
         config: &ForwardConfig,
     ) -> Result<ForwardProxy, ProxyError> {
-        let here = proxy.listen.iter().map(|listener| &listener.address);
-        let tcp = here.filter_map(|address| match address {
-            ListenAddress::Tcp(address) => Some(*address),
+        let here = proxy.listen.iter().map(|listener| listener.address.clone());
+        // A socket handed down may be on more addresses than the listener that it serves.
+        let inherited = proxy.inherited.iter().filter_map(|socket| socket.address().ok());
+        let tcp = here.chain(inherited).filter_map(|address| match address {
+            ListenAddress::Tcp(address) => Some(address),
             ListenAddress::Unix(_) => None,
         });
         let remote = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
