@@ -387,6 +387,17 @@ fn a_prefix_that_is_no_text_is_not_sent_to_a_proxy() {
     assert!(said.contains("--prefix") && said.contains("\\xff"), "{said}");
 }
 
+/// From a file with a line's end, say, by way of the environment.
+#[test]
+fn a_token_that_no_header_can_have_is_named() {
+    let bed = Bed::empty();
+    let mut command = bed.command(&["top", "--once", "--admin", "127.0.0.1:1"]);
+    let output = command.env("DAMELO_ADMIN_TOKEN", "secret\n").output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("token") && !said.contains("secret"), "{said}");
+}
+
 /// The port of the proxy itself, say, in place of its admin listener's.
 #[test]
 fn an_answer_that_is_no_proxy_s_names_the_address_and_what_to_do() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -39,6 +39,9 @@ pub enum AdminError {
         /// The address tried.
         address: SocketAddr,
     },
+    /// The token cannot stand in a header.
+    #[error("the admin token has a line's end or another character that no header can have")]
+    Token,
     /// No response within the timeout.
     #[error("the admin listener at {address} did not answer within {} s", TIMEOUT.as_secs())]
     Timeout {
@@ -84,6 +87,8 @@ async fn exchange(
     body: Option<&str>,
 ) -> Result<String, AdminError> {
     let protocol = || AdminError::Protocol { address };
+    let token = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
+    let token = token.transpose().map_err(|_| AdminError::Token)?;
     let stream = TcpStream::connect(address)
         .await
         .map_err(|source| AdminError::Connect { address, source })?;
@@ -93,7 +98,7 @@ async fn exchange(
     let method = if body.is_some() { Method::POST } else { Method::GET };
     let mut request = Request::builder().method(method).uri(path).header(HOST, address.to_string());
     if let Some(token) = token {
-        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        request = request.header(AUTHORIZATION, token);
     }
     if body.is_some() {
         request = request.header(CONTENT_TYPE, "application/json");
