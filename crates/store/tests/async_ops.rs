@@ -9,7 +9,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use damelo::policy::{AdmissionPolicy, Newcomer};
-use damelo::{ByteSize, Config, CreateOptions, GroupId, Store};
+use damelo::{ByteSize, Config, CreateOptions, GroupId, IoEngine, Store};
 
 struct Unpark(Thread);
 
@@ -149,4 +149,30 @@ fn a_policy_that_panics_in_a_thread_of_the_store_panics_in_who_waits() {
         assert!(panicked.is_err(), "{round}: {panicked:?}");
     }
     assert_eq!(block_on(store.length(b"other")), Ok(None), "the threads do other things");
+}
+
+#[test]
+fn newer_metadata_that_lie_apart_are_read_once() {
+    for engine in [IoEngine::Threads, IoEngine::Auto] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+        (config.memory, config.engine) = (ByteSize::new(8 << 20), engine);
+        let store = Store::open(config).unwrap();
+        let bytes = vec![7; 200_000];
+        store.create(b"a", GroupId::new(1), &bytes).wait().unwrap();
+        store.sync().unwrap();
+        assert!(store.set_metadata(b"a", b"new").wait().unwrap());
+        store.sync().unwrap();
+        for awaited in [false, true] {
+            store.drop_memory();
+            let before = store.stats();
+            let read = store.read(b"a");
+            let object = if awaited { block_on(read) } else { read.wait() }.unwrap().unwrap();
+            assert!(object[..] == bytes && object.metadata() == b"new");
+            let after = store.stats();
+            let newer = after.object_reads + after.page_reads;
+            let newer = newer - before.object_reads - before.page_reads;
+            assert_eq!(newer, 1, "awaited: {awaited}");
+        }
+    }
 }

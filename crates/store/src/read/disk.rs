@@ -54,6 +54,12 @@ pub(crate) struct RawRecord {
     pub(crate) life: SegmentLife,
 }
 
+/// A candidate's record that was read, but not looked at yet.
+pub(crate) struct InHand {
+    pub(crate) candidate: Candidate,
+    pub(crate) raw: RawRecord,
+}
+
 /// Lookups that end in `LookAgain` before the caller stops sharing reads, and before it gives up.
 const LOOKS_SHARED_MAX: usize = 3;
 pub(super) const LOOKS_MAX: usize = 12;
@@ -74,16 +80,29 @@ impl Engine {
 
     /// Reads on the calling thread.
     pub(crate) fn read_blocking(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Outcome {
+        self.read_blocking_with(hash, key, None)
+    }
+
+    /// As `read_blocking`, beginning with a record that was read already.
+    pub(crate) fn read_blocking_with(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        key: &[u8],
+        mut in_hand: Option<InHand>,
+    ) -> Outcome {
         for look in 0..LOOKS_MAX {
             if look > 0
                 && let Some(object) = self.lookup_memory(hash, key)
             {
                 return Ok(Some(object));
             }
-            let found = match self.indirect_in_memory(hash, key) {
-                Indirect::Found(raw, header) => self.read_indirect(hash, key, raw, &header)?,
-                Indirect::Dead => Found::Gone,
-                Indirect::Nothing => self.look(hash, key, look < LOOKS_SHARED_MAX)?,
+            let found = match (self.indirect_in_memory(hash, key), in_hand.take()) {
+                (Indirect::Found(raw, header), _) => self.read_indirect(hash, key, raw, &header)?,
+                (Indirect::Dead, _) => Found::Gone,
+                (_, Some(InHand { candidate, raw })) => {
+                    self.accept_one(hash, key, &candidate, raw)?
+                }
+                (_, None) => self.look(hash, key, look < LOOKS_SHARED_MAX)?,
             };
             match found {
                 Found::Object(object) => {
@@ -271,6 +290,29 @@ impl Engine {
     pub(crate) fn take_for_read(&self, bytes: usize) -> Result<Run, ReadError> {
         let mut waited = Duration::ZERO;
         self.take_more_for_read(bytes, &mut waited)
+    }
+
+    /// As `accept`, which may read more: one of the callers that have the record does, for all.
+    pub(crate) fn accept_one(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        key: &[u8],
+        candidate: &Candidate,
+        raw: RawRecord,
+    ) -> Result<Found, ReadError> {
+        match self.flights.join(candidate.location.units()) {
+            Joined::Follower(flight) => {
+                drop(raw);
+                add(&self.counters.shared_reads, 1);
+                flight.wait();
+                Ok(Found::LookAgain)
+            }
+            Joined::Leader(lead) => {
+                let found = self.accept(hash, key, candidate, raw);
+                self.flights.land(lead);
+                found
+            }
+        }
     }
 
     /// Verifies a record that was read and makes it resident.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::disk::Indirect;
+use super::disk::{InHand, Indirect};
 use crate::deferred::{Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -51,7 +51,7 @@ impl Engine {
     ) {
         let engine = Arc::clone(self);
         let (wanted, theirs) = (Arc::clone(&key), Arc::clone(&promise));
-        let fallback = move || {
+        let fallback = move |in_hand: Option<InHand>| {
             // The workers of a closed store are gone, and this may be the I/O thread: a read here
             // would wait for itself.
             if engine.is_closed() {
@@ -64,7 +64,7 @@ impl Engine {
                     theirs.put_outcome_of(|| match this.lookup_memory(hash, &wanted) {
                         Some(object) => Ok(Some(object)),
                         None if this.is_closed() => Err(ReadError::Closed),
-                        None => this.read_blocking(hash, &wanted),
+                        None => this.read_blocking_with(hash, &wanted, in_hand),
                     });
                 }),
             );

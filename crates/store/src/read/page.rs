@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::disk::{Found, Promise};
+use super::disk::{Found, InHand, Promise, RawRecord};
 use super::flight::{Flight, Joined, Lead};
 use super::page_choice::{Question, page_pays};
 use super::under_way::Room;
@@ -109,7 +109,8 @@ impl Engine {
         self.page_groups.get(segment, offset / self.space.page_bytes)
     }
 
-    /// Reads the candidate's page. `None`: a page read is not possible; read the object alone.
+    /// Reads the candidate's page, and the record itself from it if that is no object in memory
+    /// then, such as a patch. `None`: a page read is not possible; read the object alone.
     pub(crate) fn read_page_for(
         self: &Arc<Engine>,
         hash: KeyHash,
@@ -134,9 +135,19 @@ impl Engine {
         }
         let mut pages = vec![(page, lead)];
         self.add_read_ahead(segment, &mut pages);
-        Ok(self
-            .read_pages(segment, pages)
-            .map(|()| self.lookup_fresh(hash, key).map_or(Found::LookAgain, Found::Object)))
+        let life = self.life_of(candidate.location);
+        let Some(run) = self.read_pages(segment, pages) else { return Ok(None) };
+        if let Some(object) = self.lookup_fresh(hash, key) {
+            return Ok(Some(Found::Object(object)));
+        }
+        self.accept_one(hash, key, candidate, self.raw_of_page(run, offset, life)).map(Some)
+    }
+
+    /// The record at this offset of its segment, in the page that was read.
+    fn raw_of_page(&self, run: Run, offset: u64, life: SegmentLife) -> RawRecord {
+        let page_bytes = self.space.page_bytes;
+        let start = (offset % page_bytes) as usize;
+        RawRecord { run, start, len: page_bytes as usize, life }
     }
 
     /// An object that a page read has just brought in; it counts as a hit on disk, not in memory. A
@@ -197,16 +208,17 @@ impl Engine {
         state.next_page.store(here + step * pages.len() as u64, Ordering::Relaxed);
     }
 
-    /// Reads consecutive pages in one I/O and makes their objects resident. `None` if that is not
-    /// possible.
-    fn read_pages(self: &Arc<Engine>, segment: SegmentId, pages: Vec<(u64, Lead)>) -> Option<()> {
+    /// Reads consecutive pages in one I/O and makes their objects resident; returns the first page.
+    /// `None` if that is not possible.
+    fn read_pages(self: &Arc<Engine>, segment: SegmentId, pages: Vec<(u64, Lead)>) -> Option<Run> {
         // Does not wait for a page frame: if none is available, the caller waits for the memory of
         // the object alone.
         let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         let started = self.clock.monotonic();
         let done = !runs.is_empty() && self.transfer(segment, pages[0].0, &runs);
+        let first = runs.first().filter(|_| done).cloned();
         self.pages_read(segment, pages, done.then_some(runs), started);
-        done.then_some(())
+        first
     }
 
     /// The first frame, and as many more as are available without waiting; none without the first.
@@ -254,12 +266,12 @@ impl Engine {
         key: Arc<[u8]>,
         candidate: &Candidate,
         promise: Arc<Promise>,
-        fallback: impl FnOnce() + Send + 'static,
+        fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         let (segment, offset) = self.space.split(candidate.location);
         let page_bytes = self.space.page_bytes;
         let page = offset / page_bytes;
-        let Some(room) = self.room_to_submit(page_bytes as usize) else { return fallback() };
+        let Some(room) = self.room_to_submit(page_bytes as usize) else { return fallback(None) };
         let lead = match self.flights.join(self.page_place(segment, page)) {
             Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
             Joined::Leader(lead) => lead,
@@ -271,19 +283,23 @@ impl Engine {
         let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         if runs.is_empty() {
             self.pages_read(segment, pages, None, started);
-            return fallback();
+            return fallback(None);
         }
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let (this, held) = (Arc::clone(self), runs.clone());
+        let (candidate, life) = (*candidate, self.life_of(candidate.location));
         let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
         self.space.submit(IoOp::Read, segment, page * page_bytes, &pieces, move |outcome| {
+            let run = held.first().filter(|_| outcome.is_ok()).cloned();
             this.pages_read(segment, pages, outcome.is_ok().then_some(held), started);
             match this.lookup_fresh(hash, &key) {
                 Some(object) => {
                     add(&this.counters.hits_disk, 1);
                     promise.put(Ok(Some(object)));
                 }
-                None => fallback(),
+                None => fallback(
+                    run.map(|run| InHand { candidate, raw: this.raw_of_page(run, offset, life) }),
+                ),
             }
             drop((room, ahead));
         });
@@ -310,13 +326,13 @@ impl Engine {
         hash: KeyHash,
         key: Arc<[u8]>,
         promise: Arc<Promise>,
-        fallback: impl FnOnce() + Send + 'static,
+        fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         add(&self.counters.shared_reads, 1);
         let this = Arc::clone(self);
         flight.then(move || match this.lookup_memory(hash, &key) {
             Some(object) => promise.put(Ok(Some(object))),
-            None => fallback(),
+            None => fallback(None),
         });
     }
 

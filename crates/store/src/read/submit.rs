@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use super::disk::{Found, Promise, RawRecord};
+use super::disk::{Found, InHand, Promise, RawRecord};
 use super::flight::Joined;
 use super::under_way::Room;
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
-use crate::index::Candidate;
 use crate::policy::residency::Hint;
 use crate::stats::add;
 use crate::types::KeyHash;
@@ -33,26 +32,26 @@ impl Engine {
         hash: KeyHash,
         key: Arc<[u8]>,
         promise: Arc<Promise>,
-        fallback: impl FnOnce() + Send + 'static,
+        fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         let candidates = self.ordered_candidates(hash);
-        let [candidate] = candidates[..] else { return fallback() };
+        let [candidate] = candidates[..] else { return fallback(None) };
         let bytes = candidate.length_class.units() * UNIT_BYTES;
         if bytes > SUBMITTED_BYTES_MAX {
-            return fallback();
+            return fallback(None);
         }
         if self.wants_page(hash, &candidate) {
             return self.submit_page_read(hash, key, &candidate, promise, fallback);
         }
         let (segment, start, len) = self.blocks_of(candidate.location, bytes);
-        let Some(room) = self.room_to_submit(len as usize) else { return fallback() };
+        let Some(room) = self.room_to_submit(len as usize) else { return fallback(None) };
         let lead = match self.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
             Joined::Leader(lead) => lead,
         };
         let Some(run) = self.cache.take(len as usize, Hint::Neutral) else {
             self.flights.land(lead);
-            return fallback();
+            return fallback(None);
         };
         self.index.bump_freq(hash.get(), candidate.location, 1);
         self.note_alone(hash, &candidate);
@@ -66,7 +65,11 @@ impl Engine {
             let raw = RawRecord { run: held, start, len: len as usize, life };
             let found = if outcome.is_ok() {
                 this.note_object_read(&raw, started);
-                this.accept_plain(hash, &key, &candidate, raw)
+                if !this.is_plain(hash, &raw) {
+                    this.flights.land(lead);
+                    return fallback(Some(InHand { candidate, raw }));
+                }
+                this.accept(hash, &key, &candidate, raw).ok()
             } else {
                 Some(this.unreadable(hash, candidate.location, life))
             };
@@ -81,27 +84,17 @@ impl Engine {
                     add(&this.counters.misses_collision, 1);
                     promise.put(Ok(None));
                 }
-                Some(Found::LookAgain) | None => fallback(),
+                Some(Found::LookAgain) | None => fallback(None),
             }
             drop(room);
         });
     }
 
-    /// `accept` for an I/O thread, which must not read or block: `None` if that would be needed.
-    fn accept_plain(
-        self: &Arc<Engine>,
-        hash: KeyHash,
-        key: &[u8],
-        candidate: &Candidate,
-        raw: RawRecord,
-    ) -> Option<Found> {
+    /// False if `accept` would have to read more, which an I/O thread must not do.
+    fn is_plain(&self, hash: KeyHash, raw: &RawRecord) -> bool {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
-        if let Ok(header) = RecordHeader::decode(bytes, self.space.nonce)
-            && header.key_hash() == hash
-            && (header.kind != RecordKind::Object || header.stored_bytes() > bytes.len() as u64)
-        {
-            return None;
-        }
-        self.accept(hash, key, candidate, raw).ok()
+        let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else { return true };
+        header.key_hash() != hash
+            || (header.kind == RecordKind::Object && header.stored_bytes() <= bytes.len() as u64)
     }
 }
