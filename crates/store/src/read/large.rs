@@ -135,7 +135,7 @@ impl Engine {
         }
         let extent = self.extent(location, &base);
         let info = info_of(header, base.header.value_len, metadata);
-        let (seq, head) = (header.sequence(), Mutex::new(None));
+        let (seq, head) = (header.sequence(), Mutex::new(Some((0, Arc::new(base)))));
         Ok(LargeObject { info, seq, extents: vec![extent], head })
     }
 
