@@ -171,7 +171,7 @@ fn stream(reader: &mut Reader, range: Range<u64>, sink: Sink<'_>) -> Result<(), 
     let mut progress = Progress::bytes("reading");
     let total = range.end - range.start;
     let mut left = total;
-    reader.seek(range.start);
+    reader.select(range);
     while left > 0 {
         let Some(chunk) = reader.next().wait()? else {
             // The store knew the length; an early end means that the rest was lost meanwhile.

@@ -217,7 +217,7 @@ impl Sections {
             // Not kept open: no read follows, and only the client should hold the bytes.
             Open::Whole(bytes) => Some(bytes.slice(within as usize..)),
             Open::InPieces(mut reader) => {
-                reader.seek(within);
+                reader.select(within..self.end - section * SECTION_BYTES);
                 let piece = reader.next().await?;
                 self.open = Some((section, Open::InPieces(reader)));
                 piece
@@ -390,6 +390,21 @@ mod tests {
             run(pieces(&mut open(&store, &shared), 100_000..120_000));
         }
         assert_eq!(store.stats().object_reads, 1);
+    }
+
+    #[test]
+    fn of_a_section_read_in_pieces_no_more_is_read_than_is_wanted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, shared) = (store(&directory), Arc::new(WholeReads::new(32 << 20)));
+        for range in [0..100, 500_000..500_100, SECTION_BYTES + 1..SECTION_BYTES + 2] {
+            let before = store.stats().disk_read_bytes;
+            let pieces = run(pieces(&mut open(&store, &shared), range.clone()));
+            assert_eq!(pieces.concat().len() as u64, range.end - range.start);
+            // The head of the section's object, a chunk of it, and parts of blocks.
+            let read = store.stats().disk_read_bytes - before;
+            assert!(read <= 80 << 10, "{read} bytes of {range:?}");
+        }
+        assert_eq!(store.stats().object_reads, 0);
     }
 
     #[test]

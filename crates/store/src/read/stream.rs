@@ -3,6 +3,7 @@
 //! Threads: a reader is used by one thread at a time.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,12 +21,14 @@ use crate::object::{ObjectInfo, ObjectRange};
 /// Bytes of one piece.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// Reads one object sequentially, from its start or any offset.
+/// Reads one object sequentially, from its start or any offset, to its end or that of a range.
 pub struct Reader {
     engine: Arc<Engine>,
     source: Arc<Source>,
     info: ObjectInfo,
     offset: u64,
+    /// End of the range to read, at most the object's length.
+    end: u64,
 }
 
 impl Reader {
@@ -35,8 +38,8 @@ impl Reader {
             Source::Memory(object) => ObjectInfo::of(object),
             Source::Disk(large) => large.info.clone(),
         };
-        let engine = Arc::clone(engine);
-        Ok(Some(Reader { engine, source: Arc::new(source), info, offset: 0 }))
+        let (engine, end) = (Arc::clone(engine), info.length_bytes);
+        Ok(Some(Reader { engine, source: Arc::new(source), info, offset: 0, end }))
     }
 
     /// Information about the object.
@@ -44,9 +47,16 @@ impl Reader {
         &self.info
     }
 
-    /// Continues at `offset` bytes into the object.
+    /// Continues at `offset` bytes into the object, to its end.
     pub fn seek(&mut self, offset: u64) {
-        self.offset = offset.min(self.info.length_bytes);
+        self.select(offset..u64::MAX);
+    }
+
+    /// Continues with these bytes of the object, and ends with them: of an object on disk no more
+    /// is read than they need.
+    pub fn select(&mut self, range: Range<u64>) {
+        let length = self.info.length_bytes;
+        (self.offset, self.end) = (range.start.min(length), range.end.min(length));
     }
 
     /// The next piece, or `None` at the end. Pieces are at most 256 KiB, except that an object in
@@ -65,10 +75,13 @@ impl Reader {
     /// The piece at the current offset: at once if no I/O is needed, otherwise as deferred work.
     fn piece(&self) -> Result<Bytes, Deferred<'static, Result<Bytes, ReadError>>> {
         let length = self.info.length_bytes;
-        let end = (self.offset + PIECE_BYTES).min(length);
-        if let Source::Memory(object) = &*self.source {
-            return Ok(ObjectRange::of_object(object.clone(), &(self.offset..length)).into());
-        }
+        let end = match &*self.source {
+            Source::Memory(object) => {
+                let range = self.offset..self.end;
+                return Ok(ObjectRange::of_object(object.clone(), &range).into());
+            }
+            Source::Disk(_) => (self.offset + PIECE_BYTES).min(self.end),
+        };
         let (engine, source, range) =
             (Arc::clone(&self.engine), Arc::clone(&self.source), self.offset..end);
         Err(Deferred::blocking(&self.engine, move || {
@@ -97,7 +110,7 @@ impl Reader {
     }
 
     fn at_end(&self) -> bool {
-        self.offset >= self.info.length_bytes
+        self.offset >= self.end
     }
 }
 
