@@ -254,6 +254,31 @@ fn metadata_is_replaced_for_objects_of_every_size() {
 }
 
 #[test]
+fn a_reader_reads_nothing_twice_wherever_it_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    let bytes = value(1, 900_000);
+    store.create(&name(1), GroupId::new(1), &bytes).wait().unwrap();
+    store.sync().unwrap();
+    store.drop_memory();
+    for range in [0..900_000, 100..900_000, 70_001..800_000, 500_000..500_100] {
+        let before = store.stats().disk_read_bytes;
+        let mut reader = store.reader(&name(1)).wait().unwrap().unwrap();
+        reader.select(range.start as u64..range.end as u64);
+        let mut all = Vec::new();
+        while let Some(piece) = reader.next().wait().unwrap() {
+            all.extend_from_slice(&piece);
+        }
+        assert!(all == bytes[range.clone()], "{range:?}");
+        // Its chunks of 64 KiB, parts of blocks of each piece, and the head.
+        let chunks = range.end.div_ceil(64 << 10) - range.start / (64 << 10);
+        let most = (chunks as u64 * (64 << 10)) + (5 * 4096) + 8192;
+        let read = store.stats().disk_read_bytes - before;
+        assert!(read <= most, "{read} bytes of {range:?}, {most} would do");
+    }
+}
+
+#[test]
 fn objects_that_lost_a_part_are_not_listed() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();

@@ -80,7 +80,7 @@ impl Reader {
                 let range = self.offset..self.end;
                 return Ok(ObjectRange::of_object(object.clone(), &range).into());
             }
-            Source::Disk(_) => (self.offset + PIECE_BYTES).min(self.end),
+            Source::Disk(large) => large.piece_end(self.offset, PIECE_BYTES).min(self.end),
         };
         let (engine, source, range) =
             (Arc::clone(&self.engine), Arc::clone(&self.source), self.offset..end);
