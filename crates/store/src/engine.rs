@@ -28,6 +28,7 @@ use crate::policy::disk::DiskPolicy;
 use crate::policy::reinsertion::ReinsertionPolicy;
 use crate::policy::residency::Hint;
 use crate::process::Process;
+use crate::read::assembled::Assembled;
 use crate::read::flight::Flights;
 use crate::read::gathering::Gathering;
 use crate::read::page_choice::ReadCosts;
@@ -67,6 +68,7 @@ pub(crate) struct Engine {
     pub(crate) flights: Flights,
     pub(crate) reads_under_way: Arc<UnderWay>,
     pub(crate) gathering: Arc<Gathering>,
+    pub(crate) assembled: Assembled,
     pub(crate) costs: Padded<ReadCosts>,
     /// Averages over all groups, assumed for a new group.
     pub(crate) neighbours: Padded<Neighbours>,

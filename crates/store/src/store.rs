@@ -494,6 +494,7 @@ impl Store {
             return;
         }
         self.engine().nursery.release_open();
+        self.engine().assembled.clear();
         self.engine().cache.drop_all();
     }
 

@@ -179,3 +179,39 @@ fn an_object_with_newer_metadata_is_read_without_reading_anything_twice() {
         }
     }
 }
+
+#[test]
+fn an_object_stays_in_memory_while_its_new_metadata_wait_and_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    (config.memory, config.flush_period) = (ByteSize::new(8 << 20), Duration::from_secs(3600));
+    let store = Store::open(config).unwrap();
+    let bytes = vec![7; 200_000];
+    store.create(b"a", GroupId::new(1), &bytes).wait().unwrap();
+    store.sync().unwrap();
+    let reads = || {
+        let stats = store.stats();
+        stats.object_reads + stats.page_reads + stats.range_reads
+    };
+    let check = |new: &[u8]| {
+        let object = block_on(store.read(b"a")).unwrap().unwrap();
+        assert!(object[..] == bytes && object.metadata() == new);
+    };
+    for new in [&b"one"[..], b"two"] {
+        assert!(store.set_metadata(b"a", new).wait().unwrap());
+        let before = reads();
+        for _ in 0..5 {
+            check(new);
+        }
+        assert!(reads() - before <= 2, "of the head and the value, once");
+        let before = reads();
+        let range = store.read_range(b"a", 5..10).wait().unwrap().unwrap();
+        assert_eq!((&*range, reads()), (&bytes[5..10], before));
+    }
+    let before = reads();
+    store.sync().unwrap();
+    check(b"two");
+    assert_eq!(reads(), before, "it is in memory once they are written, too");
+    store.remove(b"a").unwrap();
+    assert!(store.read(b"a").wait().unwrap().is_none());
+}

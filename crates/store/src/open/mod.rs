@@ -36,6 +36,7 @@ use crate::policy::disk::disk_policy;
 use crate::policy::reinsertion::reinsertion_policy;
 use crate::policy::residency::residency_policy;
 use crate::process::{Process, SignalsBlocked};
+use crate::read::assembled::Assembled;
 use crate::read::flight::Flights;
 use crate::read::gathering::Gathering;
 use crate::read::page_choice::ReadCosts;
@@ -385,6 +386,7 @@ fn assemble(parts: Parts) -> Engine {
         flights: Flights::default(),
         reads_under_way: Arc::new(UnderWay::new(frames * page_bytes as usize)),
         gathering: Arc::new(Gathering::new(frames * page_bytes as usize)),
+        assembled: Assembled::new(frames as u64 * page_bytes),
         costs: Padded(ReadCosts::new()),
         neighbours: Default::default(),
         touched: Touched::new(frames),

@@ -4,6 +4,7 @@
 //! several candidates the newest that belongs to the key decides, even if it is damaged, so that an
 //! older version is never served. Threads: any.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +17,11 @@ use crate::error::ReadError;
 use crate::format::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::pool::Run;
-use crate::memory::resident::Entry;
+use crate::memory::resident::{Entry, Record};
 use crate::object::Object;
 use crate::policy::residency::Arrival;
 use crate::stats::add;
-use crate::types::{KeyHash, SegmentLife};
+use crate::types::{GroupId, KeyHash, SegmentLife};
 
 type Outcome = Result<Option<Object>, ReadError>;
 /// Receives the outcome of an asynchronous read.
@@ -96,7 +97,11 @@ impl Engine {
             {
                 return Ok(Some(object));
             }
-            let found = match (self.indirect_in_memory(hash, key), in_hand.take()) {
+            let indirect = self.indirect_in_memory(hash, key);
+            if let Some(object) = self.lookup_assembled(hash, &indirect) {
+                return Ok(Some(object));
+            }
+            let found = match (indirect, in_hand.take()) {
                 (Indirect::Found(raw, header), _) => self.read_indirect(hash, key, raw, &header)?,
                 (Indirect::Dead, _) => Found::Gone,
                 (_, Some(InHand { candidate, raw })) => {
@@ -122,6 +127,17 @@ impl Engine {
         }
         add(&self.counters.misses_overwritten, 1);
         Ok(None)
+    }
+
+    /// As `lookup_memory`, for an object that an earlier read has put together.
+    pub(crate) fn lookup_assembled(&self, hash: KeyHash, indirect: &Indirect) -> Option<Object> {
+        let Indirect::Found(_, header) = indirect else { return None };
+        let run = self.assembled.get(hash, header.sequence())?;
+        let object = Object::of(&Record::at(&run, 0), true);
+        let mut shard = self.cache.resident.shard(hash);
+        shard.hits += 1;
+        shard.hit_bytes += object.len() as u64;
+        Some(object)
     }
 
     /// A manifest or patch that is not on disk yet. If it is dead, the index entries of its key are
@@ -161,7 +177,7 @@ impl Engine {
         raw: RawRecord,
         header: &RecordHeader,
     ) -> Result<Found, ReadError> {
-        // The assembled object has no location of its own yet, so only this reader gets it.
+        // The assembled object has no location of its own yet, so the resident table cannot have it.
         let candidate = Candidate {
             location: Location::MAX,
             length_class: LengthClass::from_units(1),
@@ -526,12 +542,25 @@ impl Engine {
         entry.state.set_location(location);
         let object = Object::of(&entry.record(), false);
         let records = 0..entry.record().head.stored_bytes() as u32;
-        if self.publish_read(hash, entry, life) {
-            let hint = self.groups.hint(header.group());
-            let bytes = run.len_bytes() as u32;
-            let asked = Arrival::Asked { hash: hash.get(), bytes };
-            self.cache.track(run, self.cache.arrive(hint, asked), records);
+        if location == Location::MAX {
+            self.assembled.keep(hash, header.sequence(), run);
+        } else if self.publish_read(hash, entry, life) {
+            self.track_assembled(hash, header.group(), run, records);
         }
         Ok(object)
+    }
+
+    /// Gives the run of an assembled object, which is in the resident table, to the cache.
+    pub(crate) fn track_assembled(
+        &self,
+        hash: KeyHash,
+        group: GroupId,
+        run: Run,
+        records: Range<u32>,
+    ) {
+        let hint = self.groups.hint(group);
+        let bytes = run.len_bytes() as u32;
+        let asked = Arrival::Asked { hash: hash.get(), bytes };
+        self.cache.track(run, self.cache.arrive(hint, asked), records);
     }
 }

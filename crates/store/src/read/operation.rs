@@ -26,9 +26,13 @@ impl Engine {
         if let Some(object) = self.lookup_memory(hash, key) {
             return Deferred::ready(Ok(Some(object)));
         }
-        if self.index.candidates(hash.get()).is_empty()
-            && !matches!(self.indirect_in_memory(hash, key), Indirect::Found(..))
-        {
+        let indirect = self.indirect_in_memory(hash, key);
+        if let Some(object) = self.lookup_assembled(hash, &indirect) {
+            return Deferred::ready(Ok(Some(object)));
+        }
+        let waits = matches!(indirect, Indirect::Found(..));
+        drop(indirect);
+        if !waits && self.index.candidates(hash.get()).is_empty() {
             add(&self.counters.misses_not_found, 1);
             return Deferred::ready(Ok(None));
         }

@@ -88,7 +88,11 @@ impl Engine {
         if let Some(object) = self.lookup_memory(hash, key) {
             return Ok(Resolved::of(Some(object)));
         }
-        match self.indirect_in_memory(hash, key) {
+        let indirect = self.indirect_in_memory(hash, key);
+        if let Some(object) = self.lookup_assembled(hash, &indirect) {
+            return Ok(Resolved::of(Some(object)));
+        }
+        match indirect {
             Indirect::Found(raw, header) => {
                 let found = self.indirect_of(hash, key, Location::MAX, &header, &raw)?;
                 return Ok(found.into_resolved().unwrap_or(Resolved::Nothing));

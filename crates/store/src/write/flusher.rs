@@ -115,6 +115,7 @@ impl Flusher {
     fn note_empty(&mut self, engine: &Engine) {
         let replaced = replaced_ever(engine);
         if engine.nursery.bytes() == 0 {
+            engine.assembled.clear();
             self.replaced_before = replaced;
         }
     }

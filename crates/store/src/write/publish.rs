@@ -13,6 +13,7 @@ use super::page_build::BuiltPage;
 use crate::engine::Engine;
 use crate::format::{PAGE_HEADER_BYTES, UNIT_BYTES};
 use crate::index::LengthClass;
+use crate::memory::resident::{Entry, Record};
 use crate::policy::residency::Arrival;
 use crate::space::SegmentId;
 use crate::stats::add;
@@ -38,14 +39,26 @@ pub(super) fn publish_page(
         engine.index_insert_with(m.hash, location, class, m.freq);
         let is_new = entry.state.location().is_none();
         entry.state.set_location(location);
+        let mut assembled = None;
         if entry.record().head.is_object() && !page.passing {
             entry.move_to(page.run.clone(), m.offset);
         } else {
             // Manifests and patches are not kept in memory: the object that they stand for is, once
             // it is read.
+            assembled = engine.assembled.take(m.hash, entry.record().head.sequence());
             shard.remove(m.hash);
         }
+        if let Some(run) = &assembled {
+            let mut entry = Entry::of(run.clone(), 0);
+            entry.state.set_location(location);
+            entry.state.set_epoch(engine.cache.epoch());
+            shard.insert(m.hash, entry);
+        }
         drop(shard);
+        if let Some(run) = assembled {
+            let records = 0..Record::at(&run, 0).head.stored_bytes() as u32;
+            engine.track_assembled(m.hash, m.group, run, records);
+        }
         if is_new {
             engine.cache.written(m.hash);
         }
