@@ -107,7 +107,9 @@ pub(crate) async fn course(
 ) -> Course {
     let Some(slices) = slices_for(worker, reason) else { return Course::AsAsked };
     if conditions != Conditions::Clients {
-        let plain = reason == ForwardReason::UriMiss && answer::wants_body(&ask.method);
+        // Nothing is stored of it but slices, or no more besides than a part.
+        let apart = matches!(reason, ForwardReason::UriMiss | ForwardReason::Partial);
+        let plain = apart && answer::wants_body(&ask.method);
         if !plain || ask.wants_range() || !worker.shared.vault.has_slices(&ask.target.primary) {
             return Course::AsAsked;
         }

@@ -31,7 +31,11 @@ pub(crate) fn slice_of(request: &Message, all: &[u8], extra: &str) -> Reply {
     let headers = format!("Cache-Control: max-age=60\nContent-Type: a/b\n{extra}");
     let Some((first, last)) = request.header("range").strip_prefix("bytes=").and_then(|spec| {
         let (first, last) = spec.split_once('-')?;
-        Some((first.parse::<usize>().ok()?, last.parse::<usize>().ok()?))
+        let last = last.parse::<usize>().ok()?;
+        match first {
+            "" => Some((all.len().saturating_sub(last), all.len() - 1)),
+            first => Some((first.parse::<usize>().ok()?, last)),
+        }
     }) else {
         return reply(200, &headers, all);
     };
@@ -406,24 +410,31 @@ fn a_change_between_slices_breaks_the_answer_off() {
 
 #[test]
 fn a_whole_is_put_together_where_half_of_it_is_there() {
-    let (body, origin) = noise_in_parts(17, LONG);
-    let proxy = sliced_by(&origin, 65536);
-    proxy.get_with("/", "Range: bytes=0-140000");
-    eventually("the slices are stored", || {
-        proxy.get_with("/", "Range: bytes=0-140000").cache().contains("; hit")
-    });
-    let asked = origin.count();
-    let whole = proxy.get("/");
-    assert_eq!((whole.status(), whole.header("content-length")), (200, LONG.to_string()));
-    assert!(whole.complete && whole.body == body && !whole.has("content-range"));
-    assert!(whole.cache().contains("fwd=partial"), "{}", whole.cache());
-    let news: Vec<_> = origin.asked()[asked..].iter().map(|m| m.header("range")).collect();
-    assert_eq!(news, ["bytes=196608-262143", "bytes=262144-327679"]);
-    assert!(proxy.get("/").cache().contains("; hit"));
-    proxy.ask_with_body("POST", "/", "", b"x");
-    proxy.get_with("/", "Range: bytes=0-100");
-    proxy.get("/");
-    assert!(!origin.last().has("range"), "one of five slices is not worth it");
+    // The last bytes are asked for as they are, and stored beside the slices.
+    for stored_before in [None, Some("Range: bytes=-100")] {
+        let (body, origin) = noise_in_parts(17, LONG);
+        let proxy = sliced_by(&origin, 65536);
+        if let Some(range) = stored_before {
+            proxy.get_with("/", range);
+            eventually("it is stored", || proxy.get_with("/", range).cache().contains("; hit"));
+        }
+        proxy.get_with("/", "Range: bytes=0-140000");
+        eventually("the slices are stored", || {
+            proxy.get_with("/", "Range: bytes=0-140000").cache().contains("; hit")
+        });
+        let asked = origin.count();
+        let whole = proxy.get("/");
+        assert_eq!((whole.status(), whole.header("content-length")), (200, LONG.to_string()));
+        assert!(whole.complete && whole.body == body && !whole.has("content-range"));
+        assert!(whole.cache().contains("fwd=partial"), "{}", whole.cache());
+        let news: Vec<_> = origin.asked()[asked..].iter().map(|m| m.header("range")).collect();
+        assert_eq!(news, ["bytes=196608-262143", "bytes=262144-327679"]);
+        assert!(proxy.get("/").cache().contains("; hit"));
+        proxy.ask_with_body("POST", "/", "", b"x");
+        proxy.get_with("/", "Range: bytes=0-100");
+        proxy.get("/");
+        assert!(!origin.last().has("range"), "one of five slices is not worth it");
+    }
 }
 
 #[test]
