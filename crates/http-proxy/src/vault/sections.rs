@@ -217,7 +217,7 @@ impl Sections {
             // Not kept open: no read follows, and only the client should hold the bytes.
             Open::Whole(bytes) => Some(bytes.slice(within as usize..)),
             Open::InPieces(mut reader) => {
-                reader.select(within..self.end - section * SECTION_BYTES);
+                reader.select(within..self.end.saturating_sub(section * SECTION_BYTES));
                 let piece = reader.next().await?;
                 self.open = Some((section, Open::InPieces(reader)));
                 piece
