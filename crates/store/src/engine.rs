@@ -6,7 +6,7 @@
 //! or gone; sequence numbers are unique and grow with time.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, Padded, RwLock};
+use crate::sync::{Arc, Mutex, Padded, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +33,7 @@ use crate::read::flight::Flights;
 use crate::read::gathering::Gathering;
 use crate::read::page_choice::ReadCosts;
 use crate::read::under_way::UnderWay;
+use crate::rest::Rest;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
@@ -89,8 +90,7 @@ pub(crate) struct Engine {
     pub(crate) purge_lock: RwLock<()>,
     pub(crate) writes_in_flight: Mutex<usize>,
     pub(crate) writes_done: Signal,
-    pub(crate) keeper_stopped: Mutex<bool>,
-    pub(crate) keeper_wake: Condvar,
+    pub(crate) rest: Rest,
     pub(crate) closed: AtomicBool,
     /// The process that opened the store.
     pub(crate) process: Process,
@@ -166,6 +166,7 @@ impl Engine {
         requester: Hint,
         waited: &mut Duration,
     ) -> Option<Run> {
+        self.stir();
         let mut waiting = Waiting::default();
         let before = *waited;
         loop {
@@ -188,6 +189,14 @@ impl Engine {
         }
     }
 
+    /// Notes that the store is used: an operation that takes memory or writes calls this first.
+    #[inline]
+    pub(crate) fn stir(&self) {
+        if self.rest.stir() {
+            self.nursery.wake();
+        }
+    }
+
     /// Writes a delete or purge to the journal; a failure is counted and returned.
     pub(crate) fn journal_append(&self, op: JournalOp, seq: Sequence) -> std::io::Result<()> {
         add(&self.counters.journal_records, 1);
@@ -201,6 +210,7 @@ impl Engine {
 
     /// Sets a group's hint; `Neutral` removes it.
     pub(crate) fn hint(&self, group: GroupId, hint: Hint) {
+        self.stir();
         let before = self.groups.hint(group);
         self.groups.set_hint(group, hint);
         if before == hint {
@@ -219,7 +229,7 @@ impl Engine {
     /// whose host has to), frames lie in small pages until then, and nobody waits.
     pub(crate) fn enlarge(&self) {
         let mut rest = ENLARGING_NAP;
-        while !self.keeper_sleep(rest) {
+        while !self.rest.sleep(rest) {
             let start = self.clock.monotonic();
             let is_enlarged = self.cache.pool.enlarge();
             let took = self.clock.monotonic().saturating_sub(start);

@@ -61,6 +61,8 @@ mod space;
 mod object;
 // Frames and runs, the resident table, eviction.
 mod memory;
+// Whether the store is at rest, and how long its threads sleep.
+mod rest;
 // A condition variable that costs nothing while nobody waits.
 mod signal;
 // Every counter.

@@ -171,7 +171,7 @@ fn staged(run: &Run, seq: u64) -> Staged {
 /// The flusher's loop without its I/O: puts back what fills no page when it need not be written.
 fn flush(nursery: &Nursery, written: &Mutex<Vec<u64>>) {
     loop {
-        match nursery.take(PAGE, || Duration::ZERO, Duration::from_millis(1)) {
+        match nursery.take(PAGE, || Duration::ZERO, || Duration::from_millis(1)) {
             Work::Stop => return,
             Work::Idle => {}
             Work::Extents(_) => unreachable!("none was handed in"),

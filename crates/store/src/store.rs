@@ -577,7 +577,7 @@ impl Shared {
         engine.nursery.stop();
         threads.join_flusher();
         engine.end_inline();
-        engine.keeper_stop();
+        engine.rest.stop();
         threads.join_others();
         let checkpoint = if engine.space.all_gone() {
             Err(SyncError::VolumesGone)

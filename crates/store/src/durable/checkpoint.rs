@@ -7,7 +7,7 @@
 //! the rest of the store runs meanwhile.
 
 use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, PoisonError, lock};
+use crate::sync::{Arc, lock};
 use std::io;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Engine {
         self.recovery.wait_done();
         let mut last = self.clock.monotonic();
         let mut last_written = 0;
-        while !self.keeper_sleep(KEEPER_NAP) {
+        while !self.rest.sleep(KEEPER_NAP) {
             let period = self.config.checkpoint_period;
             let now = self.clock.monotonic();
             let written = self.counters.written_bytes.load(Ordering::Relaxed)
@@ -81,21 +81,6 @@ impl Engine {
                 last_written = written;
             }
         }
-    }
-
-    /// Ends the keeper thread, and the one that makes large pages.
-    pub(crate) fn keeper_stop(&self) {
-        *lock(&self.keeper_stopped) = true;
-        self.keeper_wake.notify_all();
-    }
-
-    /// Sleeps; true once the threads that [`Engine::keeper_stop`] ends should end.
-    pub(crate) fn keeper_sleep(&self, nap: Duration) -> bool {
-        let stopped = lock(&self.keeper_stopped);
-        if *stopped {
-            return true;
-        }
-        *self.keeper_wake.wait_timeout(stopped, nap).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Writes a checkpoint now. `clean` marks the last one before close.

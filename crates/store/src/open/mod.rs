@@ -10,7 +10,7 @@ mod settings;
 
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Arc, Condvar, Mutex, Padded};
+use crate::sync::{Arc, Mutex, Padded};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -402,8 +402,7 @@ fn assemble(parts: Parts) -> Engine {
         purge_lock: Default::default(),
         writes_in_flight: Mutex::new(0),
         writes_done: Signal::default(),
-        keeper_stopped: Mutex::new(false),
-        keeper_wake: Condvar::new(),
+        rest: Default::default(),
         closed: AtomicBool::new(false),
         process: Process::current(),
         warnings,

@@ -68,6 +68,7 @@ pub(super) const LOOKS_MAX: usize = 12;
 impl Engine {
     /// The candidates in live segments, newest first.
     pub(crate) fn ordered_candidates(&self, hash: KeyHash) -> Vec<Candidate> {
+        self.stir();
         let mut all: Vec<Candidate> = self.index.candidates(hash.get()).iter().collect();
         all.retain(|c| {
             let (segment, _) = self.space.split(c.location);

@@ -128,6 +128,7 @@ struct NumberedCreate<'a> {
 impl Engine {
     /// Creates without waiting.
     pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), CreateBlocked> {
+        self.stir();
         self.check_create(new)?;
         let hash = self.hash(new.key);
         let stored =

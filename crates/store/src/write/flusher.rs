@@ -43,7 +43,8 @@ const EMPTY_PART: u32 = 8;
 /// How long a page waits for a frame while readers hold them all; after that, the spare frame is
 /// used.
 const FRAME_WAIT: Duration = Duration::from_millis(100);
-/// Longest sleep without work, and the interval at which timers are checked.
+/// Longest sleep without work unless the store is at rest, and the interval at which timers are
+/// checked.
 const NAP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Flusher {
@@ -76,17 +77,22 @@ impl Flusher {
     pub(crate) fn run(mut self, engine: &Arc<Engine>) {
         engine.recovery.wait_ring_known();
         let mut ticked = Instant::now();
-        while self.step(engine, NAP) != Step::Stopped {
+        loop {
+            let step = self.step(engine, || engine.rest.nap(NAP));
+            if step == Step::Stopped {
+                break;
+            }
             if ticked.elapsed() >= NAP {
                 ticked = Instant::now();
                 engine.tick();
+                engine.rest.looked(step == Step::Idle && engine.nursery.bytes() == 0);
             }
         }
         self.end(engine);
     }
 
     /// Does the next piece of work; waits for one, at most `nap`.
-    pub(super) fn step(&mut self, engine: &Arc<Engine>, nap: Duration) -> Step {
+    pub(super) fn step(&mut self, engine: &Arc<Engine>, nap: impl Fn() -> Duration) -> Step {
         let page_bytes = engine.space.page_bytes;
         match engine.nursery.take(page_bytes, || engine.clock.monotonic(), nap) {
             Work::Pages { groups, partial } => self.build(engine, groups, partial),

@@ -22,14 +22,14 @@ impl InlineWork for Inline {
     fn write(&self) {
         let Some(engine) = self.engine.upgrade() else { return };
         if let Some(flusher) = lock(&self.flusher).as_mut() {
-            while flusher.step(&engine, Duration::ZERO) == Step::Worked {}
+            while flusher.step(&engine, || Duration::ZERO) == Step::Worked {}
         }
     }
 
     fn end(&self) {
         let Some(engine) = self.engine.upgrade() else { return };
         if let Some(mut flusher) = lock(&self.flusher).take() {
-            while flusher.step(&engine, Duration::ZERO) != Step::Stopped {}
+            while flusher.step(&engine, || Duration::ZERO) != Step::Stopped {}
             flusher.end(&engine);
         }
     }

@@ -335,11 +335,18 @@ impl Nursery {
     }
 
     /// Waits for work, at most `nap`, and takes it. If both extents and pages are due they
-    /// alternate, since either might keep coming for ever.
-    pub(crate) fn take(&self, page_bytes: u64, now: impl Fn() -> Duration, nap: Duration) -> Work {
+    /// alternate, since either might keep coming for ever. `nap` is asked under the lock that
+    /// [`Nursery::wake`] takes.
+    pub(crate) fn take(
+        &self,
+        page_bytes: u64,
+        now: impl Fn() -> Duration,
+        nap: impl Fn() -> Duration,
+    ) -> Work {
         let mut state = lock(&self.state);
         let asked = state.drain_pages || state.drain_extents || state.stop;
         let urgent = asked || self.wants_extents(&state) || self.is_stretched(&state);
+        let nap = nap();
         if !urgent && state.waiting_bytes < self.flush_at_bytes && !nap.is_zero() {
             state = self.work.wait_for(state, nap).0;
         }
@@ -451,6 +458,12 @@ impl Nursery {
         let state = lock(&self.state);
         self.work.notify_one();
         drop(self.done.wait_for(state, nap));
+    }
+
+    /// Wakes the flusher, which may have fallen asleep for long.
+    pub(crate) fn wake(&self) {
+        drop(lock(&self.state));
+        self.work.notify_all();
     }
 
     pub(crate) fn stop(&self) {

@@ -56,6 +56,7 @@ impl Engine {
         if self.is_closed() {
             return Err(PurgeError::Closed);
         }
+        self.stir();
         self.work_inline_if_tight();
         self.journal.wait_room().map_err(PurgeError::Journal)?;
         let hash = self.hash(key);
@@ -90,6 +91,7 @@ impl Engine {
         if self.is_closed() {
             return Err(PurgeError::Closed);
         }
+        self.stir();
         self.work_inline_if_tight();
         self.journal.wait_room().map_err(PurgeError::Journal)?;
         let purging = exclusive(&self.purge_lock);

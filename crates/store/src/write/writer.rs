@@ -256,6 +256,7 @@ impl Writer {
     /// come; for twice the bytes buffered if no length was declared. False if the caller must wait
     /// for memory.
     fn make_room(&mut self) -> bool {
+        self.engine.stir();
         let part = self.part_bytes as u64;
         // The buffer of a value of unknown length grows, so that many writers of short values do
         // not hold a full part each.

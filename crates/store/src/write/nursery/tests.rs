@@ -30,7 +30,7 @@ fn what_is_put_back_keeps_its_time() {
     for due in 10..15 {
         assert!(stage(&nursery, 7, &run, due));
     }
-    let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
+    let take = |now| nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO);
     let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
     let mut objects = groups.pop().expect("one group").1;
     let rest = objects.split_off(4);
@@ -49,7 +49,8 @@ fn what_lists_took_stays_charged() {
     assert!((0..10).all(|due| stage(&nursery, 7, &run, due)));
     let ten = nursery.table_bytes();
     assert!(ten >= 10 * size_of::<Staged>());
-    let Work::Pages { groups, .. } = nursery.take(PAGE, || Duration::from_secs(10), Duration::ZERO)
+    let Work::Pages { groups, .. } =
+        nursery.take(PAGE, || Duration::from_secs(10), || Duration::ZERO)
     else {
         panic!("all are due")
     };
@@ -71,7 +72,7 @@ fn pages_get_their_turn_while_extents_keep_coming() {
     let nursery = Nursery::new(4 * PAGE);
     let next = |now| {
         assert!(nursery.push_extent(extent(&run), Sequence::ZERO));
-        match nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO) {
+        match nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO) {
             Work::Extents(extents) => {
                 nursery.finished(&Finished::of(extents.iter().map(|e| &e.staged)), 0);
                 None
@@ -103,7 +104,7 @@ fn pages_get_their_turn_while_extents_keep_coming() {
 fn a_wish_ends_with_what_it_was_for() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(1 << 20);
-    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
     nursery.request_flush();
     assert!(matches!(take(), Work::Idle));
     assert!(stage(&nursery, 7, &run, 100) && nursery.push_extent(extent(&run), Sequence::ZERO));
@@ -126,7 +127,7 @@ fn a_request_for_pages_ends_when_nothing_waits() {
     let nursery = Nursery::new(4 * PAGE);
     assert!((0..8).all(|_| stage(&nursery, 7, &run, 100)));
     nursery.request_flush();
-    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
     while let Work::Pages { groups, .. } = take() {
         groups.iter().for_each(|(_, objects)| nursery.finished(&Finished::of(objects), 0));
     }
@@ -139,7 +140,7 @@ fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     let nursery = Nursery::new(4 * PAGE);
     assert!(stage(&nursery, 7, &run, 1));
     nursery.stop();
-    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
     let Work::Pages { groups, .. } = take() else { panic!("what waits is written first") };
     nursery.finished(&Finished::of(&groups[0].1), 0);
     assert!(stage(&nursery, 7, &run, 2), "the flusher still comes back");
@@ -156,7 +157,7 @@ fn what_came_long_ago_goes_though_little_waits() {
     let pool = Pool::new(1, PAGE as usize).unwrap();
     let run = pool.try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
-    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
     let span = SPAN_LIMITS * 4;
     for group in 0..=span {
         assert!(matches!(take(), Work::Idle) && !nursery.wants_flush(), "{group}");
@@ -183,7 +184,7 @@ fn of_many_groups_those_go_that_are_to_go() {
     for group in 0..GROUPS {
         assert!(stage(&nursery, group, &run, 100 + group));
     }
-    let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
+    let take = |now| nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO);
     let groups_of = |work| match work {
         Work::Pages { groups, partial: true } => {
             groups.into_iter().map(|(id, _)| id.get()).collect()
@@ -208,7 +209,7 @@ fn of_many_groups_those_go_that_are_to_go() {
 fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it_fills() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(16 * PAGE);
-    let take = || match nursery.take(PAGE, || Duration::ZERO, Duration::ZERO) {
+    let take = || match nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO) {
         Work::Pages { groups, partial } => {
             let objects: Vec<_> = groups.iter().flat_map(|(_, objects)| objects).collect();
             nursery.finished(&Finished::of(objects.iter().copied()), 0);
@@ -227,7 +228,7 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
     (20..30).for_each(push);
     assert_eq!(take(), (vec![4], false));
     nursery.request_flush();
-    let Work::Pages { mut groups, .. } = nursery.take(PAGE, || Duration::ZERO, Duration::ZERO)
+    let Work::Pages { mut groups, .. } = nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO)
     else {
         panic!("asked for")
     };
