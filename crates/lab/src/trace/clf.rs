@@ -1,6 +1,9 @@
 //! Common log (`host ident user [time] "request" status bytes`) and combined log, which adds
 //! `"referer" "agent"`.
 //!
+//! Apache writes both with the site that was asked in front (`www.site.example:443 host ...`, its
+//! `vhost_combined`): the same path on two sites is two objects.
+//!
 //! Squid writes both with a last field of its own, result and hierarchy (`TCP_MISS:HIER_DIRECT`).
 //!
 //! The request ends at the first quote after which a status follows, because servers of the
@@ -20,9 +23,10 @@ pub(crate) enum Tail {
 }
 
 pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
-    let (client, rest) = split(line, b" ").ok_or(BadRecord::Empty { field: "ident" })?;
-    let (_ident_user, rest) =
+    let (first, rest) = split(line, b" ").ok_or(BadRecord::Empty { field: "ident" })?;
+    let (who, rest) =
         split(rest, b" [").ok_or(BadRecord::Unclosed { field: "user", closing: "` [`" })?;
+    let (site, client) = site_and_client(first, who);
     let (time, rest) =
         split(rest, b"] \"").ok_or(BadRecord::Unclosed { field: "time", closing: "`] \"`" })?;
     let request_end = request_end(rest)
@@ -41,8 +45,38 @@ pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
         status: fields::status(status)?,
         cache_result: Span::of(line, cache_result),
         size_bytes: if size == b"-" { 0 } else { fields::size_bytes(size)? },
-        object: ParsedName::Text(Span::of(line, url)),
+        object: match site {
+            Some(site) if url.first() == Some(&b'/') => {
+                ParsedName::OnSite { site: Span::of(line, site), path: Span::of(line, url) }
+            }
+            _ => ParsedName::Text(Span::of(line, url)),
+        },
     })
+}
+
+/// The site with its port, if the line begins with one, and the client. `who` is what stands before
+/// the time: ident and user, with the client before them if there is a site. The address of a client
+/// may end as a port does (`2001:db8::80`) and the name of a user may have blanks, but then `who`
+/// begins with the `-` of ident.
+fn site_and_client<'a>(first: &'a [u8], who: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8]) {
+    let port = memchr::memrchr(b':', first).map_or(&b""[..], |at| &first[at + 1..]);
+    let has_port = (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+    let mut fields = who.split(|byte| *byte == b' ');
+    match (fields.next(), fields.nth(1)) {
+        (Some(client), Some(_)) if has_port && client != b"-" => (Some(first), client),
+        _ => (None, first),
+    }
+}
+
+/// Appends the beginning of a site's URLs. Which scheme was asked by, only the port tells.
+pub(crate) fn push_site(url: &mut Vec<u8>, site: &[u8]) {
+    let (scheme, site) = match (site.strip_suffix(b":443"), site.strip_suffix(b":80")) {
+        (Some(name), _) => (&b"https://"[..], name),
+        (_, Some(name)) => (&b"http://"[..], name),
+        _ => (&b"http://"[..], site),
+    };
+    url.extend_from_slice(scheme);
+    url.extend_from_slice(site);
 }
 
 /// What stands before and after a separator.
@@ -133,6 +167,32 @@ mod tests {
         assert_eq!(r.object, ObjectName::Text(b"/shuttle/x.txt"));
         let line = format!("{line} \"http://ref/\" \"Agent (x; \\\"y\\\")\"");
         assert_eq!(record(&line, Tail::Combined).size_bytes, 1839);
+    }
+
+    #[test]
+    fn a_site_in_front_is_no_client() {
+        let rest = "[01/Aug/1995:00:00:01 -0400] \"GET /a HTTP/1.0\" 200 5 \"-\" \"A\"";
+        let parsed = |who: &str| {
+            let line = format!("{who} {rest}");
+            let parsed = parse(line.as_bytes(), Tail::Combined).expect(who);
+            let site = match parsed.object {
+                ParsedName::OnSite { site, .. } => site.in_line(line.as_bytes()).to_vec(),
+                _ => Vec::new(),
+            };
+            let client = parsed.client.in_line(line.as_bytes()).to_vec();
+            [client, site].map(|text| String::from_utf8(text).expect("ASCII"))
+        };
+        for (who, client, site) in [
+            ("a.example:443 10.0.0.1 - -", "10.0.0.1", "a.example:443"),
+            ("a.example:443 2001:db8::1 - John Doe", "2001:db8::1", "a.example:443"),
+            ("[::1]:8080 10.0.0.1 - u", "10.0.0.1", "[::1]:8080"),
+            ("2001:db8::80 - -", "2001:db8::80", ""),
+            ("2001:db8::80 - John Doe", "2001:db8::80", ""),
+            ("10.0.0.1 ident u", "10.0.0.1", ""),
+            ("a.example:https 10.0.0.1 - -", "a.example:https", ""),
+        ] {
+            assert_eq!(parsed(who), [client, site], "{who}");
+        }
     }
 
     /// Else a client could choose the status and the size that are read of it.

@@ -456,7 +456,7 @@ mod tests {
         ] {
             let span = match parsed(line).expect(line).object {
                 ParsedName::Text(span) | ParsedName::Doubled(span) => span,
-                ParsedName::Id(id) => panic!("{id}"),
+                other => panic!("{other:?}"),
             };
             let (mut undoubled, text) = (Vec::new(), span.in_line(line.as_bytes()));
             push_undoubled(&mut undoubled, text);

@@ -14,7 +14,7 @@ use super::record::{ObjectName, Parsed, ParsedName, Record};
 use super::source::object_name;
 use crate::error::{BadRecord, Place, TraceError};
 use crate::request::Op;
-use crate::trace::clf::Tail;
+use crate::trace::clf::{Tail, push_site};
 use crate::trace::fields::US_PER_S;
 
 /// How to read traces.
@@ -260,23 +260,28 @@ impl TraceReader {
         }
     }
 
-    /// Puts the prefix before a URL that is only a path, and one quote where two stand for it.
+    /// Puts the site of the line, or else the prefix, before a URL that is only a path, and one quote
+    /// where two stand for it.
     fn rename(&mut self) {
         self.is_renamed = false;
         let Body::Lines { line, parsed: Some(parsed), .. } = &self.body else { return };
         let is_doubled = matches!(parsed.object, ParsedName::Doubled(_));
-        if self.url_prefix.is_empty() && !is_doubled {
+        let is_on_site = matches!(parsed.object, ParsedName::OnSite { .. });
+        if self.url_prefix.is_empty() && !is_doubled && !is_on_site {
             return;
         }
-        let record = parsed.record(self.input.bytes(line.clone()));
+        let text = self.input.bytes(line.clone());
+        let record = parsed.record(text);
         let ObjectName::Text(url) = record.object else { return };
         let is_path = url.starts_with(b"/");
         if !is_path && !is_doubled {
             return;
         }
         self.renamed.clear();
-        if is_path {
-            self.renamed.extend_from_slice(&self.url_prefix);
+        match parsed.object {
+            ParsedName::OnSite { site, .. } => push_site(&mut self.renamed, site.in_line(text)),
+            _ if is_path => self.renamed.extend_from_slice(&self.url_prefix),
+            _ => {}
         }
         if is_doubled {
             push_undoubled(&mut self.renamed, url);

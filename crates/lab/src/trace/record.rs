@@ -122,6 +122,11 @@ pub(crate) enum ParsedName {
     Text(Span),
     /// Text in which two quotes stand for one.
     Doubled(Span),
+    /// A path, and the site in front of the line with its port.
+    OnSite {
+        site: Span,
+        path: Span,
+    },
     Id(u64),
 }
 
@@ -148,9 +153,9 @@ impl Parsed {
             cache_result: self.cache_result.in_line(line),
             size_bytes: self.size_bytes,
             object: match self.object {
-                ParsedName::Text(span) | ParsedName::Doubled(span) => {
-                    ObjectName::Text(span.in_line(line))
-                }
+                ParsedName::Text(span)
+                | ParsedName::Doubled(span)
+                | ParsedName::OnSite { path: span, .. } => ObjectName::Text(span.in_line(line)),
                 ParsedName::Id(id) => ObjectName::Id(id),
             },
         }
