@@ -525,6 +525,22 @@ fn settings_that_contradict_each_other_are_refused_at_start_and_at_a_reload() {
     assert!(ask(&proxy.admin, "/metrics").contains("damelo_proxy_reload_failed 1"));
 }
 
+/// Its lines would be appended behind the store, within the size that the system sees.
+#[test]
+fn a_log_that_is_the_cache_is_refused() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}[log]\nto = \"c.damelo\"\n"));
+    for command in [&["check-config", "p.toml"][..], &["proxy", "--config", "p.toml"]] {
+        let said = bed.says(2, command);
+        assert!(said.contains("`log.to`: `c.damelo` is the cache"), "{said}");
+    }
+    assert!(!bed.0.path().join("c.damelo").exists(), "no file is made");
+    bed.write("store", "");
+    std::os::unix::fs::symlink("store", bed.0.path().join("log")).unwrap();
+    let args = ["proxy", "--to", "demo", "--cache", "store", "--log", "log"];
+    assert!(bed.says(2, &args).contains("`store` is the cache"));
+}
+
 #[test]
 fn an_address_that_is_taken_is_refused_before_a_cache_file_is_made() {
     let bed = Bed::new();

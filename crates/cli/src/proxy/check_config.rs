@@ -243,6 +243,7 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
     let problems = files.iter().filter_map(|(key, path)| Some((*key, problem_at(key, path)?)));
     let mut mistakes: Vec<_> =
         problems.map(|(key, problem)| settings.mistake(key, problem)).collect();
+    mistakes.extend(serving::log_in_cache(settings));
     let (key, error) = match serving::check_store(settings) {
         Ok(()) => return mistakes,
         Err(error @ OpenError::Setting { setting: "memory", .. }) => ("memory", error),

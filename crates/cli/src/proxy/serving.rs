@@ -9,7 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use damelo::{ByteSize, Config, OpenError, Store, VolumeConfig};
-use damelo_http_proxy::{Control, RunningInfo, Settings, Target, say};
+use damelo_http_proxy::{Control, LogTarget, RunningInfo, Settings, SettingsError, Target, say};
 
 use crate::descriptors;
 use crate::failure::Failure;
@@ -131,7 +131,8 @@ fn check(settings: &Settings, mode: Mode) -> Result<(), Failure> {
 /// Refuses settings that contradict each other, as `check-config` does. Without their lines: flags
 /// may have set them.
 fn consistent(settings: Settings) -> Result<Settings, Failure> {
-    let mistakes = settings.contradictions();
+    let mut mistakes = settings.contradictions();
+    mistakes.extend(log_in_cache(&settings));
     if mistakes.is_empty() {
         return Ok(settings);
     }
@@ -245,6 +246,18 @@ fn cache_volumes(settings: &Settings) -> Vec<CacheVolume> {
 /// Paths of the configured cache volumes.
 pub(crate) fn cache_paths(settings: &Settings) -> impl Iterator<Item = PathBuf> {
     cache_volumes(settings).into_iter().map(|volume| volume.path)
+}
+
+/// An access log that would be written into a volume of the cache, and damage it.
+pub(crate) fn log_in_cache(settings: &Settings) -> Option<SettingsError> {
+    let LogTarget::File(log) = &settings.proxy.log.to else { return None };
+    let is_log = |path: &PathBuf| match (fs::canonicalize(path), fs::canonicalize(log)) {
+        (Ok(path), Ok(log)) => path == log,
+        _ => path == log,
+    };
+    let volume = cache_paths(settings).find(is_log)?;
+    let problem = format!("`{}` is the cache: name another file", volume.display());
+    Some(settings.mistake("log.to", problem))
 }
 
 /// The store's configuration; `volumes` is not empty.
