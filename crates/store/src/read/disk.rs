@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::flight::Joined;
@@ -249,19 +250,19 @@ impl Engine {
     ) -> Result<Found, ReadError> {
         let started = self.clock.monotonic();
         let (units, life) = (candidate.length_class.units(), self.life_of(candidate.location));
-        let Some(raw) = self.read_raw(candidate.location, units * UNIT_BYTES)? else {
+        let of_objects = &self.counters.object_reads;
+        let Some(raw) = self.read_raw(candidate.location, units * UNIT_BYTES, of_objects)? else {
             return Ok(self.unreadable(hash, candidate.location, life));
         };
-        self.note_object_read(&raw, started);
+        self.note_object_read(started);
         self.accept(hash, key, candidate, raw)
     }
 
-    pub(crate) fn note_object_read(&self, raw: &RawRecord, started: Duration) {
+    /// What the read of an object cost, which later choices between object and page go by.
+    pub(crate) fn note_object_read(&self, started: Duration) {
         let time = self.clock.monotonic().saturating_sub(started);
         self.costs.note(false, time);
         self.counters.read_latency.record(time);
-        add(&self.counters.object_reads, 1);
-        add(&self.counters.disk_read_bytes, raw.len as u64);
     }
 
     /// The life of a location's segment; none if the segment does not exist.
@@ -283,11 +284,13 @@ impl Engine {
         (segment, start, end - start)
     }
 
-    /// Reads the blocks around a record. `Ok(None)`: the device failed.
+    /// Reads the blocks around a record, or around its beginning, and counts it: `reads` is the
+    /// counter of what is read. `Ok(None)`: the device failed.
     pub(crate) fn read_raw(
         self: &Arc<Engine>,
         location: Location,
         bytes: u64,
+        reads: &AtomicU64,
     ) -> Result<Option<RawRecord>, ReadError> {
         let (segment, start, len) = self.blocks_of(location, bytes);
         if len > self.piece_max() + 2 * self.space.page_bytes {
@@ -300,6 +303,8 @@ impl Engine {
         if self.space.read(segment, start, buf).is_err() {
             return Ok(None);
         }
+        add(reads, 1);
+        add(&self.counters.disk_read_bytes, len);
         let (_, offset) = self.space.split(location);
         Ok(Some(RawRecord { run, start: (offset - start) as usize, len: len as usize, life }))
     }
@@ -390,7 +395,8 @@ impl Engine {
             let length = header.value_len;
             return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
         }
-        let Some(raw) = self.read_raw(candidate.location, header.stored_bytes())? else {
+        let (bytes, of_objects) = (header.stored_bytes(), &self.counters.object_reads);
+        let Some(raw) = self.read_raw(candidate.location, bytes, of_objects)? else {
             return Ok(self.unreadable(hash, candidate.location, life));
         };
         if (raw.len - raw.start) < header.stored_bytes() as usize {

@@ -125,7 +125,8 @@ impl Engine {
             return Err(Lost::Overwritten.into());
         }
         if base.header.kind == RecordKind::Manifest {
-            let raw = self.read_raw(location, base.header.stored_bytes())?;
+            let of_objects = &self.counters.object_reads;
+            let raw = self.read_raw(location, base.header.stored_bytes(), of_objects)?;
             let raw = raw.ok_or(Lost::Unreadable)?;
             let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
             if !verify_record(&base.header, bytes) {
@@ -141,8 +142,8 @@ impl Engine {
 
     /// Reads and verifies the head of a record (all of it if it is not chunked and short).
     pub(super) fn read_head(self: &Arc<Engine>, location: Location) -> Result<Head, NotRead> {
-        let raw = self.read_raw(location, HEAD_READ_BYTES)?.ok_or(Lost::Unreadable)?;
-        add(&self.counters.range_reads, 1);
+        let of_ranges = &self.counters.range_reads;
+        let raw = self.read_raw(location, HEAD_READ_BYTES, of_ranges)?.ok_or(Lost::Unreadable)?;
         let life = raw.life;
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let header = RecordHeader::decode(bytes, self.space.nonce).ok();
@@ -155,7 +156,7 @@ impl Engine {
         if want > self.piece_max() {
             return Err(Lost::Damaged.into());
         }
-        let raw = self.read_raw(location, want)?.ok_or(Lost::Unreadable)?;
+        let raw = self.read_raw(location, want, of_ranges)?.ok_or(Lost::Unreadable)?;
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         Ok(checked_head(header, bytes, life).ok_or(Lost::Damaged)?)
     }

@@ -195,7 +195,8 @@ impl Engine {
         (location, life): (Location, SegmentLife),
         header: &RecordHeader,
     ) -> Result<ByHead, ReadError> {
-        let Some(raw) = self.read_raw(location, header.stored_bytes())? else {
+        let of_objects = &self.counters.object_reads;
+        let Some(raw) = self.read_raw(location, header.stored_bytes(), of_objects)? else {
             return Ok(ByHead::of(&self.unreadable(hash, location, life)));
         };
         // The header is of that life, so nothing read since may count for a later one.

@@ -64,7 +64,9 @@ impl Engine {
             let start = (offset - start) as usize;
             let raw = RawRecord { run: held, start, len: len as usize, life };
             let found = if outcome.is_ok() {
-                this.note_object_read(&raw, started);
+                add(&this.counters.object_reads, 1);
+                add(&this.counters.disk_read_bytes, len);
+                this.note_object_read(started);
                 if !this.is_plain(hash, &raw) {
                     this.flights.land(lead);
                     return fallback(Some(InHand { candidate, raw }));
