@@ -1,4 +1,4 @@
-"""Rows about hits in memory: over TLS, beside a fill, and against a server without a cache."""
+"""Rows about hits in memory: beside a fill, and against a server without a cache."""
 
 import asyncio
 import os
@@ -11,56 +11,6 @@ import proxies
 import rows
 
 HOT = 100
-
-
-def certificate(settings):
-    """A self-signed certificate of its own for each run."""
-    directory = f"{settings.dir}/certificates"
-    os.makedirs(directory, exist_ok=True)
-    if not shutil.which("openssl"):
-        raise cgroups.Missing("needs openssl for a certificate")
-    subprocess.run([
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-keyout", f"{directory}/key.pem", "-out", f"{directory}/chain.pem",
-    ], check=True, capture_output=True)
-    for name in ["key.pem", "chain.pem"]:
-        # Servers that give up root read it afterwards.
-        os.chmod(f"{directory}/{name}", 0o644)
-
-
-def tls(args, settings, rivals):
-    settings.tls = True
-    rivals = [proxy for proxy in rivals if proxy.tls]
-    if not shutil.which("wrk"):
-        raise cgroups.Missing("needs wrk, which speaks TLS")
-    certificate(settings)
-    lua = f"{settings.dir}/tls.lua"
-    with open(f"{settings.dir}/paths", "w") as file:
-        file.write("\n".join(f"/t/{number}/8192" for number in range(HOT)))
-    with open(lua, "w") as file:
-        file.write(rows.WRK_LUA.format(paths=f"{settings.dir}/paths"))
-    origin = rows.Origin(settings)
-    samples = {proxy.name: [] for proxy in rivals}
-    try:
-        rows.start_all(rivals)
-        for number in range(-1, args.rounds):
-            for turn in range(len(rivals)):
-                proxy = rivals[(turn + number) % len(rivals)]
-                before = sum(proxy.cpu_ticks().values())
-                url = f"https://127.0.0.1:{proxy.tls_port}"
-                found = rows.wrk(args, origin, proxy, lua, url)
-                ticks = sum(proxy.cpu_ticks().values()) - before
-                found["cpu us/req"] = ticks * 1e6 / os.sysconf("SC_CLK_TCK") / found["requests"]
-                if number >= 0:  # The first is to fill the caches.
-                    samples[proxy.name].append(found)
-    finally:
-        origin.close()
-    what = (
-        f"{HOT} objects of 8 KiB in memory, over TLS as client and proxy agree, 32 connections that "
-        "stay; load by wrk. Varnish is left out: it leaves TLS to another program."
-    )
-    return rows.compared(what, samples, ["req/s", "p99 us", "cpu us/req", "origin requests", "failed"])
 
 
 def beside(args, settings, proxy, workload, hits):
@@ -147,4 +97,4 @@ def hyper(args, settings, rivals):
     return rows.compared(what, samples, ["cpu us/req", "beyond bare %", "req/s", "p99 us", "failed"], "none")
 
 
-RUN = {"tls": tls, "filling": filling, "hyper": hyper}
+RUN = {"filling": filling, "hyper": hyper}

@@ -126,6 +126,7 @@ class Proxy:
     name = ""
     forgets = False
     tls = ""  # What makes it listen for TLS; empty if it does not speak it.
+    http2 = True  # To clients, over TLS.
 
     def __init__(self, settings, port):
         self.settings, self.port = settings, port
@@ -275,7 +276,7 @@ class Damelo(Proxy):
 class Nginx(Proxy):
     name = "nginx"
     tls = """
-    listen 127.0.0.1:{tls_port} ssl backlog=4096;
+    listen 127.0.0.1:{tls_port} ssl http2 backlog=4096;
     ssl_certificate {certificates}/chain.pem; ssl_certificate_key {certificates}/key.pem;"""
 
     def prepare(self):
@@ -310,6 +311,7 @@ class Varnish(Proxy):
 
 class Squid(Proxy):
     name = "squid"
+    http2 = False
     tls = ("https_port 127.0.0.1:{tls_port} accel defaultsite={origin} no-vhost "
            "tls-cert={certificates}/chain.pem tls-key={certificates}/key.pem")
 

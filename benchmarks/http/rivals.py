@@ -2,8 +2,8 @@
 """Measures damelo's proxy beside nginx, Varnish, Squid and Traffic Server: the same origin, the same
 load, in turn, medians over rounds. `--help` lists the rows; README.md tells how to read them.
 
-Needs Python 3.9, a release build of damelo, `wrk`, and of the others those that are to be measured
-(Debian: apt-get install nginx varnish squid trafficserver wrk). Root for memory cgroups (version 1).
+Needs Python 3.9, a release build of damelo, `wrk`, `h2load`, and of the others those that are to be measured
+(Debian: apt-get install nginx varnish squid trafficserver wrk nghttp2-client). Root for memory cgroups (version 1).
 """
 
 import argparse
@@ -18,12 +18,13 @@ import sys
 import time
 
 import cgroups
+import connection_rows
 import disk_rows
 import load_rows
 import proxies
 import rows
 
-RUN = {**rows.RUN, **load_rows.RUN, **disk_rows.RUN}
+RUN = {**rows.RUN, **connection_rows.RUN, **load_rows.RUN, **disk_rows.RUN}
 # Of the others one needs a file, and one takes as long as all of these.
 DEFAULT = [row for row in RUN if row not in ("trace", "restart1m")]
 
