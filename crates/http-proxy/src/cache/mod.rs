@@ -57,6 +57,21 @@ impl Question {
         Question { found: None, key, reason, conditions }
     }
 
+    /// Whether no other request would be helped by the response, nor this one by another's: a part,
+    /// what a client demands of the origin, and what each request must validate for itself, as what
+    /// is stored could not be reused even on its arrival.
+    fn is_for_one(&self, worker: &Worker, ask: &Ask) -> bool {
+        let caching = &worker.shared.config.caching;
+        let reusable = |found: &Found| {
+            let policy = &found.response.policy;
+            let decision = reuse::decide(&ask.wishes, policy, caching, policy.response_time_ms);
+            !matches!(decision, Decision::Validate(_))
+        };
+        self.reason == ForwardReason::Request
+            || self.conditions == Conditions::Clients
+            || !self.found.as_deref().is_none_or(reusable)
+    }
+
     /// Requests the whole, whatever range the client asked for.
     fn for_whole(self) -> Question {
         Question { found: None, conditions: Conditions::Ours, ..self }
@@ -157,8 +172,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         if let Some(answer) = known_to_fail(worker, ask, &question).await {
             return answer;
         }
-        // A partial response helps no other request; a client that demands the origin gets it.
-        if question.reason == ForwardReason::Request || question.conditions == Conditions::Clients {
+        if question.is_for_one(worker, ask) {
             return question.put(worker, ask, None).await;
         }
         let leader = match join(worker, ask, &question.key) {
