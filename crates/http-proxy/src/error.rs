@@ -181,14 +181,15 @@ impl ProxyError {
 /// (5xx).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
-    #[error("the origin could not be reached")]
-    Connect,
+    /// With what the system says of the attempt that failed last; none if none was made.
+    #[error("the origin could not be reached{}", because(.0.as_ref()))]
+    Connect(Option<io::ErrorKind>),
     #[error("the name {0} could not be resolved")]
     Unresolved(Arc<str>),
     #[error("the origin did not accept a connection in time")]
     ConnectTimeout,
-    #[error("the origin's certificate or TLS handshake failed")]
-    Tls,
+    #[error("the origin's certificate or TLS handshake failed: {0}")]
+    Tls(Arc<str>),
     #[error("the origin did not answer in time")]
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
@@ -236,7 +237,7 @@ impl FetchError {
     /// Whether no connection to the origin could be opened.
     pub(crate) fn is_unreachable(&self) -> bool {
         use FetchError::{Connect, ConnectTimeout, Tls, Unresolved};
-        matches!(self, Connect | Unresolved(_) | ConnectTimeout | Tls)
+        matches!(self, Connect(_) | Unresolved(_) | ConnectTimeout | Tls(_))
     }
 
     /// Whether the origin may have got the request, and done what it asks for.
@@ -249,10 +250,10 @@ impl FetchError {
             | FetchError::Unasked
             | FetchError::ClientTimeout
             | FetchError::ClientBroken => true,
-            FetchError::Connect
+            FetchError::Connect(_)
             | FetchError::Unresolved(_)
             | FetchError::ConnectTimeout
-            | FetchError::Tls
+            | FetchError::Tls(_)
             | FetchError::Refused
             | FetchError::Busy
             | FetchError::Down
@@ -274,9 +275,9 @@ impl FetchError {
             FetchError::Busy | FetchError::Down => StatusCode::SERVICE_UNAVAILABLE,
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             FetchError::ClientBroken => StatusCode::BAD_REQUEST,
-            FetchError::Connect
+            FetchError::Connect(_)
             | FetchError::Unresolved(_)
-            | FetchError::Tls
+            | FetchError::Tls(_)
             | FetchError::Broken
             | FetchError::Refused
             | FetchError::HeadersTooLarge
@@ -288,10 +289,10 @@ impl FetchError {
     /// Token for `Cache-Status: detail=`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            FetchError::Connect => "connect-failed",
+            FetchError::Connect(_) => "connect-failed",
             FetchError::Unresolved(_) => "unresolved",
             FetchError::ConnectTimeout => "connect-timeout",
-            FetchError::Tls => "tls-failed",
+            FetchError::Tls(_) => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
             FetchError::Broken => "origin-broken",
             FetchError::Refused => "origin-refused",
@@ -305,6 +306,11 @@ impl FetchError {
             FetchError::ClientBroken => "client-broken",
         }
     }
+}
+
+/// Ends a message with its cause, if one is known.
+fn because(cause: Option<&io::ErrorKind>) -> String {
+    cause.map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
 /// Whether an HTTP/2 origin reports that it did not process a request: it refused the stream, or

@@ -425,7 +425,11 @@ fn origin_failures_have_their_own_answers() {
     let answer = proxy.get("/");
     assert_eq!(answer.status(), 502);
     assert!(answer.cache().contains("fwd=uri-miss; detail=connect-failed"), "{}", answer.cache());
-    assert!(answer.text().contains("could not be reached"), "{}", answer.text());
+    assert!(
+        answer.text().contains("could not be reached: connection refused"),
+        "{}",
+        answer.text()
+    );
     let home = Home::new();
     let nameless = Target::Url("http://nobody.invalid".to_owned());
     let answer = Proxy::start_in(&home, nameless, |_| {}).get("/");

@@ -106,6 +106,9 @@ fn origins_on_unix_sockets() {
     assert_eq!(proxy.get("/x").text(), "hi");
     let head = app.join().expect("the application").to_ascii_lowercase();
     assert!(head.starts_with("get /x http/1.1\r\n") && head.contains("host: localhost\r\n"));
+    std::fs::remove_file(&path).expect("remove");
+    let answer = proxy.get("/y");
+    assert!(answer.text().contains("could not be reached: entity not found"), "{answer:?}");
 }
 
 #[test]

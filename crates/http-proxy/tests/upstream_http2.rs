@@ -57,7 +57,11 @@ fn an_origin_with_the_wrong_certificate_is_not_asked() {
     let (authority, other, home) = (Authority::new(), Authority::new(), Home::new());
     let files = tempfile::tempdir().expect("tempdir");
     let roots = files.path().join("roots.pem");
-    for (issuer, name) in [(&authority, "elsewhere.test"), (&other, "localhost")] {
+    let cases = [
+        (&authority, "elsewhere.test", "not valid for name \"localhost\""),
+        (&other, "localhost", "invalid peer certificate"),
+    ];
+    for (issuer, name, why) in cases {
         std::fs::write(&roots, &authority.pem).expect("write");
         let origin = Http2Origin::start(Some((issuer, name)));
         let url = format!("https://localhost:{}", origin.address.port());
@@ -67,6 +71,7 @@ fn an_origin_with_the_wrong_certificate_is_not_asked() {
         let answer = proxy.get("/");
         assert_eq!(answer.status(), 502);
         assert!(answer.cache().contains("detail=tls-failed"), "{answer:?}");
+        assert!(answer.text().contains(why), "{}", answer.text());
         proxy.stop();
     }
 }

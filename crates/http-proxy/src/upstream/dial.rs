@@ -7,6 +7,7 @@
 //! address that is not permitted is never tried. Threads: the caller's.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::Poll;
@@ -37,7 +38,16 @@ pub(crate) async fn dial_tcp(
     };
     let (permitted, forbidden): (Vec<_>, Vec<_>) = resolved.partition(may);
     let connected = first_to_connect(by_turns(permitted), TcpStream::connect).await;
-    connected.ok_or(if forbidden.is_empty() { FetchError::Connect } else { FetchError::Forbidden })
+    connected.map_err(|error| match error {
+        _ if !forbidden.is_empty() => FetchError::Forbidden,
+        Some(error) => unreached(error),
+        None => FetchError::Connect(None),
+    })
+}
+
+/// What a connection that could not be opened is to the request that needed it.
+pub(crate) fn unreached(error: io::Error) -> FetchError {
+    FetchError::Connect(Some(error.kind()))
 }
 
 /// Interleaves the address families, beginning with that of the first address and keeping the order
@@ -57,20 +67,22 @@ fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     turns
 }
 
-/// The first stream that `connect` opens to any of these addresses; `None` if all attempts fail.
+/// The first stream that `connect` opens to any of these addresses; if all attempts fail, why the
+/// last one did.
 async fn first_to_connect<S, E, F>(
     addresses: Vec<SocketAddr>,
     connect: impl Fn(SocketAddr) -> F,
-) -> Option<S>
+) -> Result<S, Option<E>>
 where
     F: Future<Output = Result<S, E>>,
 {
     let mut rest = addresses.into_iter().take(ADDRESSES_MAX).peekable();
     let mut attempts: Vec<Pin<Box<F>>> = Vec::new();
+    let mut failure = None;
     loop {
         match rest.next() {
             Some(address) => attempts.push(Box::pin(connect(address))),
-            None if attempts.is_empty() => return None,
+            None if attempts.is_empty() => return Err(failure),
             None => {}
         }
         let ended = any_of(&mut attempts);
@@ -79,8 +91,10 @@ where
             None => Some(ended.await),
         };
         // After a failure or a timeout the next address is tried.
-        if let Some(Ok(stream)) = ended {
-            return Some(stream);
+        match ended {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => failure = Some(error),
+            None => {}
         }
     }
 }
@@ -141,7 +155,7 @@ mod tests {
         };
         let address = |port: &u16| SocketAddr::from(([192, 0, 2, 1], *port));
         let racing = first_to_connect(ports.iter().map(address).collect(), connect);
-        let won = timeout(Duration::from_secs(5), racing).await.unwrap_or(None);
+        let won = timeout(Duration::from_secs(5), racing).await.ok().and_then(Result::ok);
         let took = start.elapsed().as_millis();
         (won, tried.take(), took)
     }

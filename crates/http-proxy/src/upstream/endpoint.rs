@@ -23,7 +23,7 @@ use crate::error::{FetchError, ProxyError};
 use crate::forward::Permit;
 use crate::io::locks::lock;
 use crate::upstream::balance;
-use crate::upstream::dial::dial_tcp;
+use crate::upstream::dial::{dial_tcp, unreached};
 use crate::upstream::health::Health;
 use crate::upstream::stream::{Stream, Wire};
 
@@ -236,8 +236,8 @@ impl Endpoint {
         let (wire, address) = self.dial(permit).await?;
         let Some(tls) = &self.tls else { return Ok((Stream::Plain(wire), address)) };
         let connector = if purpose == Purpose::Upgrade { &tls.http1 } else { &tls.any };
-        let stream =
-            connector.connect(tls.name.clone(), wire).await.map_err(|_| FetchError::Tls)?;
+        let shaken = connector.connect(tls.name.clone(), wire).await;
+        let stream = shaken.map_err(|error| FetchError::Tls(error.to_string().into()))?;
         Ok((Stream::Tls(Box::new(stream)), address))
     }
 
@@ -247,14 +247,14 @@ impl Endpoint {
     ) -> Result<(Wire, Option<IpAddr>), FetchError> {
         match &self.dial {
             Dial::Unix(path) => {
-                let stream = UnixStream::connect(path).await.map_err(|_| FetchError::Connect)?;
+                let stream = UnixStream::connect(path).await.map_err(unreached)?;
                 Ok((Wire::Unix(stream), None))
             }
             Dial::Tcp { host, port } => {
                 let stream = dial_tcp(host, *port, permit).await?;
                 // Nagle's algorithm would delay small requests; a failure here only costs time.
                 let _ = stream.set_nodelay(true);
-                let address = stream.peer_addr().map_err(|_| FetchError::Connect)?.ip();
+                let address = stream.peer_addr().map_err(unreached)?.ip();
                 Ok((Wire::Tcp(stream), Some(address)))
             }
         }

@@ -185,7 +185,7 @@ impl Fetcher {
         request: &Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pools = &self.site_of(request).pools;
-        let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect);
+        let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
         while let Some(index) = self.choose(pools, &open, key_of(request)) {
             open[index] = false;
             let sent = self.upgrade_at(&pools[index], request, None).await;
@@ -245,7 +245,7 @@ impl Fetcher {
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
         let SitePools { pools, own_name } = self.site_of(&request);
-        let mut last_error = FetchError::Connect;
+        let mut last_error = FetchError::Connect(None);
         let mut own = held(pools, &request);
         while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
             open[index] = false;
