@@ -136,3 +136,24 @@ fn what_is_no_request_has_a_line_as_well() {
     let line = line_about(log.path(), "error:invalid-request");
     assert!(line.contains(" NONE_NONE/400 0 NONE error:invalid-request - HIER_NONE/- "), "{line}");
 }
+
+#[test]
+fn what_a_stop_cuts_off_was_not_left_by_its_client() {
+    let gate = Gate::default();
+    let origin = origin(&gate);
+    let (log, tweak) = logged(LogFormat::Json);
+    let proxy = Proxy::start_with(&origin, |config| {
+        tweak(config);
+        config.timeouts.drain = Duration::ZERO;
+    });
+    let mut reading = send_to(proxy.info.address, "GET", "/large", "", b"");
+    read_some(&mut reading, 1000);
+    let _waiting = send_to(proxy.info.address, "GET", "/late", "", b"");
+    eventually("the origin is asked", || origin.count() == 2);
+    proxy.stop();
+    for path in ["/large", "/late"] {
+        let line = line_about(log.path(), path);
+        assert!(line.contains("\"ended\":\"timeout\""), "{line}");
+    }
+    gate.open();
+}

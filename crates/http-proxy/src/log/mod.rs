@@ -195,6 +195,7 @@ impl LogRecord {
 
 impl Drop for LogRecord {
     fn drop(&mut self) {
+        self.broken_by = self.broken_by.map(|by| self.counters.blamed(by));
         let mut line = format::line(self, self.start.elapsed());
         line.push('\n');
         if self.log.messages.try_send(Message::Line(line)).is_err() {

@@ -14,7 +14,7 @@ pub(crate) mod process;
 mod reference;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -102,7 +102,8 @@ pub(crate) enum BrokenBy {
     Client,
     /// The origin broke off, or changed the resource meanwhile.
     Origin,
-    /// The origin was silent for too long, or the exchange exceeded its time limit.
+    /// The origin was silent for too long, or the exchange exceeded its time limit or that of a
+    /// stop.
     Timeout,
     /// The stored body could not be read to its end.
     Store,
@@ -141,6 +142,8 @@ macro_rules! counters {
             responses: [Counter; CLASSES.len()],
             client_body_bytes: [Counter; BodySource::ALL.len()],
             broken: [Counter; BrokenBy::ALL.len()],
+            /// The worker stops, and its time for what is under way is over.
+            cutting: AtomicBool,
             /// Requests in flight, until the last byte of their responses, and tunnels.
             pub(crate) under_way: Level,
             /// The latest responses that were not stored.
@@ -231,9 +234,23 @@ impl Counters {
         self.own_errors.one();
     }
 
+    /// From now on, what is dropped before its end is cut off by this worker's stop.
+    pub(crate) fn cut_off(&self) {
+        self.cutting.store(true, Ordering::Relaxed);
+    }
+
+    /// Who ended a response early, given who seems to have: a response that the worker drops looks
+    /// like one whose client left.
+    pub(crate) fn blamed(&self, by: BrokenBy) -> BrokenBy {
+        match by {
+            BrokenBy::Client if self.cutting.load(Ordering::Relaxed) => BrokenBy::Timeout,
+            by => by,
+        }
+    }
+
     /// Counts a response that did not reach its client completely.
     pub(crate) fn broke_off(&self, by: BrokenBy) {
-        self.broken[by as usize].one();
+        self.broken[self.blamed(by) as usize].one();
     }
 
     /// Counts bytes of a response's body that the connection accepted.
