@@ -91,6 +91,9 @@ pub(crate) enum Failure {
     /// The proxy cannot run, or ended.
     #[error("the proxy cannot run")]
     Proxy(#[from] ProxyError),
+    /// A running proxy cannot use settings that were read again.
+    #[error("these settings cannot be used")]
+    Reload(#[source] ProxyError),
     /// A running proxy could not be asked, or refused.
     #[error("the proxy was not reached or refused")]
     Admin(#[from] AdminError),
@@ -239,7 +242,8 @@ impl Failure {
                  see the lines above for where"
                     .to_owned(),
             ),
-            Failure::Proxy(ProxyError::Origin { .. }) => Some(
+            Failure::Proxy(ProxyError::Origin { .. })
+            | Failure::Reload(ProxyError::Origin { .. }) => Some(
                 "write http://HOST[:PORT], https://HOST[:PORT], unix:PATH or demo".to_owned(),
             ),
             Failure::Proxy(ProxyError::Inherited { .. }) => {

@@ -523,6 +523,10 @@ fn settings_that_contradict_each_other_are_refused_at_start_and_at_a_reload() {
     eventually("it is refused", || bed.read("stderr").contains("the settings stay as they were"));
     assert!(bed.read("stderr").contains(words), "{}", bed.read("stderr"));
     assert!(ask(&proxy.admin, "/metrics").contains("damelo_proxy_reload_failed 1"));
+    bed.write("p.toml", &format!("{FILE}[limits]\nheader_bytes_max = \"16KiB\"\n"));
+    proxy.signal("-HUP");
+    eventually("it is named", || bed.read("stderr").contains("`limits.uri_bytes_max`, 32KiB, is"));
+    assert!(!bed.read("stderr").contains("cannot run"), "it runs: {}", bed.read("stderr"));
 }
 
 /// Its lines would be appended behind the store, within the size that the system sees.

@@ -185,15 +185,26 @@ fn a_silent_tunnel_is_cut() {
 
 #[test]
 fn a_proxy_that_stops_does_not_wait_for_tunnels() {
-    let home = Home::new();
-    let proxy = start(&home, echo(), |config| config.timeouts.drain = Duration::from_secs(20));
-    let (answer, ..) = upgrade(proxy.info.address, "websocket");
-    let (_, mut reader, _stream) = upgrade(proxy.info.address, "websocket");
+    let (home, directory) = (Home::new(), tempfile::tempdir().expect("tempdir"));
+    let log = directory.path().join("log");
+    let proxy = start(&home, echo(), |config| {
+        config.timeouts.drain = Duration::from_secs(20);
+        config.log.to = LogTarget::File(log.clone());
+        config.log.format = LogFormat::Json;
+    });
+    let (answer, mut reader, _stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(answer.status(), 101);
-    let start = Instant::now();
+    reader.read_exact(&mut [0; 12]).expect("the first words");
+    let before = Instant::now();
     proxy.stop();
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
     let _ = reader.read_to_end(&mut Vec::new());
+    let mut line = String::new();
+    eventually("the line of its tunnel", || {
+        line = std::fs::read_to_string(&log).unwrap_or_default();
+        line.ends_with('\n')
+    });
+    assert!(line.contains("\"bytes\":12") && line.contains("\"ended\":\"timeout\""), "{line}");
 }
 
 #[test]

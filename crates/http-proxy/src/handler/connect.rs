@@ -45,7 +45,8 @@ pub(crate) async fn open<B>(
         // An error means that the client has disconnected: no tunnel is needed.
         if let Ok(client) = client.await {
             let _ = origin.set_nodelay(true);
-            record.end(tunnel::join(TokioIo::new(client), origin, idle, &counters).await);
+            let (client, sent) = (TokioIo::new(client), record.client_bytes());
+            record.end(tunnel::join(client, origin, idle, &counters, sent).await);
         }
         drop(active);
     });

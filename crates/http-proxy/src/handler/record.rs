@@ -14,10 +14,9 @@ use crate::answer::body::ProxyBody;
 use crate::client::Peer;
 use crate::error::FetchError;
 use crate::forward::auth::credentials;
-use crate::handler::tunnel::Passed;
 use crate::io::locks::lock;
 use crate::log::LogRecord;
-use crate::metrics::{BodySource, BrokenBy, Counters};
+use crate::metrics::{BodySource, BrokenBy, Counter, Counters};
 use crate::purge::url_of_key;
 use crate::request::naming::Naming;
 use crate::request::{Ask, forwarded};
@@ -132,21 +131,39 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Holds the log line of an answer that opens a tunnel, until the tunnel ends.
+/// Holds the log line of an answer that opens a tunnel, until the tunnel ends or is dropped, as by
+/// a stop.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TunnelRecord(Arc<Mutex<Option<Box<LogRecord>>>>);
+pub(super) struct TunnelRecord(Arc<TunnelLine>);
+
+#[derive(Debug, Default)]
+struct TunnelLine {
+    record: Mutex<Option<Box<LogRecord>>>,
+    client_bytes: Counter,
+}
 
 impl TunnelRecord {
     fn put(&self, record: Box<LogRecord>) {
-        *lock(&self.0) = Some(record);
+        *lock(&self.0.record) = Some(record);
     }
 
-    /// Writes the line of a tunnel that has ended, if there is a log.
-    pub(super) fn end(&self, passed: Passed) {
-        let record = lock(&self.0).take();
-        if let Some(mut record) = record {
-            record.body_bytes = passed.client_bytes;
-            record.broken_by = passed.is_cut.then_some(BrokenBy::Timeout);
+    /// Counts the bytes to the client.
+    pub(super) fn client_bytes(&self) -> &Counter {
+        &self.0.client_bytes
+    }
+
+    /// Notes that the tunnel has ended, and whether it was cut after its idle time.
+    pub(super) fn end(&self, is_cut: bool) {
+        if let Some(record) = lock(&self.0.record).as_mut() {
+            record.broken_by = is_cut.then_some(BrokenBy::Timeout);
+        }
+    }
+}
+
+impl Drop for TunnelLine {
+    fn drop(&mut self) {
+        if let Some(record) = lock(&self.record).as_mut() {
+            record.body_bytes = self.client_bytes.get();
         }
     }
 }

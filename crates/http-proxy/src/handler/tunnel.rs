@@ -15,48 +15,41 @@ use crate::metrics::{Counter, Counters};
 /// Buffer of one direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Outcome of a tunnel.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Passed {
-    /// Bytes to the client.
-    pub(super) client_bytes: u64,
-    /// The tunnel was cut after its idle time.
-    pub(super) is_cut: bool,
-}
-
-/// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`.
+/// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`; true in
+/// the last case. `sent` counts the bytes to the client as they go, for tunnels that are dropped.
 pub(super) async fn join(
     client: impl AsyncRead + AsyncWrite,
     origin: impl AsyncRead + AsyncWrite,
     idle: Duration,
     counters: &Counters,
-) -> Passed {
+    sent: &Counter,
+) -> bool {
     counters.tunnels.one();
-    let (sent, received) = (Counter::default(), Counter::default());
     let silence = IdleTimer::new();
     let (from_client, to_client) = split(client);
     let (from_origin, to_origin) = split(origin);
-    let up = pump(from_client, to_origin, &silence, [&counters.tunnel_client_bytes, &received]);
-    let down = pump(from_origin, to_client, &silence, [&counters.tunnel_origin_bytes, &sent]);
+    let (up_counts, down_counts) =
+        (&[&counters.tunnel_client_bytes][..], &[&counters.tunnel_origin_bytes, sent][..]);
+    let up = pump(from_client, to_origin, &silence, up_counts);
+    let down = pump(from_origin, to_client, &silence, down_counts);
     // Counted before the streams are dropped: an observer who sees the tunnel end then already
     // finds the timeout in the counters.
     let cut = async {
         silence.expired(idle).await;
         counters.tunnel_timeouts.one();
     };
-    let is_cut = tokio::select! {
+    tokio::select! {
         // An error on one side ends both. It is not reported: no response can carry it any more.
         _ = async { tokio::try_join!(up, down) } => false,
         () = cut => true,
-    };
-    Passed { client_bytes: sent.get(), is_cut }
+    }
 }
 
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     silence: &IdleTimer,
-    counts: [&Counter; 2],
+    counts: &[&Counter],
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -82,7 +75,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_and_ends_pass_both_ways() {
-        let counters = Counters::default();
+        let (counters, sent) = (Counters::default(), Counter::default());
         let ((mut client, near), (far, mut origin)) = (duplex(64), duplex(64));
         let script = async {
             client.write_all(&[1; 1000]).await.unwrap();
@@ -98,9 +91,9 @@ mod tests {
             drop(origin);
             asked
         };
-        let tunnel = join(near, far, Duration::from_secs(10), &counters);
-        let (answer, asked, passed) = tokio::join!(script, answering, tunnel);
-        assert_eq!((passed.client_bytes, passed.is_cut), (2000, false));
+        let tunnel = join(near, far, Duration::from_secs(10), &counters, &sent);
+        let (answer, asked, is_cut) = tokio::join!(script, answering, tunnel);
+        assert_eq!((sent.get(), is_cut), (2000, false));
         assert_eq!((asked, answer), (vec![1; 1000], vec![2; 2000]));
     }
 
@@ -115,7 +108,8 @@ mod tests {
             origin.read_exact(&mut [0; BUFFER_BYTES]).await.unwrap();
             drop((client, origin));
         };
-        let tunnel = join(near, holding_back, Duration::from_secs(10), &counters);
+        let sent = Counter::default();
+        let tunnel = join(near, holding_back, Duration::from_secs(10), &counters, &sent);
         let both = async { tokio::join!(script, tunnel) };
         tokio::time::timeout(Duration::from_secs(5), both).await.expect("all has arrived");
     }
@@ -135,7 +129,7 @@ mod tests {
             buffer.len()
         };
         let tunnel = async {
-            join(near, far, Duration::from_secs(10), &counters).await;
+            join(near, far, Duration::from_secs(10), &counters, &Counter::default()).await;
         };
         let (received, ()) = tokio::join!(script, tunnel);
         assert_eq!(received, 5);

@@ -178,7 +178,8 @@ fn tunnel_between(
         // An error means that one side has disconnected: no tunnel is needed.
         if let Ok((client, origin)) = tokio::try_join!(client, origin) {
             let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
-            record.end(tunnel::join(client, origin, idle, &counters).await);
+            let sent = record.client_bytes();
+            record.end(tunnel::join(client, origin, idle, &counters, sent).await);
         }
         drop((active, hold));
     });

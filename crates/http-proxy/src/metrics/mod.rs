@@ -142,7 +142,7 @@ macro_rules! counters {
             responses: [Counter; CLASSES.len()],
             client_body_bytes: [Counter; BodySource::ALL.len()],
             broken: [Counter; BrokenBy::ALL.len()],
-            /// The worker stops, and its time for what is under way is over.
+            /// The worker stops, and drops what is still under way.
             cutting: AtomicBool,
             /// Requests in flight, until the last byte of their responses, and tunnels.
             pub(crate) under_way: Level,
