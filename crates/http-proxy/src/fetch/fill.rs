@@ -216,8 +216,9 @@ impl Fill {
                 let _ = self.send(Ok(Chunk::End(trailers))).await;
             }
             Err(Stop::Origin(error)) => {
-                self.storing.give_up(NotStoredReason::Truncated);
+                // Before what is stored is removed: readers would take it for lost by the store.
                 self.end_along(Err(error));
+                self.storing.give_up(NotStoredReason::Truncated);
                 let _ = self.send(Err(error)).await;
             }
             Err(Stop::NobodyLeft) => {

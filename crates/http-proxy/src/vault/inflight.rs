@@ -199,6 +199,15 @@ impl InflightBody {
         sections.read_first(offset..u64::MAX).await.is_ok()
     }
 
+    /// Why bytes that were there cannot be read any more. When the origin breaks off, what is stored
+    /// is removed.
+    fn why_lost(&self) -> BodyError {
+        match self.state().end {
+            Some(Err(error)) => error,
+            _ => BodyError::Store,
+        }
+    }
+
     /// The first reader no longer gets its bytes from the fill itself, but from here on.
     pub(crate) fn leave_first_at(&self, offset: u64) {
         if let Some(first) = self.state().readers.get_mut(&0).filter(|it| it.offset == ELSEWHERE) {
@@ -382,6 +391,26 @@ mod tests {
         assert!(!body.has_pacer(), "nobody takes anything");
         body.end(Ok(None));
         assert_eq!(get(&mut others[0]), Some(Ok(0)), "its end");
+    }
+
+    #[test]
+    fn what_is_removed_as_the_origin_broke_off_was_not_lost_by_the_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let mut behind = InflightReader::new(body.clone(), None);
+        let mut said = || loop {
+            if let Some(said) = get(&mut behind) {
+                return said;
+            }
+        };
+        for _ in 0..2 {
+            body.push(Bytes::from(vec![1; NEAR_BYTES as usize]));
+        }
+        // As they are in the store no more.
+        body.stored(7, 2 * NEAR_BYTES);
+        assert_eq!(said(), Err(BodyError::Store));
+        body.end(Err(BodyError::Broken));
+        assert_eq!(said(), Err(BodyError::Broken));
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl InflightReader {
         if !self.left {
             match ready!(self.poll_along(cx)) {
                 Err(BodyError::Store) if self.rest.is_some() => self.leave(),
+                Err(BodyError::Store) => return Poll::Ready(Err(self.body.why_lost())),
                 other => return Poll::Ready(other),
             }
         }
