@@ -5,7 +5,7 @@
 //! threads of their own. Invariants across parts: an object is in the resident table, in the index,
 //! or gone; sequence numbers are unique and grow with time.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, Padded, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::config::{Config, WhenMemoryFull};
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
 use crate::durable::progress::{CheckpointState, RecoveryState};
-use crate::format::JournalOp;
+use crate::format::{JournalOp, SUMMARY_ENTRY_BYTES};
 use crate::group::hints::{self, PendingHints};
 use crate::group::neighbours::{Neighbours, Touched};
 use crate::group::{GROUP_BYTES, Groups};
@@ -88,6 +88,8 @@ pub(crate) struct Engine {
     /// Held shared while an existing object is written again under a new sequence number,
     /// exclusively by purges.
     pub(crate) purge_lock: RwLock<()>,
+    /// Entries of the summary of the segment of pages filled last, or of a longer one being filled.
+    pub(crate) summary_entries: AtomicUsize,
     pub(crate) writes_in_flight: Mutex<usize>,
     pub(crate) writes_done: Signal,
     pub(crate) rest: Rest,
@@ -245,7 +247,13 @@ impl Engine {
             self.cache.requeue(&hints);
         }
         let tables = self.groups.tracked() * GROUP_BYTES + self.touched.bytes();
-        self.cache.charge_tables(tables + self.nursery.table_bytes());
+        self.cache.charge_tables(tables + self.nursery.table_bytes() + self.summary_bytes());
+    }
+
+    /// Memory of the summary of a segment being filled: there are two copies of it while it grows,
+    /// and while it is written.
+    fn summary_bytes(&self) -> usize {
+        2 * SUMMARY_ENTRY_BYTES * self.summary_entries.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -400,6 +400,7 @@ fn assemble(parts: Parts) -> Engine {
         next_seq: Padded(AtomicU64::new(1)),
         journal_deletes: Default::default(),
         purge_lock: Default::default(),
+        summary_entries: Default::default(),
         writes_in_flight: Mutex::new(0),
         writes_done: Signal::default(),
         rest: Default::default(),

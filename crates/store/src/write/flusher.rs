@@ -5,6 +5,7 @@
 //! move from nursery to page frame under the shard lock, so that a remove or replace in between is
 //! seen. Threads: one flusher builds and submits; completions run on I/O threads.
 
+use crate::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -297,6 +298,9 @@ fn ensure_open<'a>(
     if slot.as_ref().is_some_and(is_over)
         && let Some(open) = slot.take()
     {
+        if kind == SegmentKind::Pages {
+            engine.summary_entries.store(open.entries.len(), Ordering::Relaxed);
+        }
         close_segment(engine, open);
     }
     if slot.is_none() {
@@ -324,6 +328,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
         finish_page(engine, open, page);
         open.cursor += page_bytes;
     }
+    engine.summary_entries.fetch_max(open.entries.len(), Ordering::Relaxed);
     let (id, life) = (open.id, open.life);
     add(&engine.counters.pages_written, pages.len() as u64);
     let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();

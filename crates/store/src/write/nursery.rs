@@ -6,6 +6,7 @@
 //! objects that wait or are being written; back-pressure on creates depends on it. Threads: any
 //! create adds; one flusher takes.
 
+mod list;
 mod waiting;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -93,8 +94,9 @@ const EXTENTS_PART: u64 = 2;
 /// since they came.
 const SPAN_LIMITS: u64 = 2;
 
-/// Average memory of a list in percent of its contents: it grows by doubling.
-const LISTED_PERCENT: usize = 150;
+/// Memory of a list in percent of its contents: its pieces, the copy in one piece that the flusher
+/// works with, and what the allocator keeps of both for each thread that creates.
+const LISTED_PERCENT: usize = 200;
 
 /// Memory of a group besides its list: its place in a table that is half full on average, and the
 /// allocator's header of a list.
@@ -238,11 +240,6 @@ impl Nursery {
         state.groups_due = earlier(state.groups_due, staged.due.time());
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, staged.due.time());
-        if pending.objects.capacity() == 0 {
-            // Many groups have one object, and a list that grows by itself starts with room for
-            // four.
-            pending.objects.reserve_exact(1);
-        }
         pending.objects.push(staged);
         pending.bytes += bytes;
         let group_bytes = pending.bytes;
@@ -324,8 +321,7 @@ impl Nursery {
         state.groups_due = earlier(state.groups_due, due);
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, due);
-        let newer = std::mem::replace(&mut pending.objects, objects);
-        pending.objects.extend(newer);
+        pending.objects.put_before(objects);
         pending.bytes += bytes;
         let group_bytes = pending.bytes;
         state.largest_bytes = state.largest_bytes.max(group_bytes);
@@ -403,8 +399,9 @@ impl Nursery {
         let mut groups = Vec::with_capacity(chosen.len());
         for some in chosen.chunks(GROUPS_AT_ONCE) {
             let mut state = lock(&self.state);
-            groups.extend(some.iter().filter_map(|group| state.take_group(*group)));
+            let taken: Vec<_> = some.iter().filter_map(|group| state.take_group(*group)).collect();
             drop(state);
+            groups.extend(taken.into_iter().map(|(group, objects)| (group, objects.into_vec())));
             if groups.len() < chosen.len() {
                 thread::yield_now();
             }

@@ -8,12 +8,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use super::{Staged, StagedExtent};
+use super::StagedExtent;
+use super::list::List;
 use crate::types::{GroupId, Sequence};
 
 #[derive(Default)]
 pub(super) struct Pending {
-    pub(super) objects: Vec<Staged>,
+    pub(super) objects: List,
     pub(super) bytes: u64,
     /// Time on the monotonic clock at which the first of the objects is due.
     pub(super) due: Option<Duration>,
@@ -186,7 +187,7 @@ impl State {
         };
     }
 
-    pub(super) fn take_group(&mut self, group: GroupId) -> Option<(GroupId, Vec<Staged>)> {
+    pub(super) fn take_group(&mut self, group: GroupId) -> Option<(GroupId, List)> {
         let pending = self.groups.remove(&group)?;
         self.taken(pending.objects.len() as u64, pending.bytes);
         Some((group, pending.objects))
