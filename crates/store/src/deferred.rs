@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::engine::Engine;
+use crate::stats::add;
 use crate::workers::Lane;
 
 /// The caller that waits for an operation: since when, and whether it still does. Once the caller
@@ -45,15 +46,41 @@ impl Caller {
     }
 }
 
+/// Work that waits for a thread.
+struct Queued<T> {
+    engine: Arc<Engine>,
+    lane: Lane,
+    work: Work<'static, T>,
+}
+
 /// A promise: a value that another thread supplies.
 pub(crate) struct OneShot<T> {
     caller: Caller,
+    /// The work, until a thread begins it or the caller is gone: what it holds (a copy of a value
+    /// to be created) is not kept for a caller who is gone, however long the queue is.
+    queued: Mutex<Option<Queued<T>>>,
     slot: Mutex<(Option<thread::Result<T>>, Option<Waker>)>,
 }
 
 impl<T> OneShot<T> {
     pub(crate) fn new() -> Arc<OneShot<T>> {
-        Arc::new(OneShot { caller: Caller::new(), slot: Mutex::new((None, None)) })
+        OneShot::of(None)
+    }
+
+    fn of(queued: Option<Queued<T>>) -> Arc<OneShot<T>> {
+        Arc::new(OneShot {
+            caller: Caller::new(),
+            queued: Mutex::new(queued),
+            slot: Mutex::new((None, None)),
+        })
+    }
+
+    /// Does the work that waits, unless the caller is gone.
+    fn work(&self) {
+        let queued = lock(&self.queued).take();
+        if let Some(Queued { work, .. }) = queued {
+            self.put_outcome_of(|| work(&self.caller));
+        }
     }
 
     pub(crate) fn put(&self, value: T) {
@@ -101,6 +128,10 @@ struct Awaited<T>(Arc<OneShot<T>>);
 impl<T> Drop for Awaited<T> {
     fn drop(&mut self) {
         self.0.caller.gone.store(true, Ordering::SeqCst);
+        let queued = lock(&self.0.queued).take();
+        if let Some(Queued { engine, lane: Lane::Creates, .. }) = &queued {
+            add(&engine.counters.drops_abandoned, 1);
+        }
     }
 }
 
@@ -186,10 +217,10 @@ impl<T: Send + 'static> Deferred<'static, T> {
             match std::mem::replace(&mut self.0, State::Taken) {
                 State::Ready(value) => return Poll::Ready(value),
                 State::Blocking(engine, lane, work) => {
-                    let promise = OneShot::new();
+                    let queued = Queued { engine: Arc::clone(&engine), lane, work };
+                    let promise = OneShot::of(Some(queued));
                     let theirs = Arc::clone(&promise);
-                    let job = move || theirs.put_outcome_of(|| work(&theirs.caller));
-                    engine.workers.run(lane, Box::new(job));
+                    engine.workers.run(lane, Box::new(move || theirs.work()));
                     self.0 = State::Waiting(Awaited(promise));
                 }
                 State::Startable(_, start) => {

@@ -174,6 +174,30 @@ fn dropped_creates_that_waited_for_memory_are_gone_at_once() {
     assert_eq!(store.stats().drops_abandoned, wanted);
 }
 
+/// The store's threads wait for memory with other creates: what a dropped one would have created is
+/// not kept until its turn comes.
+#[test]
+fn a_create_that_is_dropped_before_its_turn_leaves_nothing_in_the_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |config| config.memory_wait = Duration::from_secs(600));
+    let guards = hold_all_memory(&store);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut create = |key: u16| {
+        let mut create = store.create(&key.to_le_bytes(), GROUP, &[1; 100_000]);
+        assert!(Pin::new(&mut create).poll(&mut cx).is_pending(), "{key}");
+        create
+    };
+    // More than there are threads.
+    let waiting: Vec<_> = (0..32).map(&mut create).collect();
+    for key in 32..64 {
+        let before = store.stats().drops_abandoned;
+        drop(create(key));
+        assert_eq!(store.stats().drops_abandoned, before + 1, "{key}");
+    }
+    drop(guards);
+    drop(waiting);
+}
+
 /// What a failed or dropped write took is part of no object.
 #[test]
 fn a_writer_is_not_committed_after_a_write_that_failed_or_was_dropped() {
