@@ -156,7 +156,11 @@ impl Store {
     }
 
     /// Stores an object, replacing one with the same key at once and for every later reader. The
-    /// bytes are copied before this returns, unless the operation must wait for memory.
+    /// bytes are copied before this returns: where the object will lie, or, if the operation must
+    /// wait or the value is too long for one record (an eighth of [`Config::memory`] or half a
+    /// segment), to a buffer of the operation's own. That is beside `memory`, until the operation
+    /// is done or dropped: a program limits how many it begins, and streams long values
+    /// ([`Store::writer`]).
     ///
     /// A key has 1 to 65,536 bytes. When the operation is done, the object is in memory; it is
     /// written to disk soon after (see [`Store::sync`]).
