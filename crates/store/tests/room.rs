@@ -129,6 +129,25 @@ fn an_older_version_in_an_older_segment_does_not_come_back() {
     assert!(there(&store, 0..100, 2) <= newer);
 }
 
+/// Nothing is replaced or removed, which would have what is dead left out for another reason.
+#[test]
+fn pages_are_full_where_half_of_the_objects_expire_before_they_are_written() {
+    let state = State::new(DEVICE_BYTES, false);
+    let store = open(&state, |_| ());
+    for at in 0..4000_u64 {
+        let expires_unix_s = (at % 2 == 0).then_some(1_700_000_000);
+        let options = CreateOptions { expires_unix_s, ..Default::default() };
+        store
+            .create_with(&at.to_le_bytes(), GroupId::new(at % 9), &[1; BYTES], options)
+            .wait()
+            .unwrap();
+    }
+    store.sync().unwrap();
+    let stats = store.stats();
+    assert_eq!(stats.drops_superseded, 2000, "{stats:?}");
+    assert!(stats.write_amplification() < 1.3, "{}", stats.write_amplification());
+}
+
 /// Each group's worth is over half a page, so that no two of them go on one.
 #[test]
 fn groups_of_alike_size_fill_their_pages() {

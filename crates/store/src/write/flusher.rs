@@ -16,7 +16,7 @@ use super::packer::fill_page;
 use super::page_build::{BuiltPage, build_page, cut_page, finish_page, split_largest};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
 use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
-use super::superseded::{leave_out_dead, leave_out_dead_extents, replaced_ever};
+use super::superseded::{leave_out_dead, leave_out_dead_extents, replaced_ever, some_expired};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{
@@ -137,7 +137,7 @@ impl Flusher {
         for (group, mut objects) in groups {
             // Before pages are cut: objects that are overwritten again and again would leave them
             // empty.
-            if some_died {
+            if some_died || some_expired(engine, &objects) {
                 leave_out_dead(engine, &mut objects);
             }
             let mut bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();

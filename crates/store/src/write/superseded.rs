@@ -31,12 +31,23 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<GroupId> {
     Some(group)
 }
 
-/// Grows whenever a create or remove may have killed a waiting object. Purges and expiry do not
-/// count here. Objects killed by a purge are written unless a read found them dead before their
-/// page was built; expired objects are left out when their page is built, which is then less full.
+/// Grows whenever a create or remove may have killed a waiting object. Expiry does not count here
+/// (see [`some_expired`]), nor do purges: objects killed by a purge are written unless a read found
+/// them dead before their page was built.
 pub(super) fn replaced_ever(engine: &Engine) -> u64 {
     let Counters { replaced, removes, .. } = &*engine.counters;
     replaced.load(Ordering::Relaxed) + removes.load(Ordering::Relaxed)
+}
+
+/// True if one of the objects has expired: where much lives shorter than it waits, pages would be
+/// cut for objects that are left out of them.
+pub(super) fn some_expired<'a>(
+    engine: &Engine,
+    objects: impl IntoIterator<Item = &'a Staged>,
+) -> bool {
+    let now_s = engine.clock.unix_seconds();
+    let expires_s = |object: &Staged| u64::from(object.record().head.expires_s());
+    objects.into_iter().map(expires_s).any(|at| at != 0 && at <= now_s)
 }
 
 /// Removes and counts dead objects. Costs a look-up in the resident table for each object.
