@@ -211,10 +211,12 @@ pub enum CreateError {
         /// Longest metadata.
         max: usize,
     },
-    /// Readers hold all memory and released none in time.
+    /// Readers hold all memory, or it is full of objects that wait to be written, and none was
+    /// released in time ([`Config::memory_wait`](crate::Config::memory_wait)).
     #[error(
-        "no memory came free: readers hold the whole budget, each guard on a small object its whole page; \
-         raise `memory` or release guards"
+        "no memory came free in time: readers hold it, each guard on a small object its whole page, or \
+         it waits to be written to a disk that does not keep up; release guards, raise `memory` or \
+         `memory_wait`, or create more slowly"
     )]
     MemoryFull,
     /// The object whose metadata is to be replaced was not written to disk in time.
