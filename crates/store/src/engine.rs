@@ -5,10 +5,11 @@
 //! threads of their own. Invariants across parts: an object is in the resident table, in the index,
 //! or gone; sequence numbers are unique and grow with time.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, Padded, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use crate::config::{Config, WhenMemoryFull};

@@ -5,10 +5,10 @@
 //! move from nursery to page frame under the shard lock, so that a remove or replace in between is
 //! seen. Threads: one flusher builds and submits; completions run on I/O threads.
 
-use crate::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::nursery::{Finished, Staged, StagedExtent, Work};
