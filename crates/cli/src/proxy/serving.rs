@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use damelo::{ByteSize, Config, OpenError, Store, VolumeConfig};
 use damelo_http_proxy::{Control, LogTarget, RunningInfo, Settings, SettingsError, Target, say};
 
+use crate::allocator::give_back_from_now_on;
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::names::Volumes;
@@ -69,6 +70,7 @@ pub(crate) fn serve(
     settings.proxy.inherited = supervisor::inherited_sockets()?;
     check(&settings, mode)?;
     let connections_max = connections_allowed(&settings)?;
+    give_back_from_now_on().map_err(|source| Failure::io("start a thread", source))?;
     let store = open_store(&settings, mode)?;
     if let Some(warning) = room::warning(&store.info()) {
         say(format_args!("damelo: warning: {warning}"));
