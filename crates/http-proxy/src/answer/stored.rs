@@ -53,13 +53,17 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
 }
 
 /// Reads the first piece of a streamed response before its headers are sent. False: the store has
-/// evicted it since the lookup, which counts as a miss.
+/// evicted it, or what comes after it, since the lookup (a validation may have taken seconds), which
+/// counts as a miss.
 pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
     let Some(range) = streams_first(worker, ask, found) else { return true };
     match &mut found.body {
         FoundBody::Large(sections) => {
-            let reading = pin!(sections.read_first(range));
-            worker.relay.wait(reading).await.is_ok()
+            let is_read = {
+                let reading = pin!(sections.read_first(range.clone()));
+                worker.relay.wait(reading).await.is_ok()
+            };
+            is_read && sections.has(range)
         }
         FoundBody::Inflight(body, _) => {
             let reading = pin!(body.can_be_read(range.start));

@@ -154,8 +154,14 @@ impl Sections {
     }
 
     fn is_there(&self) -> bool {
-        let count = self.length_bytes.div_ceil(SECTION_BYTES);
-        (0..count).all(|section| self.store.may_contain(&self.section_key(section)))
+        self.has(0..u64::MAX)
+    }
+
+    /// Whether the store has evicted nothing of this range. Costs no I/O.
+    pub(crate) fn has(&self, range: Range<u64>) -> bool {
+        let end = range.end.min(self.length_bytes).div_ceil(SECTION_BYTES);
+        let mut sections = range.start / SECTION_BYTES..end;
+        sections.all(|section| self.store.may_contain(&self.section_key(section)))
     }
 
     fn section_key(&self, section: u64) -> Vec<u8> {

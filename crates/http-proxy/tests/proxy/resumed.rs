@@ -1,11 +1,13 @@
 //! What the store lets go of while it is sent: a slow client's bytes may make room for newer ones.
 
 use std::io::Read as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use damelo::Store;
 
 use crate::ranges::{noise_in_parts, slice_of};
-use crate::support::{Message, Origin, Proxy, noise, read_some, send_to};
+use crate::support::{Message, Origin, Proxy, noise, read_some, reply, send_to};
 
 /// More than sockets hold, so that the rest is still to be read when a client stops.
 const LENGTH: usize = 24 << 20;
@@ -60,6 +62,33 @@ fn what_has_changed_since_is_not_sent_behind_the_beginning() {
     assert!(body.len() < LENGTH && beginning.starts_with(&body), "{} bytes", body.len());
     let now = proxy.get("/");
     assert!(now.complete && now.header("etag") == "\"v2\"");
+}
+
+/// A weak validator, so that the rest could not be fetched behind what was sent.
+#[test]
+fn what_the_store_lets_go_of_while_it_is_validated_is_fetched_again() {
+    let all = noise(44, 3 << 20);
+    let body = all.clone();
+    let store: Arc<OnceLock<Store>> = Arc::default();
+    let evicting = Arc::clone(&store);
+    let origin = Origin::start(move |request| {
+        if !request.has("if-none-match") {
+            return reply(200, "ETag: W/\"1\"\nCache-Control: max-age=0", body.clone());
+        }
+        let store = evicting.get().expect("set before the first request");
+        store.sync().expect("synced");
+        let keys = store.entries().filter_map(|entry| Some(entry.ok()?.key));
+        for second in keys.filter(|key| key.ends_with(&1_u64.to_be_bytes())) {
+            store.remove(&second).expect("removed");
+        }
+        reply(304, "ETag: W/\"1\"\nCache-Control: max-age=0", "")
+    });
+    let proxy = Proxy::start(&origin);
+    store.set(proxy.store.clone()).expect("once");
+    assert!(proxy.get("/").complete);
+    let again = proxy.get("/");
+    assert!(again.complete && again.body == all, "{} bytes, {}", again.body.len(), again.cache());
+    assert_eq!(origin.count(), 3, "validated, and fetched");
 }
 
 #[test]
