@@ -79,6 +79,23 @@ pub(crate) fn key_text(key: &[u8]) -> String {
     text
 }
 
+/// A URL or host that a client asked for, for a terminal: ASCII, with `\xNN` for bytes that do not
+/// print and `\\` for a backslash. Other characters would be as wide as the terminal likes, and some
+/// turn the order of those around them.
+pub(crate) fn url_text(url: &str) -> String {
+    let mut text = String::with_capacity(url.len());
+    for c in url.chars() {
+        if c == '\\' {
+            text.push_str("\\\\");
+        } else if c.is_ascii() && !c.is_ascii_control() {
+            text.push(c);
+        } else {
+            push_bytes(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+    text
+}
+
 fn push_bytes(text: &mut String, bytes: &[u8]) {
     for byte in bytes {
         // Writing to a String cannot fail.

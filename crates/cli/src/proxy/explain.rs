@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::names::url_text;
 use crate::output::Out;
 use crate::proxy::admin::AdminArgs;
 
@@ -57,7 +58,7 @@ fn told(known: &Value) -> String {
         text.push_str(&line);
         text.push('\n');
     };
-    say(format!("url      {}", word(&known["url"])));
+    say(format!("url      {}", url_text(word(&known["url"]))));
     say(format!("key      {}", word(&known["key"])));
     let rules = list(&known["rules"]);
     if !rules.is_empty() {
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn a_stored_and_purged_response_is_told() {
         let known = json!({
-            "url": "http://h/a", "key": "http://h/a", "passes": false, "rules": ["pictures"],
+            "url": "http://h/\u{1b}a", "key": "http://h/a", "passes": false, "rules": ["pictures"],
             "responds": { "status": 301, "location": "https://h/a" }, "origin_path": "/v2/a",
             "vary": { "headers": ["accept"], "variants": 1 },
             "stored": [{
@@ -188,6 +189,7 @@ mod tests {
         });
         let text = told(&known);
         for part in [
+            r"url      http://h/\x1ba",
             "rules    pictures",
             "a rule answers it: 301, to https://h/a",
             "the origin is asked for /v2/a",

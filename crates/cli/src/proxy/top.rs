@@ -15,6 +15,7 @@ use damelo::ByteSize;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::names::url_text;
 use crate::output::{Out, thousands};
 use crate::proxy::admin::AdminArgs;
 use crate::signals;
@@ -162,8 +163,8 @@ fn frame(seen: &Value, before: Option<&Value>, columns: usize, rows: usize) -> V
     let mut lines = totals(seen, before);
     lines.push(String::new());
     lines.extend(latency(seen, before, columns));
-    let hosts = table("host", &seen["hosts"], seen, columns);
-    let urls = table("url", &seen["urls"], seen, columns);
+    let hosts = table("host", &seen["hosts"], seen);
+    let urls = table("url", &seen["urls"], seen);
     let room = rows.saturating_sub(lines.len() + 2);
     let hosts_shown = hosts.len().min((room / 3).max(2));
     lines.push(String::new());
@@ -175,7 +176,8 @@ fn frame(seen: &Value, before: Option<&Value>, columns: usize, rows: usize) -> V
     lines.iter().map(|line| clean(line, columns)).collect()
 }
 
-/// Replaces control characters, so that text from the network cannot control the terminal.
+/// Replaces control characters, so that text from the network cannot control the terminal. Names
+/// that clients chose come in ASCII ([`url_text`]), so that a character is a column.
 fn clean(line: &str, columns: usize) -> String {
     line.chars().take(columns).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -296,7 +298,7 @@ fn microseconds(us: u64) -> String {
     }
 }
 
-fn table(what: &str, rows: &Value, seen: &Value, columns: usize) -> Vec<String> {
+fn table(what: &str, rows: &Value, seen: &Value) -> Vec<String> {
     let window = seen["window_seconds"].as_f64().unwrap_or(0.0).max(0.001);
     let mut lines = vec![format!("{:>10} {:>6} {:>10}  {what}", "requests/s", "hits", "mean")];
     for row in rows.as_array().into_iter().flatten() {
@@ -306,7 +308,7 @@ fn table(what: &str, rows: &Value, seen: &Value, columns: usize) -> Vec<String> 
             requests as f64 / window,
             percent(hits, requests),
             microseconds(number(&row["mean_us"])),
-            clean(row["name"].as_str().unwrap_or("?"), columns),
+            url_text(row["name"].as_str().unwrap_or("?")),
         ));
     }
     lines
@@ -346,6 +348,19 @@ mod tests {
             assert!(lines.iter().all(|line| line.chars().count() <= columns));
         }
         frame(&json!({}), None, 80, 24);
+    }
+
+    /// `\u{202e}` turns the rest of its line round, and ideographs are two columns wide.
+    #[test]
+    fn urls_of_clients_are_shown_in_ascii() {
+        let mut seen = seen(100, 75);
+        seen["hosts"][0]["name"] = json!("h\u{202e}\u{200b}");
+        seen["urls"][0]["name"] = json!("http://h/\u{6f22}\u{9b}31m/it's");
+        let text = frame(&seen, None, 80, 24).join("\n");
+        assert!(text.is_ascii(), "{text}");
+        for part in ["  h\\xe2\\x80\\xae\\xe2\\x80\\x8b", "/\\xe6\\xbc\\xa2\\xc2\\x9b31m/it's"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
     }
 
     #[test]
