@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings, ask_admin};
-use support::{Origin, Proxy, reply};
+use support::{Origin, Proxy, TestClock, reply};
 
 /// An origin that says what it was asked for.
 fn telling() -> Origin {
@@ -62,6 +64,20 @@ fn redirects_lead_to_the_same_path_elsewhere() {
     assert_eq!(proxy.get_with("/a", "Host: other.example").status(), 200);
     assert_eq!(proxy.metric("damelo_proxy_responded_total"), 4);
     assert_eq!(proxy.metric("damelo_proxy_own_errors_total"), 0);
+}
+
+/// Also once the system's clock was set back, to which the HTTP library would not follow.
+#[test]
+fn a_date_that_the_origin_left_out_is_of_the_proxy_s_clock() {
+    let origin = telling();
+    let proxy = start(&origin, REDIRECTS, |config| {
+        config.clock = Arc::new(TestClock::at(784_111_777));
+    });
+    for (path, host) in [("/a", "a.example"), ("/a", "a.example"), ("/", "old.example")] {
+        let answer = proxy.get_with(path, &format!("Host: {host}"));
+        assert_eq!(answer.header("date"), "Sun, 06 Nov 1994 08:49:37 GMT", "{host}");
+    }
+    assert_eq!(origin.count(), 1);
 }
 
 #[test]

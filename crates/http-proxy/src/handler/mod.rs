@@ -30,7 +30,9 @@ pub(crate) mod upgrade;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, DATE, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA,
+};
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::Protocol;
@@ -45,7 +47,7 @@ use crate::forward::NotAdmitted;
 use crate::handler::record::Unanswered;
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
-use crate::rules::{CacheStatus, ForwardReason, preconditions};
+use crate::rules::{CacheStatus, ForwardReason, dates, preconditions};
 use crate::ruleset::SiteId;
 use crate::vault::PRIMARY_KEY_BYTES_MAX;
 use crate::worker::Worker;
@@ -74,6 +76,9 @@ pub(crate) async fn handle(
     // of the client's connection.
     let received = std::mem::take(response.version_mut());
     response.headers_mut().append(VIA, worker.shared.via.received(received));
+    // Not left to hyper: once the system's clock was set back, the `Date` that hyper adds stands
+    // still until the clock is again where it was.
+    response.headers_mut().entry(DATE).or_insert_with(|| dates::value(worker.now_s()));
     let response = response.map(|body| body.with_source(source));
     unanswered.end();
     record::follow(worker, record, &status, response)
