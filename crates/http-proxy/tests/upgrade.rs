@@ -295,6 +295,26 @@ fn websocket_on_a_stream_of_http2() {
     assert_eq!(proxy.metric("damelo_proxy_tunnels_total"), 2);
 }
 
+/// As with HTTP/1.1, whose tunnels have left their connections.
+#[test]
+fn a_proxy_that_stops_does_not_wait_for_tunnels_of_http2() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |config| {
+        config.timeouts.drain = Duration::from_secs(120);
+    });
+    block_on(async {
+        let mut sender = settled(proxy.info.address).await;
+        let request = extended_connect("websocket", ("x-a", "1"));
+        let mut response = sender.send_request(request).await.expect("an answer");
+        let stream = hyper::upgrade::on(&mut response).await.expect("a tunnel");
+        let mut tunnel = TokioIo::new(stream);
+        tunnel.read_exact(&mut [0; 12]).await.expect("the first words");
+        let before = Instant::now();
+        proxy.stop();
+        assert!(before.elapsed() < Duration::from_secs(100), "{:?}", before.elapsed());
+    });
+}
+
 /// RFC 8441 §5: any 2xx would be the beginning of a tunnel.
 #[test]
 fn what_a_rule_answers_is_no_tunnel() {

@@ -22,6 +22,8 @@ pub(crate) struct Activity {
     counters: Arc<Counters>,
     opened: Instant,
     active: AtomicUsize,
+    /// Of these, tunnels.
+    tunnels: AtomicUsize,
     begun: AtomicU64,
     /// Since when the socket takes what is written, or [`BLOCKED`].
     writable_ms: AtomicU64,
@@ -52,6 +54,7 @@ impl Activity {
             _permit: permit,
             opened: Instant::now(),
             active: AtomicUsize::new(0),
+            tunnels: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             writable_ms: AtomicU64::new(0),
             idle_ms: AtomicU64::new(0),
@@ -68,6 +71,18 @@ impl Activity {
         self.begun.fetch_add(1, Relaxed);
         self.counters.under_way.up();
         Active { activity: self.clone() }
+    }
+
+    /// Begins a tunnel on this connection or on a stream of it.
+    pub(crate) fn begin_tunnel(self: &Arc<Activity>) -> ActiveTunnel {
+        let active = self.begin();
+        self.tunnels.fetch_add(1, Relaxed);
+        ActiveTunnel { active }
+    }
+
+    /// Whether nothing is in flight that a stopping proxy waits for.
+    pub(crate) fn has_only_tunnels(&self) -> bool {
+        self.active.load(Relaxed) == self.tunnels.load(Relaxed)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -160,6 +175,18 @@ impl Active {
     /// Records that the response broke off where its client would otherwise take it as complete.
     pub(crate) fn broke_off(&self) {
         self.activity.broken_off.store(true, Relaxed);
+    }
+}
+
+/// A tunnel, which counts as a request in flight.
+#[derive(Debug)]
+pub(crate) struct ActiveTunnel {
+    active: Active,
+}
+
+impl Drop for ActiveTunnel {
+    fn drop(&mut self) {
+        self.active.activity.tunnels.fetch_sub(1, Relaxed);
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) async fn open<B>(
     };
     let client = hyper::upgrade::on(&mut request);
     let idle = worker.shared.config.timeouts.tunnel_idle;
-    let (counters, active) = (worker.counters.clone(), peer.activity.begin());
+    let (counters, active) = (worker.counters.clone(), peer.activity.begin_tunnel());
     let record = TunnelRecord::default();
     let mut response = http::Response::new(ProxyBody::empty());
     response.extensions_mut().insert(record.clone());

@@ -173,7 +173,7 @@ fn tunnel_between(
 ) {
     let idle = worker.shared.config.timeouts.tunnel_idle;
     let counters = worker.counters.clone();
-    let active = ask.peer().activity.begin();
+    let active = ask.peer().activity.begin_tunnel();
     tokio::spawn(async move {
         // An error means that one side has disconnected: no tunnel is needed.
         if let Ok((client, origin)) = tokio::try_join!(client, origin) {

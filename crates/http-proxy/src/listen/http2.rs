@@ -63,20 +63,22 @@ pub(super) async fn speak(
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let grace = tokio::select! {
+    let (grace, awaited) = tokio::select! {
         _ = connection.as_mut() => return,
-        () = stopped(&mut stop) => STOP_GRACE,
-        () = unused(&activity, timeouts.client_idle) => UNUSED_GRACE,
+        () = stopped(&mut stop) => (STOP_GRACE, Awaited::Answers),
+        () = unused(&activity, Awaited::Tunnels, timeouts.client_idle) => {
+            (UNUSED_GRACE, Awaited::Tunnels)
+        }
     };
     connection.as_mut().graceful_shutdown();
     // A client that waits for nothing may never confirm the end.
     loop {
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = unused(&activity, quiet_after(&activity)) => {}
+            () = unused(&activity, awaited, quiet_after(&activity)) => {}
         }
         if timeout(grace, connection.as_mut()).await.is_ok()
-            || unused_for(&activity) >= quiet_after(&activity)
+            || unused_for(&activity, awaited) >= quiet_after(&activity)
         {
             return;
         }
@@ -107,18 +109,30 @@ fn builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
     builder
 }
 
-/// How long there was no request, and room for what is left of the last answers.
-fn unused_for(activity: &Activity) -> Duration {
+/// What keeps a connection: a proxy that stops does not wait for tunnels.
+#[derive(Debug, Clone, Copy)]
+enum Awaited {
+    Answers,
+    /// Tunnels as well.
+    Tunnels,
+}
+
+/// How long there was nothing to wait for, and room for what is left of the last answers.
+fn unused_for(activity: &Activity, awaited: Awaited) -> Duration {
+    let nothing_left = match awaited {
+        Awaited::Answers => activity.has_only_tunnels(),
+        Awaited::Tunnels => activity.is_idle(),
+    };
     match activity.writable_since() {
-        Some(writable) if activity.is_idle() => writable.max(activity.idle_since()).elapsed(),
+        Some(writable) if nothing_left => writable.max(activity.idle_since()).elapsed(),
         _ => Duration::ZERO,
     }
 }
 
-/// Ready once there was no request for this long.
-async fn unused(activity: &Activity, limit: Duration) {
+/// Ready once there was nothing to wait for this long.
+async fn unused(activity: &Activity, awaited: Awaited, limit: Duration) {
     loop {
-        let left = limit.saturating_sub(unused_for(activity));
+        let left = limit.saturating_sub(unused_for(activity, awaited));
         if left.is_zero() {
             return;
         }
