@@ -1,7 +1,8 @@
-//! A file as the file system knows it, and which buffers hold a part of it.
+//! A file as the file system knows it, and which buffers hold a part of it or point to it.
 //!
 //! Invariant: what is handed out lies within the file's own runs, in order. Threads: plain data.
 
+use super::DIRECT_BLOCKS;
 use super::groups::Run;
 use super::params::FfsParams;
 use crate::machine::DirId;
@@ -53,4 +54,14 @@ pub(super) fn pieces(
         }
         None
     })
+}
+
+/// The indirect blocks that point to a part of a file.
+pub(super) fn pointers(params: FfsParams, file: &File, offset: u64, bytes: u64) -> &[u64] {
+    let end = (offset + bytes).div_ceil(u64::from(params.block_bytes));
+    let first = offset / u64::from(params.block_bytes);
+    let per_block = params.pointers_per_block();
+    let from = first.saturating_sub(DIRECT_BLOCKS) / per_block;
+    let to = end.saturating_sub(DIRECT_BLOCKS).div_ceil(per_block);
+    file.indirect.get(from as usize..to as usize).unwrap_or_default()
 }

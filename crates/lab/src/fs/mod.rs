@@ -20,7 +20,7 @@ mod tests;
 pub(crate) use buffer::BufferCache;
 pub use params::FfsParams;
 
-use file::{File, pieces};
+use file::{File, pieces, pointers};
 use groups::{Groups, Run};
 use names::{directory_name, file_name, file_of};
 
@@ -202,6 +202,7 @@ impl Ffs {
         let (runs, indirect) = self.allocate(plan, group, bytes)?;
         self.files[index] = File { exists: true, dir, slot, inode, bytes, runs, indirect };
         self.write_data(plan, file, 0, bytes);
+        self.write_pointers(plan, file);
         self.update_inode(plan, inode, false);
         self.remember(plan, file_name(file));
         Ok(())
@@ -212,14 +213,10 @@ impl Ffs {
         self.resolve_file(plan, file);
         let entry = &self.files[file as usize];
         assert!(offset + bytes <= entry.bytes, "file {file} has what is read");
-        let block_bytes = u64::from(self.params.block_bytes);
-        let last_block = (offset + bytes).saturating_sub(1) / block_bytes;
         let params = self.params;
-        if last_block >= DIRECT_BLOCKS {
-            for block in &entry.indirect {
-                let (sector, sectors) = params.extent(*block, params.fragments_per_block());
-                self.buffers.read(plan, sector, sectors, Kind::Allocation);
-            }
+        for block in pointers(params, entry, offset, bytes) {
+            let (sector, sectors) = params.extent(*block, params.fragments_per_block());
+            self.buffers.read(plan, sector, sectors, Kind::Allocation);
         }
         for (fragment, fragments, _) in pieces(params, entry, offset, bytes) {
             let (sector, sectors) = params.extent(fragment, fragments);
@@ -230,12 +227,17 @@ impl Ffs {
         }
     }
 
-    /// Opens a file by name and writes a part of it in place.
+    /// Opens a file by name and writes a part of it in place: what points there is read and stays as
+    /// it is.
     pub fn write(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
         self.resolve_file(plan, file);
         let entry = &self.files[file as usize];
         assert!(offset + bytes <= entry.bytes, "file {file} does not grow");
-        let inode = entry.inode;
+        let (inode, params) = (entry.inode, self.params);
+        for block in pointers(params, entry, offset, bytes) {
+            let (sector, sectors) = params.extent(*block, params.fragments_per_block());
+            self.buffers.read(plan, sector, sectors, Kind::Allocation);
+        }
         self.write_data(plan, file, offset, bytes);
         self.update_inode(plan, inode, false);
     }
@@ -305,8 +307,13 @@ impl Ffs {
                 self.buffers.overwrite(plan, sector, sectors, Kind::Data, false);
             }
         }
-        for block in &entry.indirect {
-            let (sector, sectors) = params.extent(*block, per_block);
+    }
+
+    /// All indirect blocks of a new file.
+    fn write_pointers(&mut self, plan: &mut Plan, file: FileId) {
+        let params = self.params;
+        for block in &self.files[file as usize].indirect {
+            let (sector, sectors) = params.extent(*block, params.fragments_per_block());
             self.buffers.overwrite(plan, sector, sectors, Kind::Allocation, false);
         }
     }
@@ -349,7 +356,7 @@ impl Ffs {
             let taken = self.groups.take_fragments(near, tail).ok_or_else(|| self.full(bytes))?;
             runs.push(Run { fragment: taken, fragments: tail });
         }
-        let per_indirect = u64::from(self.params.block_bytes / 4);
+        let per_indirect = self.params.pointers_per_block();
         let count = whole_blocks.saturating_sub(DIRECT_BLOCKS).div_ceil(per_indirect);
         let mut indirect = Vec::new();
         for _ in 0..count {

@@ -105,6 +105,11 @@ impl FfsParams {
         self.block_bytes / self.directory_entry_bytes
     }
 
+    /// Blocks that an indirect one points to.
+    pub(crate) fn pointers_per_block(&self) -> u64 {
+        u64::from(self.block_bytes / 4)
+    }
+
     /// Asserts that the set makes sense.
     pub(crate) fn check(&self) {
         assert!(self.fragment_bytes.is_multiple_of(512), "fragments are sectors");

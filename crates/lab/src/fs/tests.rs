@@ -131,6 +131,38 @@ fn large_files_have_indirect_blocks_and_no_fragments() {
     assert_eq!(free_bytes - ffs.free_bytes(), 14 * 8_192);
 }
 
+/// 12 blocks, 2,048 more by one indirect block, and one by another. Cold, the first block needs
+/// neither, and each of the last two its own; writing in place changes none of them.
+#[test]
+fn a_part_of_a_file_needs_the_indirect_blocks_that_point_to_it() {
+    let params = FfsParams {
+        group_bytes: 1 << 20,
+        inodes_per_group: 128,
+        buffer_cache_bytes: 1 << 20,
+        ..FfsParams::ufs_8k()
+    };
+    let block = |number: u64| number * 8_192;
+    for writes in [false, true] {
+        let (mut ffs, mut plan) = (Ffs::new(params, 64 << 20, 0), Plan::default());
+        ffs.create(&mut plan, 0, 0, block(12 + 2_048 + 1)).expect("space");
+        ffs.drop_caches(&mut plan);
+        plan.clear();
+        let mut needed = |from: u64, blocks: u64| {
+            match writes {
+                false => ffs.read(&mut plan, 0, block(from), block(blocks)),
+                true => ffs.write(&mut plan, 0, block(from), block(blocks)),
+            }
+            ffs.sync(&mut plan);
+            let steps = shape(&mut plan).into_iter();
+            steps.filter(|step| step.1 == Allocation).collect::<Vec<_>>()
+        };
+        assert_eq!(needed(0, 12), []);
+        assert_eq!(needed(12 + 2_048, 1), [(Read, Allocation, 8, true)]);
+        assert_eq!(needed(11, 2), [(Read, Allocation, 8, true)]);
+        assert_eq!(needed(12 + 2_047, 2), [], "both are in memory");
+    }
+}
+
 #[test]
 fn space_is_conserved_and_no_fragment_has_two_files() {
     let mut rng = fastrand::Rng::with_seed(9);
