@@ -272,7 +272,11 @@ impl Columns {
         if text.is_empty() {
             return Err(BadRecord::Empty { field: "object" });
         }
-        let number = if self.number == Some(false) { None } else { fields::parse_u64(text) };
+        let number = match self.number {
+            Some(true) => fields::parse_u64(text),
+            Some(false) => None,
+            None => fields::number_of_object(text),
+        };
         match (number, self.number) {
             (Some(id), _) => Ok(ParsedName::Id(id)),
             (None, Some(true)) => {
@@ -511,5 +515,21 @@ mod tests {
         assert_eq!(record(&columns, "123").size_bytes, 1);
         let strict = ColumnOptions { object_is_number: Some(true), ..ColumnOptions::default() };
         assert!(Columns::whole_line(&strict).parse(b"abc").is_err());
+    }
+
+    /// Two names of two objects, unless it is said that they are numbers.
+    #[test]
+    fn a_number_with_a_zero_before_it_is_another_name() {
+        for (text, strict_id) in [("007", 7), ("00", 0)] {
+            let columns = Columns::whole_line(&ColumnOptions::default());
+            assert_eq!(record(&columns, text).object, ObjectName::Text(text.as_bytes()));
+            let strict = ColumnOptions { object_is_number: Some(true), ..ColumnOptions::default() };
+            let columns = Columns::whole_line(&strict);
+            assert_eq!(record(&columns, text).object, ObjectName::Id(strict_id));
+        }
+        assert_eq!(
+            record(&Columns::whole_line(&ColumnOptions::default()), "0").object,
+            ObjectName::Id(0)
+        );
     }
 }

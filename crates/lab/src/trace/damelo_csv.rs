@@ -36,17 +36,11 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
         status: fields::status(status)?,
         cache_result: Span::default(),
         size_bytes: fields::size_bytes(size)?,
-        object: match number(url) {
+        object: match fields::number_of_object(url) {
             Some(id) => ParsedName::Id(id),
             None => ParsedName::Text(Span::of(line, url)),
         },
     })
-}
-
-/// A number as it is written, which is in one way only: `07` is another name than `7`.
-fn number(url: &[u8]) -> Option<u64> {
-    let has_zero_before = url.len() > 1 && url[0] == b'0';
-    fields::parse_u64(url).filter(|_| !has_zero_before)
 }
 
 #[cfg(test)]

@@ -22,6 +22,13 @@ pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// A name that is a number, as it is written in one way only: `07` is another name than `7`.
+#[inline]
+pub(crate) fn number_of_object(name: &[u8]) -> Option<u64> {
+    let has_zero_before = name.len() > 1 && name[0] == b'0';
+    parse_u64(name).filter(|_| !has_zero_before)
+}
+
 /// Seconds with an optional fraction, of which six digits count.
 #[inline]
 pub(crate) fn parse_seconds_us(text: &[u8]) -> Option<u64> {
