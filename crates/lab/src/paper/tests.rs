@@ -171,6 +171,20 @@ fn ucfs_leads_and_has_all_tables() {
     for name in ["SQUID/FFS", "SQUID/FFS-async"] {
         assert!(measured(&tables, "figure 6", &format!("UCFS faster than {name}")) > 2.0, "{name}");
     }
+    // "Around" and "about" are the text's words of these (§5.1.2, §5.1.3), and of no others.
+    let rows = tables.iter().flat_map(|t| t.rows.iter().map(|row| (t.what.as_str(), row)));
+    let rounded = rows.filter(|(_, row)| row.published.kind() == Some("about"));
+    let rounded: Vec<(&str, &str)> = rounded.map(|(what, row)| (what, &*row.label)).collect();
+    let expected = [
+        ("figure 7", "SQUID/FFS"),
+        ("figure 8", "UCFS, 6 ms and more"),
+        ("figure 8", "SQUID/FFS, 6 to 9 ms"),
+        ("figure 8", "SQUID/FFS, 28 ms and more"),
+        ("figure 8", "SQUID/FFS-async, 23 ms and more"),
+        ("figure 8", "SQUIDML/FFS, under 1 ms"),
+        ("figure 9", "SQUIDML/FFS's reads faster than SQUID/FFS's"),
+    ];
+    assert_eq!(rounded, expected);
 }
 
 #[test]

@@ -315,7 +315,7 @@ fn figure_7(systems: &Systems) -> Exhibit {
          come in bursts wait for each other.",
     );
     let published = [
-        Published::Value(30.0),
+        Published::About(30.0),
         Published::Range(11.0, 14.0),
         Published::Range(10.0, 20.0),
         Published::Range(1.5, 3.0),
@@ -348,14 +348,14 @@ fn figure_8(systems: &Systems) -> Exhibit {
     };
     let most = usize::MAX;
     add("UCFS, under 1 ms", &systems.ucfs, 0, 1, Published::Value(65.5));
-    add("UCFS, 6 ms and more", &systems.ucfs, 6, most, Published::Value(20.0));
+    add("UCFS, 6 ms and more", &systems.ucfs, 6, most, Published::About(20.0));
     add("SQUID/FFS, under 1 ms", &systems.squid, 0, 1, Published::Value(10.0));
-    add("SQUID/FFS, 6 to 9 ms", &systems.squid, 6, 9, Published::Value(30.0));
-    add("SQUID/FFS, 28 ms and more", &systems.squid, 28, most, Published::Value(60.0));
+    add("SQUID/FFS, 6 to 9 ms", &systems.squid, 6, 9, Published::About(30.0));
+    add("SQUID/FFS, 28 ms and more", &systems.squid, 28, most, Published::About(60.0));
     add("SQUID/FFS-async, under 1 ms", &systems.asynchronous, 0, 1, Published::Value(22.0));
     add("SQUID/FFS-async, 6 to 16 ms", &systems.asynchronous, 6, 16, Published::Value(60.0));
-    add("SQUID/FFS-async, 23 ms and more", &systems.asynchronous, 23, most, Published::Value(10.0));
-    add("SQUIDML/FFS, under 1 ms", &systems.squidml, 0, 1, Published::Value(15.0));
+    add("SQUID/FFS-async, 23 ms and more", &systems.asynchronous, 23, most, Published::About(10.0));
+    add("SQUIDML/FFS, under 1 ms", &systems.squidml, 0, 1, Published::About(15.0));
     let label = "SQUIDML/FFS, 12 to 24 ms (the text: most)";
     add(label, &systems.squidml, 12, 24, Published::Picture);
     table.axes("milliseconds", "percent of requests");
@@ -382,7 +382,7 @@ fn figure_9(systems: &Systems) -> Exhibit {
     let (asynchronous, squidml) = (&systems.asynchronous, &systems.squidml);
     for (label, report, direction, published) in [
         ("SQUID/FFS-async's writes", asynchronous, Direction::Write, Published::Range(2.0, 3.0)),
-        ("SQUIDML/FFS's reads", squidml, Direction::Read, Published::Value(1.5)),
+        ("SQUIDML/FFS's reads", squidml, Direction::Read, Published::About(1.5)),
         ("SQUIDML/FFS's writes", squidml, Direction::Write, Published::Range(1.3, 1.5)),
     ] {
         let label = format!("{label} faster than SQUID/FFS's");
