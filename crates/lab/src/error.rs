@@ -43,6 +43,14 @@ pub enum TraceError {
         /// What was looked for and not found.
         reason: String,
     },
+    /// The form is known, but not which column has the objects.
+    #[error("cannot tell the columns of the trace `{path}`: {reason}")]
+    UnknownColumns {
+        /// As given.
+        path: String,
+        /// What was looked for and not found.
+        reason: String,
+    },
     /// A name of a format that does not exist.
     #[error("there is no trace format `{given}`; {known}")]
     FormatName {

@@ -138,6 +138,21 @@ fn every_form_names_the_place_and_the_reason_or_skips_and_counts() {
     }
 }
 
+/// Whoever named the form is not told to name it.
+#[test]
+fn columns_that_nothing_names_are_asked_for() {
+    let bed = Bed::new();
+    let path = bed.file(b"1,a,10\n2,b,20\n");
+    let said = |format: Option<Format>| {
+        let options = ReadOptions { format, ..ReadOptions::default() };
+        read(&path, &options).expect_err("no columns").to_string()
+    };
+    let columns = said(Some(Format::Csv));
+    assert!(columns.starts_with("cannot tell the columns of the trace"), "{columns}");
+    assert!(columns.contains("write -t time-col=") && !columns.contains("--format"), "{columns}");
+    assert!(said(None).ends_with("name it with --format"), "the form is open");
+}
+
 #[test]
 fn compression_changes_no_place() {
     let bed = Bed::new();

@@ -185,7 +185,8 @@ impl TraceReader {
         if options.columns.as_ref().is_some_and(means_nothing) {
             return Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() });
         }
-        let body = body(format, text, options).map_err(unknown)?;
+        let body = body(format, text, options)
+            .map_err(|reason| TraceError::UnknownColumns { path: path.to_owned(), reason })?;
         input.skip(mark_bytes);
         Ok(TraceReader {
             path: path.to_owned(),
