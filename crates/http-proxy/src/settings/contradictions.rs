@@ -1,8 +1,11 @@
 //! Finds settings that are valid one by one but contradict each other. Pure, no threads.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use http::Uri;
 
 use super::Settings;
+use crate::config::Target;
 use crate::config::transport::ListenAddress;
 
 /// A key whose value does not go with that of another, and why.
@@ -11,6 +14,7 @@ type Contradiction = (&'static str, String);
 /// Finds all contradictions.
 pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
     let mut found = same_addresses(settings);
+    found.extend(own_origins(settings));
     if settings.proxy.timeouts.drain > settings.stop_timeout {
         let text = "it is longer than `timeouts.stop`, which cuts it off".to_owned();
         found.push(("timeouts.drain", text));
@@ -33,6 +37,55 @@ fn same_addresses(settings: &Settings) -> Vec<Contradiction> {
         taken.push((key, address));
     }
     found
+}
+
+/// Origins that are listeners of the proxy: each request would wait for the next one, which it is
+/// itself. Other names of this machine are not known here.
+fn own_origins(settings: &Settings) -> Vec<Contradiction> {
+    let proxy = &settings.proxy;
+    let from = ListenAddress::Tcp(proxy.from);
+    let listeners = || [&from].into_iter().chain(proxy.listen.iter().map(|one| &one.address));
+    let to = match &proxy.to {
+        Target::Url(url) => Some(("to", url)),
+        Target::Demo => None,
+    };
+    let more = proxy.upstream.more_origins.iter().map(|url| ("upstream.more_origins", url));
+    let is_own = |url: &str| {
+        let origin = address_of(url);
+        origin.is_some_and(|origin| listeners().any(|one| reaches(&origin, one)))
+    };
+    let own = to.into_iter().chain(more).filter(|(_, url)| is_own(url));
+    let problem = |url| format!("`{url}` is where this proxy listens: give one another address");
+    own.map(|(key, url)| (key, problem(url))).collect()
+}
+
+/// Whether connections to an origin end at this listener.
+fn reaches(origin: &ListenAddress, listener: &ListenAddress) -> bool {
+    match (origin, listener) {
+        (ListenAddress::Tcp(origin), ListenAddress::Tcp(listener)) => {
+            let all = listener.ip().is_unspecified() && origin.is_ipv4() == listener.is_ipv4();
+            // The addresses of other machines are not ours, wherever we listen.
+            let same = origin.ip() == listener.ip() || (all && origin.ip().is_loopback());
+            same && origin.port() == listener.port()
+        }
+        (origin, listener) => origin == listener,
+    }
+}
+
+/// The address of an origin that is named by one, or by `localhost`.
+fn address_of(url: &str) -> Option<ListenAddress> {
+    if let Some(path) = url.strip_prefix("unix:") {
+        return Some(ListenAddress::Unix(path.into()));
+    }
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_matches(['[', ']']);
+    let address = match host.eq_ignore_ascii_case("localhost") {
+        true => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        false => host.parse().ok()?,
+    };
+    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let address = SocketAddr::new(address, uri.port_u16().unwrap_or(default));
+    Some(ListenAddress::Tcp(address))
 }
 
 fn are_one(a: &ListenAddress, b: &ListenAddress) -> bool {
@@ -75,6 +128,18 @@ mod tests {
                 &["admin.from"],
             ),
             ("to = \"demo\"\nlisten = [\"unix:/a\", \"tls+unix:/a\"]\n", &["listen"]),
+            ("to = \"http://127.0.0.1:81\"\nfrom = \"127.0.0.1:81\"\n", &["to"]),
+            ("to = \"http://LOCALHOST\"\nfrom = \"0.0.0.0:80\"\n", &["to"]),
+            ("to = \"https://[::1]/\"\nfrom = \"[::]:443\"\n", &["to"]),
+            ("to = \"unix:/a\"\nlisten = [\"unix:/a\"]\n", &["to"]),
+            (
+                "to = \"http://127.0.0.1:82\"\nfrom = \"127.0.0.1:81\"\n\
+                 [upstream]\nmore_origins = [\"http://127.0.0.1:81\"]\n",
+                &["upstream.more_origins"],
+            ),
+            ("to = \"http://127.0.0.2:81\"\nfrom = \"127.0.0.1:81\"\n", &[]),
+            ("to = \"http://10.0.0.2:81\"\nfrom = \"0.0.0.0:81\"\n", &[]),
+            ("to = \"http://a.example:81\"\nfrom = \"0.0.0.0:81\"\n", &[]),
         ] {
             assert_eq!(keys(file), found, "{file}");
         }
