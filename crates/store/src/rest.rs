@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(rest.nap(NAP), NAP);
     }
 
-    /// With a rest of hours this would hang if the stir were missed.
+    /// With a rest of hours this would hang if stirs did not wake.
     #[test]
     fn a_sleeper_is_woken_by_the_first_stir_and_by_the_end() {
         let rest = rested();

@@ -4,7 +4,11 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+mod weight;
+
 use damelo::{ByteSize, Config, GroupId, Store};
+
+use weight::resident_bytes;
 
 const MEMORY_BYTES: u64 = 32 << 20;
 /// What threads, buffers and the allocator's own share may come to.
@@ -13,12 +17,6 @@ const BESIDES_BYTES: u64 = 18 << 20;
 const VALUE: [u8; 64] = [7; 64];
 const OBJECTS: u32 = 400_000;
 const OBJECTS_PER_GROUP: u32 = 256;
-
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
-}
 
 fn fill(store: &Store, objects: std::ops::Range<u32>) {
     for object in objects {

@@ -3,11 +3,14 @@
 //! account. The only test here, since it weighs the process that it runs in.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod weight;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use damelo::{ByteSize, Config, GroupId, Store};
+
+use weight::resident_bytes;
 
 const MEMORY_BYTES: u64 = 16 << 20;
 /// What threads, the program's own pages and the allocator take once there is work: 2 to 3 MiB.
@@ -16,12 +19,6 @@ const BESIDES_BYTES: u64 = 4 << 20;
 const VALUE: [u8; 100] = [7; 100];
 const OBJECTS: u64 = 400_000;
 const GROUPS: u64 = 1000;
-
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
-}
 
 #[test]
 fn the_smallest_objects_never_take_more_than_was_declared() {

@@ -3,9 +3,12 @@
 //! it runs in.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod weight;
 
 use damelo::{ByteSize, Config, GroupId, Store};
+
+use weight::resident_bytes;
 
 const MEMORY_BYTES: u64 = 64 << 20;
 /// What threads and the allocator take once there is work, however large the store is: 3 to 5 MiB,
@@ -15,12 +18,6 @@ const VALUE: [u8; 200] = [7; 200];
 const OBJECTS: u64 = 200_000;
 /// More than are remembered, few objects in each.
 const GROUPS: u64 = 50_000;
-
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
-}
 
 #[test]
 fn many_small_groups_take_no_more_than_was_declared() {

@@ -284,6 +284,12 @@ impl Engine {
         (segment, start, end - start)
     }
 
+    /// Counts a read for callers: `reads` is the counter of what was read.
+    pub(crate) fn count_read(&self, reads: &AtomicU64, bytes: u64) {
+        add(reads, 1);
+        add(&self.counters.disk_read_bytes, bytes);
+    }
+
     /// Reads the blocks around a record, or around its beginning, and counts it: `reads` is the
     /// counter of what is read. `Ok(None)`: the device failed.
     pub(crate) fn read_raw(
@@ -303,8 +309,7 @@ impl Engine {
         if self.space.read(segment, start, buf).is_err() {
             return Ok(None);
         }
-        add(reads, 1);
-        add(&self.counters.disk_read_bytes, len);
+        self.count_read(reads, len);
         let (_, offset) = self.space.split(location);
         Ok(Some(RawRecord { run, start: (offset - start) as usize, len: len as usize, life }))
     }

@@ -287,8 +287,7 @@ impl LargeObject {
         let run = engine.take_more_for_read(len as usize, waited)?;
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, len as usize) };
-        add(&engine.counters.range_reads, 1);
-        add(&engine.counters.disk_read_bytes, len);
+        engine.count_read(&engine.counters.range_reads, len);
         let is_read = engine.space.read(segment, aligned, buf).is_ok();
         if extent.is_overwritten(engine) {
             return Err(Lost::Overwritten.into());

@@ -247,9 +247,8 @@ impl Engine {
             let (time, count) = (self.clock.monotonic().saturating_sub(started), runs.len());
             self.costs.note(true, time / count as u32);
             self.counters.read_latency.record(time);
-            add(&self.counters.page_reads, 1);
+            self.count_read(&self.counters.page_reads, count as u64 * self.space.page_bytes);
             add(&self.counters.readahead_pages, count as u64 - 1);
-            add(&self.counters.disk_read_bytes, count as u64 * self.space.page_bytes);
             for (run, (page, _)) in runs.into_iter().zip(&pages) {
                 self.admit_page(segment, *page, run);
             }

@@ -58,8 +58,7 @@ impl Engine {
         if self.space.read(segment, page * bytes, buf).is_err() {
             return Ok(());
         }
-        crate::stats::add(&self.counters.page_reads, 1);
-        crate::stats::add(&self.counters.disk_read_bytes, bytes);
+        self.count_read(&self.counters.page_reads, bytes);
         report.objects += self.admit_page(segment, page, run);
         report.pages += 1;
         report.bytes += bytes;

@@ -64,8 +64,7 @@ impl Engine {
             let start = (offset - start) as usize;
             let raw = RawRecord { run: held, start, len: len as usize, life };
             let found = if outcome.is_ok() {
-                add(&this.counters.object_reads, 1);
-                add(&this.counters.disk_read_bytes, len);
+                this.count_read(&this.counters.object_reads, len);
                 this.note_object_read(started);
                 if !this.is_plain(hash, &raw) {
                     this.flights.land(lead);
