@@ -14,6 +14,7 @@
 //! response. Threads: shared by all workers; a lock chosen by the primary key orders changes to one
 //! resource.
 
+mod decoded;
 pub(crate) mod entry;
 mod found;
 mod groups;

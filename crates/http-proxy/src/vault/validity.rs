@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use damelo::GroupId;
 
-use super::{Placement, Vault, decode};
+use super::decoded::decode_again;
+use super::{Placement, Vault};
 use crate::metrics::Counters;
 use crate::purge::marks::{Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
@@ -22,7 +23,7 @@ impl Vault {
         place: (GroupId, bool),
         counters: &Counters,
     ) -> Option<(Entry, Placement)> {
-        let Some((mut entry, stamp)) = decode(blob) else {
+        let Some((mut entry, stamp)) = decode_again(key, blob) else {
             counters.damaged_entries.one();
             return None;
         };
