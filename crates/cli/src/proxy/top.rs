@@ -28,7 +28,7 @@ Examples:
 
 Hosts and URLs are those of the last ten seconds, found by a sketch of fixed size: the busiest are
 right, the rare ones may be missing. Everything else is since the last look, or since the start in
-the first. q or Esc ends it.";
+the first. A proxy that stops answering is asked again until it does. q or Esc ends it.";
 
 /// Watch what a running proxy is busy with.
 #[derive(Debug, Args)]
@@ -78,15 +78,51 @@ pub(crate) fn run(args: &Top) -> Result<(), Failure> {
     watch(args, first, look, failed)
 }
 
+/// What the screen shows.
+struct Shown {
+    seen: Value,
+    /// The look before; none for the first one of a proxy, which counts anew when it starts again.
+    before: Option<Value>,
+    /// Why the proxy did not answer the last time. What it said before stays on the screen.
+    lost: Option<String>,
+}
+
+impl Shown {
+    fn new(first: Value) -> Shown {
+        Shown { seen: first, before: None, lost: None }
+    }
+
+    /// Takes the result of a further look. A proxy that is away, perhaps to start again, is waited
+    /// for.
+    fn take(&mut self, look: Result<Value, Failure>) {
+        match look {
+            Ok(now) => {
+                let last = std::mem::replace(&mut self.seen, now);
+                let requests = |look: &Value| look.pointer("/counters/requests").map_or(0, number);
+                let goes_on = self.lost.take().is_none() && requests(&self.seen) >= requests(&last);
+                self.before = goes_on.then_some(last);
+            }
+            Err(error) => self.lost = Some(format!("NO ANSWER, asked again: {error}")),
+        }
+    }
+
+    /// The lines of a screen of this size.
+    fn frame(&self, columns: usize, rows: usize) -> Vec<String> {
+        let lost = self.lost.iter().map(|why| clean(why, columns));
+        let rest = rows.saturating_sub(lost.len());
+        lost.chain(frame(&self.seen, self.before.as_ref(), columns, rest)).take(rows).collect()
+    }
+}
+
 fn watch(
     args: &Top,
-    mut seen: Value,
+    first: Value,
     look: impl Fn() -> Result<Value, Failure>,
     failed: impl Fn(io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    let mut before = None;
+    let mut shown = Shown::new(first);
     loop {
-        show(&seen, before.as_ref()).map_err(&failed)?;
+        show(&shown).map_err(&failed)?;
         let next = Instant::now() + Duration::from_secs(args.every);
         loop {
             let left = next.saturating_duration_since(Instant::now());
@@ -101,12 +137,11 @@ fn watch(
                     }
                     _ => {}
                 },
-                Event::Resize(..) => show(&seen, before.as_ref()).map_err(&failed)?,
+                Event::Resize(..) => show(&shown).map_err(&failed)?,
                 _ => {}
             }
         }
-        let now = look()?;
-        before = Some(std::mem::replace(&mut seen, now));
+        shown.take(look());
     }
 }
 
@@ -144,12 +179,10 @@ fn restore(out: &mut impl Write) {
     let _ = terminal::disable_raw_mode();
 }
 
-fn show(seen: &Value, before: Option<&Value>) -> io::Result<()> {
+fn show(shown: &Shown) -> io::Result<()> {
     let (columns, rows) = terminal::size()?;
     let mut out = io::stdout().lock();
-    for (row, line) in
-        frame(seen, before, usize::from(columns), usize::from(rows)).iter().enumerate()
-    {
+    for (row, line) in shown.frame(usize::from(columns), usize::from(rows)).iter().enumerate() {
         let row = u16::try_from(row).unwrap_or(u16::MAX);
         queue!(out, cursor::MoveTo(0, row), terminal::Clear(terminal::ClearType::CurrentLine))?;
         out.write_all(line.as_bytes())?;
@@ -367,5 +400,21 @@ mod tests {
     fn later_frames_show_what_has_come_since() {
         let text = frame(&seen(150, 80), Some(&seen(100, 75)), 80, 24).join("\n");
         assert!(text.contains("requests 50  hits 10.0%"), "{text}");
+    }
+    #[test]
+    fn a_proxy_that_starts_again_is_waited_for() {
+        let mut shown = Shown::new(seen(100, 75));
+        shown.take(Ok(seen(150, 80)));
+        assert!(shown.frame(80, 24)[0].starts_with("requests 50 "));
+        shown.take(Err(Failure::Usage("refused".to_owned())));
+        let lines = shown.frame(80, 24);
+        assert!(lines[0].contains("NO ANSWER") && lines[0].contains("refused"), "{lines:?}");
+        assert!(lines[1].starts_with("requests 50 "), "what it said last: {lines:?}");
+        assert!(shown.frame(10, 1).len() == 1 && shown.frame(0, 0).is_empty());
+        shown.take(Ok(seen(7, 1)));
+        assert!(shown.frame(80, 24)[0].starts_with("requests 7 "), "since its start");
+        // Between two looks.
+        shown.take(Ok(seen(3, 1)));
+        assert!(shown.frame(80, 24)[0].starts_with("requests 3 "));
     }
 }
