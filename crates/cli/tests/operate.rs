@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+#[path = "operate/origins.rs"]
+mod origins;
 #[path = "operate/supervisor.rs"]
 mod supervisor;
 

@@ -29,6 +29,8 @@ use crate::upstream::sites::Sites;
 
 /// Lower limit of the configured check interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// Shortest time between two reports that an origin fails requests.
+const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Health of one endpoint.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +45,10 @@ pub(crate) struct Health {
     tried: Option<Instant>,
     /// The state last reported on standard error.
     told_down: bool,
+    /// Failing requests were reported, and nothing good since.
+    told_failing: bool,
+    /// When failing requests were last reported.
+    told_failures: Option<Instant>,
 }
 
 impl Health {
@@ -93,7 +99,24 @@ impl Health {
     /// Notes that the origin is about to be reported as down or up; false if the last report said
     /// the same.
     pub(crate) fn is_news(&mut self, down: bool) -> bool {
-        std::mem::replace(&mut self.told_down, down) != down
+        // Failing requests are no report of it being down: checks may find that, too.
+        let was_down = self.told_down || (!down && self.told_failing);
+        self.told_failing &= down;
+        self.told_down = down;
+        was_down != down
+    }
+
+    /// Notes that a request's failure is about to be reported; false if nothing good was reported
+    /// since the last report, or within [`FAILURES_TOLD_EVERY`] of one, since an origin may fail
+    /// every other request.
+    pub(crate) fn failure_is_news(&mut self, now: Instant) -> bool {
+        let since = self.told_failures.map(|told| now.saturating_duration_since(told));
+        let lately = since.is_some_and(|since| since < FAILURES_TOLD_EVERY);
+        if lately || self.told_down || self.told_failing {
+            return false;
+        }
+        (self.told_failing, self.told_failures) = (true, Some(now));
+        true
     }
 
     /// Records that a request was answered.
@@ -223,6 +246,19 @@ mod tests {
         assert!(health.is_known_down());
         health.checked(true, &checks);
         assert!(!health.is_known_down());
+    }
+
+    #[test]
+    fn failures_are_news_once_until_an_answer_and_once_in_a_while() {
+        let (mut health, start) = (Health::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(health.failure_is_news(at(0)) && !health.failure_is_news(at(1000)));
+        assert!(health.is_news(false) && health.failure_is_news(at(1001)));
+        assert!(health.is_news(false), "it answers again");
+        assert!(!health.failure_is_news(at(1060)) && !health.is_news(false), "it goes on and off");
+        assert!(health.failure_is_news(at(1061)));
+        assert!(health.is_news(true), "checks find it down as well");
+        assert!(!health.failure_is_news(at(2000)) && health.is_news(false));
     }
 
     #[test]

@@ -315,7 +315,8 @@ impl Fetcher {
     }
 
     /// Records the outcome of a request at an endpoint of a site with `of` endpoints. The ejection
-    /// of a site's only endpoint is neither counted nor reported, because it is asked all the same.
+    /// of a site's only endpoint is neither counted nor reported, because it is asked all the same;
+    /// its failures are reported.
     fn judge(&self, pool: &Pool, of: usize, error: Option<&FetchError>) {
         let endpoint = pool.endpoint();
         let mut health = endpoint.health();
@@ -329,7 +330,14 @@ impl Fetcher {
                 }
             }
             Some(error) if error.is_origins_fault() => {
-                if health.failed(&self.ejection, now) && of > 1 {
+                let is_ejected = health.failed(&self.ejection, now);
+                if of == 1 || self.ejection.failures == 0 {
+                    if health.failure_is_news(now) {
+                        drop(health);
+                        let url = endpoint.url();
+                        say(format_args!("damelo: a request to the origin {url} failed: {error}"));
+                    }
+                } else if is_ejected {
                     self.counters.origin_ejections.one();
                     if health.is_news(true) {
                         drop(health);
