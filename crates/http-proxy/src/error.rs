@@ -186,6 +186,8 @@ pub(crate) enum FetchError {
     Connect(Option<io::ErrorKind>),
     #[error("the name {0} could not be resolved")]
     Unresolved(Arc<str>),
+    #[error("the name {0} was not resolved in time")]
+    ResolveTimeout(Arc<str>),
     #[error("the origin did not accept a connection in time")]
     ConnectTimeout,
     #[error("the origin's certificate or TLS handshake failed: {0}")]
@@ -236,8 +238,8 @@ impl FetchError {
 
     /// Whether no connection to the origin could be opened.
     pub(crate) fn is_unreachable(&self) -> bool {
-        use FetchError::{Connect, ConnectTimeout, Tls, Unresolved};
-        matches!(self, Connect(_) | Unresolved(_) | ConnectTimeout | Tls(_))
+        use FetchError::{Connect, ConnectTimeout, ResolveTimeout, Tls, Unresolved};
+        matches!(self, Connect(_) | Unresolved(_) | ResolveTimeout(_) | ConnectTimeout | Tls(_))
     }
 
     /// Whether the origin may have got the request, and done what it asks for.
@@ -252,6 +254,7 @@ impl FetchError {
             | FetchError::ClientBroken => true,
             FetchError::Connect(_)
             | FetchError::Unresolved(_)
+            | FetchError::ResolveTimeout(_)
             | FetchError::ConnectTimeout
             | FetchError::Tls(_)
             | FetchError::Refused
@@ -270,7 +273,9 @@ impl FetchError {
 
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            FetchError::ConnectTimeout | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
+            FetchError::ResolveTimeout(_)
+            | FetchError::ConnectTimeout
+            | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
             FetchError::Forbidden => StatusCode::FORBIDDEN,
             FetchError::Busy | FetchError::Down => StatusCode::SERVICE_UNAVAILABLE,
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -291,6 +296,7 @@ impl FetchError {
         match self {
             FetchError::Connect(_) => "connect-failed",
             FetchError::Unresolved(_) => "unresolved",
+            FetchError::ResolveTimeout(_) => "resolve-timeout",
             FetchError::ConnectTimeout => "connect-timeout",
             FetchError::Tls(_) => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",

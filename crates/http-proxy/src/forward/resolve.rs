@@ -7,7 +7,6 @@
 //! by all workers; the lock is never held across a lookup.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::FetchError;
 use crate::io::locks::lock;
+use crate::io::names;
 
 /// How long an answer is cached.
 const REMEMBERED: Duration = Duration::from_secs(30);
@@ -41,8 +41,8 @@ impl Resolver {
         limit: Duration,
     ) -> Result<Addresses, FetchError> {
         let lookup = async {
-            let found = tokio::net::lookup_host((host, 0)).await?;
-            Ok(found.map(|address| address.ip().to_canonical()).collect())
+            let found = names::addresses(host).await;
+            found.iter().map(|address| address.ip().to_canonical()).collect()
         };
         self.addresses_by(host, limit, lookup).await
     }
@@ -51,7 +51,7 @@ impl Resolver {
         &self,
         host: &str,
         limit: Duration,
-        lookup: impl Future<Output = io::Result<Addresses>>,
+        lookup: impl Future<Output = Addresses>,
     ) -> Result<Addresses, FetchError> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(Arc::new([address]));
@@ -59,8 +59,8 @@ impl Resolver {
         let addresses = match self.known(host) {
             Some(known) => known,
             None => {
-                let found = timeout(limit, lookup).await.map_err(|_| FetchError::ConnectTimeout)?;
-                let addresses = found.unwrap_or_default();
+                let late = |_| FetchError::ResolveTimeout(host.into());
+                let addresses = timeout(limit, lookup).await.map_err(late)?;
                 self.remember(host, addresses.clone());
                 addresses
             }
@@ -101,22 +101,22 @@ mod tests {
         let (resolver, unresolved) = (Resolver::default(), FetchError::Unresolved("a.test".into()));
         let start = Instant::now();
         let slow = resolver.addresses_by("a.test", LIMIT, pending()).await;
-        assert_eq!((slow, start.elapsed()), (Err(FetchError::ConnectTimeout), LIMIT));
-        let failed = ready(Err(io::Error::other("try again")));
-        let failed = resolver.addresses_by("a.test", LIMIT, failed).await;
+        let late = FetchError::ResolveTimeout("a.test".into());
+        assert_eq!((slow, start.elapsed()), (Err(late), LIMIT));
+        let failed = resolver.addresses_by("a.test", LIMIT, ready(Addresses::default())).await;
         assert_eq!(failed, Err(unresolved.clone()));
         // Within the same moment the resolver is not asked again.
-        let again = resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await;
+        let again = resolver.addresses_by("a.test", LIMIT, ready(found())).await;
         assert_eq!(again, Err(unresolved));
         sleep(FAILURE_REMEMBERED).await;
-        let later = resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await;
+        let later = resolver.addresses_by("a.test", LIMIT, ready(found())).await;
         assert_eq!(later, Ok(found()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn addresses_are_remembered_for_a_while() {
         let resolver = Resolver::default();
-        resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await.unwrap();
+        resolver.addresses_by("a.test", LIMIT, ready(found())).await.unwrap();
         sleep(REMEMBERED / 2).await;
         assert_eq!(resolver.addresses_by("a.test", LIMIT, pending()).await, Ok(found()));
         sleep(REMEMBERED / 2).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::Request;
 use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{Answer, own_answer};
@@ -28,10 +28,8 @@ pub(crate) async fn open<B>(
     route: Arc<Route>,
 ) -> Answer {
     let mut status = CacheStatus::forwarded(ForwardReason::Method);
-    let limit = worker.shared.config.timeouts.connect;
-    let dialling = dial_tcp(&route.host, route.port, Some(&*route));
-    let dialled = timeout(limit, dialling).await.unwrap_or(Err(FetchError::ConnectTimeout));
-    let origin = match dialled {
+    let due = Instant::now() + worker.shared.config.timeouts.connect;
+    let origin = match dial_tcp(&route.host, route.port, Some(&*route), due).await {
         Ok(origin) => origin,
         Err(error) => return failed(worker, error, status),
     };

@@ -1,5 +1,6 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
-//! streams, timers for silence and deadlines, wakes from other threads, locks, and stamps of files.
+//! streams, timers for silence and deadlines, wakes from other threads, locks, addresses of names, and
+//! stamps of files.
 
 pub(crate) mod body;
 pub(crate) mod boxed;
@@ -7,6 +8,7 @@ pub(crate) mod deadline;
 pub(crate) mod file_stamp;
 pub(crate) mod idle;
 pub(crate) mod locks;
+pub(crate) mod names;
 pub(crate) mod stream;
 pub(crate) mod wake_relay;
 

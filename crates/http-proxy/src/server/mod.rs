@@ -17,6 +17,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use damelo::Store;
@@ -44,6 +45,8 @@ use crate::worker::{Shared, Worker};
 
 /// Maximum number of workers.
 pub(crate) const WORKERS_MAX: usize = 1024;
+/// Time for blocking work that an event loop has under way when it ends.
+const BLOCKING_WORK_GRACE: Duration = Duration::from_secs(2);
 
 /// Where a started proxy can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -280,10 +283,14 @@ fn shared(
 /// descriptors, which a thread could not report.
 fn spawn(
     name: &str,
-    body: impl FnOnce(Runtime) + Send + 'static,
+    body: impl FnOnce(&Runtime) + Send + 'static,
 ) -> Result<JoinHandle<()>, ProxyError> {
     let event_loop = event_loop()?;
-    let run = move || body(event_loop);
+    let run = move || {
+        body(&event_loop);
+        // Dropping the loop would wait for lookups of names, which end when the system likes.
+        event_loop.shutdown_timeout(BLOCKING_WORK_GRACE);
+    };
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(ProxyError::Worker)
 }
 

@@ -14,30 +14,53 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::FetchError;
 use crate::forward::Permit;
+use crate::io::names;
 
 /// Time without an answer after which the next address is tried as well (RFC 8305 §5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Limit on the addresses of one host that are tried; a name may have any number.
 const ADDRESSES_MAX: usize = 16;
 
-/// Connects to a permitted address of a host. The caller limits the time.
+/// Connects to a permitted address of a host before `due`.
 pub(crate) async fn dial_tcp(
     host: &str,
     port: u16,
     permit: Option<&dyn Permit>,
+    due: Instant,
 ) -> Result<TcpStream, FetchError> {
-    let resolved = tokio::net::lookup_host((host, port))
-        .await
-        .map_err(|_| FetchError::Unresolved(host.into()))?;
+    let resolved = timeout_at(due, names::addresses(host)).await;
+    let resolved = resolved.map_err(|_| FetchError::ResolveTimeout(host.into()))?;
+    if resolved.is_empty() {
+        return Err(FetchError::Unresolved(host.into()));
+    }
+    let with_port = |address: &SocketAddr| {
+        let mut address = *address;
+        address.set_port(port);
+        address
+    };
+    let addresses = resolved.iter().map(with_port);
+    let connecting = connect_among(addresses, permit, TcpStream::connect);
+    timeout_at(due, connecting).await.unwrap_or(Err(FetchError::ConnectTimeout))
+}
+
+/// The stream that `connect` opens first to one of these addresses that is permitted.
+async fn connect_among<S, F>(
+    addresses: impl Iterator<Item = SocketAddr>,
+    permit: Option<&dyn Permit>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<S, FetchError>
+where
+    F: Future<Output = io::Result<S>>,
+{
     let may = |address: &SocketAddr| {
         permit.is_none_or(|permit| permit.permits(address.ip().to_canonical()))
     };
-    let (permitted, forbidden): (Vec<_>, Vec<_>) = resolved.partition(may);
-    let connected = first_to_connect(by_turns(permitted), TcpStream::connect).await;
+    let (permitted, forbidden): (Vec<_>, Vec<_>) = addresses.partition(may);
+    let connected = first_to_connect(by_turns(permitted), connect).await;
     connected.map_err(|error| match error {
         _ if !forbidden.is_empty() => FetchError::Forbidden,
         Some(error) => unreached(error),
@@ -117,7 +140,7 @@ async fn any_of<F: Future>(attempts: &mut Vec<Pin<Box<F>>>) -> F::Output {
 mod tests {
     use super::*;
     use std::cell::RefCell;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -173,7 +196,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_is_none_is_named() {
-        let error = dial_tcp("nobody.invalid", 80, None).await.unwrap_err();
+        let due = Instant::now() + Duration::from_secs(60);
+        let error = dial_tcp("nobody.invalid", 80, None, due).await.unwrap_err();
         assert!(error.is_unreachable() && error.status() == 502);
         assert_eq!(error.to_string(), "the name nobody.invalid could not be resolved");
     }

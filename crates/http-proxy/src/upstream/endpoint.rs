@@ -13,6 +13,7 @@ use http::uri::Scheme;
 use http::{HeaderValue, Uri};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -227,13 +228,15 @@ impl Endpoint {
     }
 
     /// Opens a stream, only to an address that `permit` allows; returns it with its address, which
-    /// a Unix socket has none of. The caller limits the time.
+    /// a Unix socket has none of. The caller limits the time: what is not there when it is `due`
+    /// comes too late.
     pub(crate) async fn connect(
         &self,
         purpose: Purpose,
         permit: Option<&dyn Permit>,
+        due: Instant,
     ) -> Result<(Stream, Option<IpAddr>), FetchError> {
-        let (wire, address) = self.dial(permit).await?;
+        let (wire, address) = self.dial(permit, due).await?;
         let Some(tls) = &self.tls else { return Ok((Stream::Plain(wire), address)) };
         let connector = if purpose == Purpose::Upgrade { &tls.http1 } else { &tls.any };
         let shaken = connector.connect(tls.name.clone(), wire).await;
@@ -244,6 +247,7 @@ impl Endpoint {
     async fn dial(
         &self,
         permit: Option<&dyn Permit>,
+        due: Instant,
     ) -> Result<(Wire, Option<IpAddr>), FetchError> {
         match &self.dial {
             Dial::Unix(path) => {
@@ -251,7 +255,7 @@ impl Endpoint {
                 Ok((Wire::Unix(stream), None))
             }
             Dial::Tcp { host, port } => {
-                let stream = dial_tcp(host, *port, permit).await?;
+                let stream = dial_tcp(host, *port, permit, due).await?;
                 // Nagle's algorithm would delay small requests; a failure here only costs time.
                 let _ = stream.set_nodelay(true);
                 let address = stream.peer_addr().map_err(unreached)?.ip();

@@ -9,7 +9,7 @@ use std::time::Instant;
 use http::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::error::FetchError;
 use crate::forward::Permit;
@@ -78,13 +78,15 @@ impl Pool {
         &self,
         permit: Option<&dyn Permit>,
     ) -> Result<http1::SendRequest<OriginBody>, FetchError> {
+        let due = Instant::now() + self.inner.settings.connect_timeout;
         let opening = async {
-            let (stream, _) = self.inner.endpoint.connect(Purpose::Upgrade, permit).await?;
+            let connecting = self.inner.endpoint.connect(Purpose::Upgrade, permit, due.into());
+            let (stream, _) = connecting.await?;
             let (sender, connection) = self.speak_http1(stream, BUFFER_BYTES_MIN).await?;
             tokio::spawn(connection.with_upgrades());
             Ok(sender)
         };
-        let opened = timeout(self.inner.settings.connect_timeout, opening).await;
+        let opened = timeout_at(due.into(), opening).await;
         opened.unwrap_or(Err(FetchError::ConnectTimeout))
     }
 
@@ -105,7 +107,7 @@ impl Pool {
         due: Instant,
     ) -> Result<Connection, FetchError> {
         let endpoint = &self.inner.endpoint;
-        let (stream, address) = endpoint.connect(purpose, permit).await?;
+        let (stream, address) = endpoint.connect(purpose, permit, due.into()).await?;
         let (settings, shares) = (&self.inner.settings, purpose == Purpose::Requests);
         if !endpoint.is_http2(&stream) {
             if shares {
