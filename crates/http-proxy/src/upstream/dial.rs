@@ -62,8 +62,9 @@ where
     let (permitted, forbidden): (Vec<_>, Vec<_>) = addresses.partition(may);
     let connected = first_to_connect(by_turns(permitted), connect).await;
     connected.map_err(|error| match error {
-        _ if !forbidden.is_empty() => FetchError::Forbidden,
+        // The rules are the reason only if they left no address to try.
         Some(error) => unreached(error),
+        None if !forbidden.is_empty() => FetchError::Forbidden,
         None => FetchError::Connect(None),
     })
 }
@@ -140,6 +141,7 @@ async fn any_of<F: Future>(attempts: &mut Vec<Pin<Box<F>>>) -> F::Output {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+    use std::net::IpAddr;
     use tokio::time::sleep;
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
@@ -200,6 +202,30 @@ mod tests {
         let error = dial_tcp("nobody.invalid", 80, None, due).await.unwrap_err();
         assert!(error.is_unreachable() && error.status() == 502);
         assert_eq!(error.to_string(), "the name nobody.invalid could not be resolved");
+    }
+
+    struct Ipv4Only;
+
+    impl Permit for Ipv4Only {
+        fn permits(&self, address: IpAddr) -> bool {
+            address.is_ipv4()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_forbidden_is_the_reason_only_where_nothing_else_is() {
+        let refuse = |_| async { Err::<(), _>(io::ErrorKind::ConnectionRefused.into()) };
+        let refused = FetchError::Connect(Some(io::ErrorKind::ConnectionRefused));
+        let cases: [(&[&str], _); 3] = [
+            (&["[::1]:80", "192.0.2.1:80"], refused.clone()),
+            (&["192.0.2.1:80"], refused),
+            (&["[::1]:80"], FetchError::Forbidden),
+        ];
+        for (given, expected) in cases {
+            let given = addresses(given).into_iter();
+            let failed = connect_among(given, Some(&Ipv4Only), refuse).await.unwrap_err();
+            assert_eq!(failed, expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]
