@@ -229,6 +229,31 @@ fn connect_makes_a_tunnel() {
 }
 
 #[test]
+fn what_follows_a_connect_that_opens_no_tunnel_is_no_request() {
+    let (origin, proxy) = (named("x"), Forward::start(|_| {}));
+    let address = origin.address;
+    let follows = format!("GET http://{address}/ HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    for (target, fields, status) in [
+        ("nobody.invalid:443", "", 502),
+        ("169.254.169.254:80", "", 403),
+        ("a.test", "", 400),
+        (&*format!("http://{address}/"), "", 400),
+        (&*address.to_string(), "Content-Length: 5\r\n", 400),
+        (&*address.to_string(), "Transfer-Encoding: chunked\r\n", 400),
+    ] {
+        let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+        stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+        let head = format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n{follows}");
+        stream.write_all(head.as_bytes()).expect("write");
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).expect("the end of the connection");
+        assert!(answers.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {answers}");
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{target}: {answers}");
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[test]
 fn clients_from_elsewhere_need_a_rule() {
     let origin = named("x");
     let url = format!("http://{}/", origin.address);

@@ -233,6 +233,9 @@ fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
         return Err(BAD_TARGET);
     }
     if connect {
+        if uri.scheme().is_some() {
+            return Err(BAD_TARGET);
+        }
         return Ok((host, port.ok_or(BAD_TARGET)?));
     }
     match uri.scheme_str() {
@@ -282,6 +285,7 @@ mod tests {
             ("GET", "https://a.test/", 501),
             ("GET", "ftp://a.test/", 400),
             ("CONNECT", "a.test", 400),
+            ("CONNECT", "http://a.test:443/", 400),
         ] {
             let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
             assert_eq!(target(&mut request).unwrap_err().status, status, "{method} {uri}");

@@ -63,12 +63,16 @@ pub(crate) async fn handle(
     let record = record::begin(worker, &request, &peer, start);
     let unanswered = Unanswered::new(&worker.counters);
     let is_head = request.method() == Method::HEAD;
+    let may_tunnel = request.method() == Method::CONNECT && request.version() < Version::HTTP_2;
     let (mut response, mut status) = dispatch(worker, request, peer, start).await;
     if is_head {
         response = answer::headers_only(response);
     } else if let Some(error) = response.body_mut().begins_broken().await {
         // Nothing was sent yet: otherwise the connection would be closed without any answer.
         (response, status) = answer::broken(worker, status, error);
+    }
+    if may_tunnel && ends_connection(response.status()) {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let source = record::answered(worker, response.status(), &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
@@ -82,6 +86,13 @@ pub(crate) async fn handle(
     let response = response.map(|body| body.with_source(source));
     unanswered.end();
     record::follow(worker, record, &status, response)
+}
+
+/// Whether this answer to a CONNECT of HTTP/1 ends the connection. Its client may already have sent
+/// what somebody else wants to go through the tunnel, which must not be read as requests. After a
+/// 407 it is harmless, since they need credentials, and clients come back on the same connection.
+fn ends_connection(status: StatusCode) -> bool {
+    !status.is_success() && status != StatusCode::PROXY_AUTHENTICATION_REQUIRED
 }
 
 /// Answers a request of any kind. `start`: when it was read.

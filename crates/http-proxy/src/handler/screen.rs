@@ -17,6 +17,7 @@ use hyper::body::Body;
 
 use crate::config::tables::Limits;
 use crate::error::{Refusal, last_refusal, refusal};
+use crate::request::announces_body;
 use crate::rules::key::{is_plain_authority, normal_host};
 use crate::rules::list_members;
 
@@ -38,6 +39,12 @@ pub(crate) fn screen<B: Body>(request: &mut Request<B>, limits: &Limits) -> Resu
         values(request.headers())?;
     }
     host(request)?;
+    if *request.method() == Method::CONNECT
+        && request.version() < Version::HTTP_2
+        && announces_body(request.headers())
+    {
+        return Err(CONNECT_BODY);
+    }
     if !request.body().is_end_stream() {
         coding(request.headers())?;
     }
@@ -74,6 +81,12 @@ const BAD_SCHEME: Refusal = refusal(
     StatusCode::BAD_REQUEST,
     "bad-target",
     "What this proxy serves is named by http or https.",
+);
+
+const CONNECT_BODY: Refusal = last_refusal(
+    StatusCode::BAD_REQUEST,
+    "connect-body",
+    "A CONNECT request has no body: what follows it goes through the tunnel.",
 );
 
 const BAD_VALUE: Refusal = refusal(
