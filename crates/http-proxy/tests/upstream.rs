@@ -2,8 +2,8 @@
 
 mod support;
 
-use std::io::{BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::io::{BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{HealthChecks, OriginChoice};
 use support::{
-    Gate, Home, Message, Nobody, Origin, Proxy, Reply, eventually, read_message, read_some, reply,
-    send_to,
+    Gate, Home, Message, Nobody, Origin, PATIENCE, Proxy, Reply, eventually, read_message,
+    read_some, reply, send_to,
 };
 
 fn no_store() -> Origin {
@@ -88,6 +88,45 @@ fn while_one_direction_moves_neither_is_silent() {
         scope.spawn(move || ask(true));
         scope.spawn(move || ask(false));
     });
+}
+
+#[test]
+fn an_origin_that_answers_and_takes_no_more_of_a_body_holds_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let (home, url) = (Home::new(), format!("http://{}", listener.local_addr().expect("address")));
+    let proxy = Proxy::start_to(&home, url, |config| {
+        config.timeouts.origin_header = Duration::from_millis(300);
+    });
+    let origin = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let mut head = [0; 16];
+        stream.read_exact(&mut head).expect("read");
+        let answer = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\n\r\nlarge";
+        stream.write_all(answer).expect("write");
+        stream
+    });
+    let mut sending = TcpStream::connect(proxy.info.address).expect("connect");
+    sending.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    sending.set_write_timeout(Some(PATIENCE)).expect("timeout");
+    let mut client = BufReader::new(sending.try_clone().expect("clone"));
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n";
+    sending.write_all(head).expect("write");
+    let sender = std::thread::spawn(move || {
+        loop {
+            if let Err(error) = sending.write_all(&[b'x'; 65536]) {
+                return error.kind();
+            }
+        }
+    });
+    let answer = read_message(&mut client, false).expect("an answer");
+    assert_eq!((answer.status(), answer.text()), (413, "large".to_owned()));
+    let ended = sender.join().expect("sender");
+    assert!([ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&ended), "{ended}");
+    // The connection to the origin ends, too.
+    let mut held = origin.join().expect("origin");
+    held.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    let end = std::io::copy(&mut held, &mut std::io::sink());
+    assert!(end.map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |_| true));
 }
 
 #[test]

@@ -116,9 +116,10 @@ impl Pool {
             let (sender, connection) = self.speak_http1(stream, READ_BYTES_MAX).await?;
             // The task ends when the origin closes or the sender is dropped; errors reach the
             // sender.
-            tokio::spawn(connection);
+            let task = tokio::spawn(connection).abort_handle();
             return Ok(Connection::Http1(Http1 {
                 sender,
+                task,
                 address,
                 keeps: None,
                 lengths_only: false,

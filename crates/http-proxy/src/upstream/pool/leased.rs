@@ -53,6 +53,33 @@ pub(super) struct Lease {
     pub(super) pinned: Option<Pinned>,
 }
 
+impl Lease {
+    fn give_back(self) {
+        match self.pinned {
+            None => self.pool.put(self.connection),
+            Some(pinned) => pinned.put(self.pool, self.connection),
+        }
+    }
+
+    /// Gives the connection back once the rest of the request's body is sent: an origin may answer
+    /// before it has read all. If it takes none of the rest for as long as it may be silent before
+    /// an answer, its connection ends; otherwise the connections of origin and client would stay
+    /// for as long as both like.
+    async fn give_back_after(mut self, exchange: Arc<IdleTimer>) {
+        let limit = self.pool.inner.settings.origin_header_timeout;
+        let is_ready = tokio::select! {
+            biased;
+            ready = self.connection.sender.ready() => ready.is_ok(),
+            () = exchange.expired(limit) => false,
+        };
+        if is_ready {
+            self.give_back();
+        } else {
+            self.connection.task.abort();
+        }
+    }
+}
+
 impl From<Incoming> for Leased {
     fn from(incoming: Incoming) -> Leased {
         Leased { incoming, lease: None, stream: None, answering: None }
@@ -82,12 +109,14 @@ impl Leased {
         if !ended && !self.incoming.is_end_stream() {
             return;
         }
-        (self.stream, self.answering) = (None, None);
-        if let Some(lease) = self.lease.take() {
-            match lease.pinned {
-                None => lease.pool.put(lease.connection),
-                Some(pinned) => pinned.put(lease.pool, lease.connection),
+        self.stream = None;
+        let exchange = self.answering.take().map(|answering| answering.0.clone());
+        match (self.lease.take(), exchange) {
+            (Some(lease), Some(exchange)) if !lease.connection.sender.is_ready() => {
+                tokio::spawn(lease.give_back_after(exchange));
             }
+            (Some(lease), _) => lease.give_back(),
+            (None, _) => {}
         }
     }
 

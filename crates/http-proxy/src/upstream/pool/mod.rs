@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use http::Request;
 use hyper::body::Body as _;
 use hyper::client::conn::http1;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::config::ProxyConfig;
@@ -94,6 +95,8 @@ struct Idle {
 
 pub(in crate::upstream) struct Http1 {
     sender: http1::SendRequest<OriginBody>,
+    /// The task that reads and writes.
+    task: AbortHandle,
     address: Option<IpAddr>,
     /// How long the origin announced to keep the idle connection, less a margin.
     keeps: Option<Duration>,
