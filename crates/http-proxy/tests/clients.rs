@@ -17,7 +17,7 @@ use hyper::body::{Body, Frame};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use support::wire::{block_on, raw, raw_answer};
-use support::{Gate, Origin, Proxy, eventually, read_message, reply, send_to};
+use support::{Gate, Home, Nobody, Origin, Proxy, eventually, read_message, reply, send_to};
 
 const SHORT: Duration = Duration::from_millis(500);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -66,6 +66,40 @@ fn slow_headers_are_answered_408() {
     writer.join().expect("writer");
     assert!(start.elapsed() < support::PATIENCE / 2, "took {:?}", start.elapsed());
     assert_eq!(origin.count(), 0);
+}
+
+#[test]
+fn who_still_sends_a_body_gets_its_answer_without_a_reset() {
+    let (home, nobody) = (Home::new(), Nobody::new());
+    let proxy = Proxy::start_to(&home, nobody.url(), |_| {});
+    let coding = "Transfer-Encoding: gzip, chunked";
+    for (framing, status) in [("Content-Length: 100000", 502), (coding, 501)] {
+        let mut stream = connect(proxy.info.address);
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("write");
+        let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+        let answer = read_message(&mut reader, false).expect("an answer");
+        assert_eq!(answer.status(), status);
+        for _ in 0..16 {
+            stream.write_all(&[b'x'; 4096]).expect("nobody resets the connection");
+        }
+        let end = reader.read(&mut [0; 16]).expect("the end, not a reset");
+        assert_eq!(end, 0, "{framing}");
+    }
+}
+
+#[test]
+fn a_stop_waits_for_no_client_that_has_sent_a_body_and_is_asleep() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: no-store", "done"));
+    let long = Duration::from_secs(24 * 3600);
+    let proxy = Proxy::start_with(&origin, |config| {
+        (config.timeouts.client_header, config.timeouts.drain) = (long, long);
+    });
+    let mut stream = connect(proxy.info.address);
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx").expect("write");
+    let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+    assert_eq!(read_message(&mut reader, false).expect("an answer").text(), "done");
+    proxy.stop();
 }
 
 #[test]

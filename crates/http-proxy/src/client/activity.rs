@@ -33,6 +33,8 @@ pub(crate) struct Activity {
     may_rest: AtomicBool,
     /// The last request may turn the connection into a tunnel.
     may_switch: AtomicBool,
+    /// Bytes of the last request's body may come after the connection's last answer.
+    may_linger: AtomicBool,
     /// The connection has been silent so long that it should free its buffers.
     rests: AtomicBool,
     /// A response broke off, and only the way the connection is closed can tell its client.
@@ -60,6 +62,7 @@ impl Activity {
             idle_ms: AtomicU64::new(0),
             may_rest: AtomicBool::new(true),
             may_switch: AtomicBool::new(false),
+            may_linger: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             broken_off: AtomicBool::new(false),
         })
@@ -112,6 +115,16 @@ impl Activity {
     /// Sets whether the request that has just begun may turn the connection into a tunnel.
     pub(crate) fn set_may_switch(&self, may_switch: bool) {
         self.may_switch.store(may_switch, Relaxed);
+    }
+
+    /// Sets whether the client may still be sending when the connection's last answer is sent.
+    pub(crate) fn set_may_linger(&self, may_linger: bool) {
+        self.may_linger.store(may_linger, Relaxed);
+    }
+
+    /// Whether what comes after the connection's last answer is waited for.
+    pub(crate) fn may_linger(&self) -> bool {
+        self.may_linger.load(Relaxed)
     }
 
     /// Whether the connection may be, or become, a tunnel.

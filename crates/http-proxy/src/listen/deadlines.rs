@@ -32,6 +32,9 @@ pub(crate) const REQUEST_TIMEOUT: &[u8] =
 /// Shortest time between two checks of a connection whose request is in flight.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
+/// Bytes read at a time that nobody wants.
+const LINGERING_BYTES: usize = 8 << 10;
+
 /// The limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
@@ -69,6 +72,8 @@ pub(crate) struct Watched {
     /// Whether it looks out for clients that leave, in place of the library.
     notices_leaving: bool,
     progress: WriteProgress,
+    /// The end of the time for what a client still sends after its last answer.
+    lingers_until: Option<Instant>,
     read_timer: Option<Pin<Box<Sleep>>>,
     /// Interim responses to HTTP/1.1 requests, and the waker for them.
     interim: Arc<Interim>,
@@ -101,6 +106,7 @@ impl Watched {
             headers_since: None,
             notices_leaving: false,
             progress: WriteProgress::new(deadlines.write),
+            lingers_until: None,
             read_timer: None,
             interim: Arc::default(),
             woken: None,
@@ -245,6 +251,28 @@ impl Watched {
         Poll::Ready(self.end(&late, cx))
     }
 
+    /// Takes, after the last answer to a request with a body, what its client still sends, until it
+    /// ends its side or has had the time that headers get. If bytes came after the socket was
+    /// closed, or lay in it unread, the system would send a reset, at which many clients discard
+    /// the answer that they have not read yet (RFC 9112 §9.6).
+    fn poll_lingering(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.activity.may_linger() || self.activity.has_broken_off() {
+            return Poll::Ready(());
+        }
+        let now = Instant::now();
+        let until = *self.lingers_until.get_or_insert(now + self.deadlines.header);
+        let mut scratch = [0; LINGERING_BYTES];
+        while until > Instant::now() {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.inner).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return poll_deadline(&mut self.read_timer, until, cx),
+            }
+        }
+        Poll::Ready(())
+    }
+
     /// Tracks blocked writes, and fails them when the client has stopped reading for too long.
     fn written<T>(
         &mut self,
@@ -314,6 +342,7 @@ impl AsyncWrite for Watched {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.inner).poll_shutdown(cx);
-        this.written(result, cx)
+        ready!(this.written(result, cx))?;
+        this.poll_lingering(cx).map(Ok)
     }
 }

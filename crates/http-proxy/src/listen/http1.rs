@@ -50,7 +50,9 @@ pub(super) async fn speak(
         let may_switch = switches(&request);
         peer.activity.set_may_switch(may_switch);
         // Whether the request ends with its headers, so that only the next request can follow it.
-        peer.activity.set_may_rest(!may_switch && request.body().is_end_stream());
+        let has_body = !request.body().is_end_stream();
+        peer.activity.set_may_rest(!may_switch && !has_body);
+        peer.activity.set_may_linger(!may_switch && has_body);
         let version = request.version();
         // HTTP/1.0 clients do not know interim responses (RFC 9110 §15.2).
         let sender = (version == Version::HTTP_11).then(|| interim.begin());
@@ -153,6 +155,8 @@ where
         biased;
         rests = going => rests,
         () = stopped(stop) => {
+            // A client that is asleep would hold up the stop.
+            activity.set_may_linger(false);
             Pin::new(&mut connection).graceful_shutdown();
             refusal(&connection.await).into_iter().for_each(&refused);
             return None;
