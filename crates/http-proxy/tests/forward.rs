@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use damelo::{ByteSize, Store};
 use damelo_http_proxy::{
     ForwardConfig, ListenAddress, LogFormat, LogTarget, ProxyConfig, ProxyError, RunningInfo,
-    Settings, hash_credentials, run_forward,
+    Settings, ask_admin, hash_credentials, run_forward,
 };
 use support::wire::{Authority, Http2Origin, raw_answer};
 use support::{Message, Origin, eventually, read_message, reply};
@@ -323,6 +323,19 @@ fn our_own_admin_listener_is_for_nobody() {
     let metrics =
         raw_answer(admin, b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").text();
     assert!(metrics.contains("\ndamelo_proxy_forward_denied_total 20\n"), "{metrics}");
+}
+
+#[test]
+fn nothing_is_known_of_https_and_who_asks_is_told_why() {
+    let proxy = Forward::start(|config| {
+        config.proxy.admin.from = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    });
+    let admin = proxy.info.admin.expect("an admin listener");
+    let asked =
+        |url: &str| ask_admin(admin, "/explain", None, Some(&format!("{{\"url\":\"{url}\"}}")));
+    assert!(asked("http://a.test/").expect("an answer").contains("http://a.test/"));
+    let refused = asked("https://a.test/").expect_err("refused").to_string();
+    assert!(refused.contains("in tunnels"), "{refused}");
 }
 
 #[test]

@@ -42,6 +42,10 @@ pub(crate) async fn explain(
     order: &[u8],
 ) -> Result<Value, PurgeFailure> {
     let (url, headers, scheme) = read_order(shared, order)?;
+    if scheme == "https" && shared.forward.is_some() {
+        let text = "https goes through a forward proxy in tunnels: nothing of it is ever stored";
+        return Err(PurgeFailure::BadOrder(text.to_owned()));
+    }
     let text = String::from_utf8_lossy(&url).into_owned();
     let after_host = text.match_indices('/').nth(2).map_or(text.len(), |(at, _)| at);
     let host = text.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
