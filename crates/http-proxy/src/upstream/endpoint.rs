@@ -240,7 +240,7 @@ impl Endpoint {
         let Some(tls) = &self.tls else { return Ok((Stream::Plain(wire), address)) };
         let connector = if purpose == Purpose::Upgrade { &tls.http1 } else { &tls.any };
         let shaken = connector.connect(tls.name.clone(), wire).await;
-        let stream = shaken.map_err(|error| FetchError::Tls(error.to_string().into()))?;
+        let stream = shaken.map_err(|error| FetchError::Tls(defect_of(&error.to_string())))?;
         Ok((Stream::Tls(Box::new(stream)), address))
     }
 
@@ -262,6 +262,18 @@ impl Endpoint {
                 Ok((Wire::Tcp(stream), Some(address)))
             }
         }
+    }
+}
+
+/// What is wrong with a handshake, in the words of the library, unless only its authors understand
+/// them.
+fn defect_of(error: &str) -> Arc<str> {
+    if error.contains("CaUsedAsEndEntity") {
+        "invalid peer certificate: it is marked as an authority's (CA:TRUE), a server needs one with \
+         CA:FALSE"
+            .into()
+    } else {
+        error.into()
     }
 }
 
@@ -306,6 +318,36 @@ fn authorities(file: Option<&Path>) -> Result<RootCertStore, ProxyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_shows_the_certificate_of_an_authority_is_told_apart() {
+        // As `openssl req -x509` makes it: trusted itself, for this name, and not for servers.
+        let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), certificate.pem()).unwrap();
+        let upstream =
+            Upstream { authorities: Some(file.path().to_owned()), ..Upstream::default() };
+        let name = ServerName::try_from("a.test").unwrap();
+        let tls = Tls::new(name.clone(), &upstream).unwrap();
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let server = tokio_rustls::rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                key.serialize_der().try_into().unwrap(),
+            )
+            .unwrap();
+        let (near, far) = tokio::io::duplex(16 << 10);
+        let accepting = tokio_rustls::TlsAcceptor::from(Arc::new(server)).accept(far);
+        let (shaken, _) = tokio::join!(tls.http1.connect(name, near), accepting);
+        let defect = defect_of(&shaken.unwrap_err().to_string());
+        assert!(defect.contains("CA:TRUE"), "{defect}");
+    }
 
     #[test]
     fn urls() {
