@@ -210,7 +210,7 @@ int damelo_options_set_engine(damelo_options *options, int engine);
 /* Nonzero (default): bypass the page cache where the file system can. */
 int damelo_options_set_direct(damelo_options *options, int direct);
 
-/* Nonzero: overwrite a device or file that holds something else. Default 0. */
+/* Nonzero: overwrite a device or file that holds something else (not zeros in its first 4 MiB and last MiB). Default 0. */
 int damelo_options_set_force(damelo_options *options, int force);
 
 /* Nonzero: make a new store even where there is one; what the volumes hold is lost, a store's objects too,

@@ -166,7 +166,8 @@ pub struct Config {
     /// Largest object accepted, 1 byte to 1 TiB. Default 8 GiB; never more than about half of the volumes, see
     /// [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
     pub object_max: ByteSize,
-    /// Overwrite a device or file that holds other data.
+    /// Overwrite a device or file that holds other data. It holds none if its first 4 MiB and its
+    /// last MiB are zeros: nothing else is looked at.
     pub force: bool,
     /// Make a new store even where one exists. All data on the volumes is lost, an existing store
     /// included, and a file gets the declared size. Does not need `force`.

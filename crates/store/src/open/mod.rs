@@ -23,7 +23,9 @@ use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::replay::{JournalContents, read_journal};
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::format::{FORMAT_VERSION, FormatError, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES};
+use crate::format::{
+    BLOCK_BYTES, FORMAT_VERSION, FormatError, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES,
+};
 use crate::group::Groups;
 use crate::group::neighbours::Touched;
 use crate::index::Index;
@@ -51,6 +53,10 @@ use crate::write::nursery::Nursery;
 
 /// Both copies of the superblock, which lie at the start of a volume.
 const SUPERBLOCKS_BYTES: usize = 2 * SUPERBLOCK_BYTES;
+/// How much of the beginning of a volume must be zero for it to be blank, and of its end as well as
+/// in one read.
+const BLANK_HEAD: u64 = 4 << 20;
+const BLANK_PIECE: u64 = 1 << 20;
 /// At most 1/`NURSERY_SHARE` of memory holds objects that wait to be written.
 const NURSERY_SHARE: u64 = 4;
 const NURSERY_MAX: u64 = 64 << 20;
@@ -187,8 +193,8 @@ fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
         doing: "reading the superblock",
         source,
     })?;
-    if head.iter().all(|byte| *byte == 0) {
-        return Ok(VolumeContents::Nothing);
+    if is_zero(&head) {
+        return Ok(if is_blank(volume)? { VolumeContents::Nothing } else { VolumeContents::Other });
     }
     Ok(match Superblock::decode_either(&head) {
         Ok(superblock) => VolumeContents::Ours(Box::new(superblock)),
@@ -196,6 +202,33 @@ fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
         Err(FormatError::NotOurs) => VolumeContents::Other,
         Err(error) => VolumeContents::Damaged(error.to_string()),
     })
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// True if a volume holds nothing, neither where file systems and the like have their signatures
+/// nor at its end, where mirrors have theirs. Some leave the place of a superblock of ours zero:
+/// btrfs, ZFS, images of discs.
+fn is_blank(volume: &RawVolume) -> Result<bool, OpenError> {
+    let size = volume.device.info().size_bytes;
+    let mut piece = AlignedBuf::zeroed(BLANK_PIECE as usize);
+    let first = (0..BLANK_HEAD.min(size)).step_by(BLANK_PIECE as usize);
+    // Direct I/O begins at a block, and devices end at one.
+    let last = size.saturating_sub(BLANK_PIECE).next_multiple_of(BLOCK_BYTES);
+    for at in first.chain([last]) {
+        let bytes = &mut piece[..BLANK_PIECE.min(size - at) as usize];
+        volume.device.read_at(at, bytes).map_err(|source| OpenError::Io {
+            path: volume.path.clone(),
+            doing: "reading whether it holds something",
+            source,
+        })?;
+        if !is_zero(bytes) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Finds the store on the volumes, or plans a new one. The flag is true if the store is yet to be

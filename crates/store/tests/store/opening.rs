@@ -156,6 +156,34 @@ fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
     assert!(verify(&again, 2000) > 0);
 }
 
+/// Some file systems leave the beginning to boot loaders, and mirrors write at the end.
+#[test]
+fn what_begins_with_zeros_is_overwritten_only_if_the_rest_is_zero_too() {
+    const BYTES: u64 = 32 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    config.volumes[0].size = Some(ByteSize::new(BYTES));
+    // An image of a disc, ZFS, btrfs, something in the first megabytes, a RAID in the last sector.
+    for at in [32_769, 16 << 10, (64 << 10) + 64, 3 << 20, BYTES - 512, BYTES - 1] {
+        let mut before = vec![0; BYTES as usize];
+        before[at as usize] = b'_';
+        std::fs::write(&path, &before).unwrap();
+        for must_exist in [false, true] {
+            config.must_exist = must_exist;
+            let refusal = Store::open(config.clone()).map(drop).unwrap_err();
+            assert!(matches!(refusal, OpenError::NotOurs { .. }), "{at}: {refusal}");
+            assert!(std::fs::read(&path).unwrap() == before, "{at}: touched");
+        }
+        config.must_exist = false;
+        config.force = true;
+        Store::open(config.clone()).unwrap().close().unwrap();
+        config.force = false;
+    }
+    std::fs::write(&path, vec![0; BYTES as usize]).unwrap();
+    assert!(Store::open(config).unwrap().info().created, "zeros are nothing");
+}
+
 #[test]
 fn a_store_made_anew_has_nothing_of_the_one_before() {
     let dir = tempfile::tempdir().unwrap();
