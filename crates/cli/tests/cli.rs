@@ -174,7 +174,7 @@ fn a_store_that_is_not_there_is_named_with_what_to_do() {
     assert!(!bed.path("none.damelo").exists(), "nothing is made by looking");
     bed.ok(&["format", "a,b", "--size", "64MiB"]);
     assert!(bed.fails(3, &["check", "a", "a"]).contains("named twice"));
-    assert!(bed.fails(3, &["stat", "a"]).contains("one of the 2 volumes of its store"));
+    assert!(bed.fails(3, &["stat", "a"]).contains("made of 2 volume(s)"));
     std::fs::remove_file(bed.path("b")).unwrap();
     let error = bed.fails(3, &["stat", "a,b"]);
     assert!(error.contains("b is missing") && !error.contains("try: `damelo format"), "{error}");

@@ -108,8 +108,8 @@ pub enum OpenError {
     },
     /// The number of volumes named differs from the number that the store has.
     #[error(
-        "{path} is one of the {expected} volumes of its store, of which {named} were named; give all of them, in \
-         their order"
+        "{path} is of a store made of {expected} volume(s), and {named} were named; a store keeps the volumes that it \
+         was made of: give all of them and no others, in their order"
     )]
     VolumeCount {
         /// A volume of the store.
@@ -119,13 +119,13 @@ pub enum OpenError {
         /// Number of volumes named.
         named: usize,
     },
-    /// One of several volumes is missing.
+    /// One of several volumes is missing, or holds nothing of the store.
     #[error(
-        "{path} is missing, another volume of the store is there; a store opens with all its volumes only: bring it \
-         back, or make a new store of all of them"
+        "{path} is missing or holds nothing of the store, and another volume of it is there; a store opens with all \
+         its volumes only: bring it back, or make a new store of all of them (`damelo format --force`)"
     )]
     VolumeMissing {
-        /// The missing volume.
+        /// The volume.
         path: PathBuf,
     },
     /// A volume was named twice.

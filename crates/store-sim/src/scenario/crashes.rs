@@ -318,10 +318,10 @@ pub fn crash_everywhere(seed: u64) -> Result<(), Failure> {
 }
 
 /// A crash at every tick of the first open: what is left opens as an empty store, or is refused
-/// with a clear error and opens by force.
+/// with a clear error and can be made anew.
 ///
 /// # Errors
-/// A store that cannot be opened even by force, or that does not work.
+/// A store that cannot even be made anew, or that does not work.
 pub fn crash_in_format(seed: u64) -> Result<(), Failure> {
     let recorded = record(seed, 0)?;
     for at in 0..=recorded.opened {
@@ -341,9 +341,9 @@ fn format_again(recorded: &Recorded, at: u64, kind: CrashKind, seed: u64) -> Res
     let model = Model::new(Demand::Strict, config.durability);
     let mut driver = driver_on(&world, &config, model.clone());
     if driver.open().is_err() {
-        config.force = true;
+        config.anew = true;
         driver = driver_on(&world, &config, model);
-        driver.open().map_err(|e| format!("even by force: {e}"))?;
+        driver.open().map_err(|e| format!("even anew: {e}"))?;
     }
     apply_all(&mut driver, Workload::new(Profile::crash(5, MIB), seed))?;
     driver.verify(true)?;

@@ -242,44 +242,54 @@ fn superblocks(
         return Ok((making::plan_on(config, volumes, clock)?, true));
     }
     let mut found = Vec::new();
-    let mut empty = 0;
     for volume in volumes {
         let path = volume.path.clone();
-        match inspect(volume)? {
-            VolumeContents::Ours(superblock) => found.push(Some(*superblock)),
-            VolumeContents::Nothing if config.must_exist => {
-                return Err(OpenError::Missing { path });
-            }
-            VolumeContents::Nothing => {
-                empty += 1;
-                found.push(None);
-            }
+        found.push(match inspect(volume)? {
+            VolumeContents::Ours(superblock) => Some(*superblock),
+            VolumeContents::Nothing => None,
             VolumeContents::Other | VolumeContents::Version(_) | VolumeContents::Damaged(_)
                 if config.force =>
             {
-                empty += 1;
-                found.push(None);
+                None
             }
             VolumeContents::Other => return Err(OpenError::NotOurs { path }),
             VolumeContents::Version(found) => {
                 return Err(OpenError::Version { path, found, expected: FORMAT_VERSION });
             }
             VolumeContents::Damaged(reason) => return Err(OpenError::Damaged { path, reason }),
-        }
+        });
     }
-    if empty == volumes.len() || (config.force && empty > 0) {
+    if found.iter().all(Option::is_none) {
+        if config.must_exist {
+            return Err(OpenError::Missing { path: volumes[0].path.clone() });
+        }
         return Ok((making::plan_on(config, volumes, clock)?, true));
     }
-    let mut all = Vec::new();
-    for (index, (volume, superblock)) in volumes.iter().zip(found).enumerate() {
-        let wrong = || OpenError::WrongVolume { path: volume.path.clone(), index };
-        all.push(superblock.ok_or_else(wrong)?);
-    }
+    let all = all_there(volumes, found)?;
     check_belong(volumes.iter().map(|volume| volume.path.as_path()).zip(&all))?;
     for (volume, superblock) in volumes.iter().zip(&all) {
         contradictions(config, volume, superblock)?;
     }
     Ok((all, false))
+}
+
+/// The superblocks, if every volume has one. Consent to overwrite other data is none to lose the
+/// store that the other volumes hold.
+fn all_there(
+    volumes: &[RawVolume],
+    found: Vec<Option<Superblock>>,
+) -> Result<Vec<Superblock>, OpenError> {
+    let named = volumes.len();
+    for (volume, superblock) in volumes.iter().zip(&found) {
+        let of = superblock.map_or(named, |superblock| superblock.volume_count.into());
+        if of != named {
+            let path = volume.path.clone();
+            return Err(OpenError::VolumeCount { path, expected: of, named });
+        }
+    }
+    let missing = |volume: &RawVolume| OpenError::VolumeMissing { path: volume.path.clone() };
+    let each = volumes.iter().zip(found);
+    each.map(|(volume, superblock)| superblock.ok_or_else(|| missing(volume))).collect()
 }
 
 fn contradictions(

@@ -137,6 +137,57 @@ fn a_check_wants_all_volumes_of_one_store_in_their_order() {
     );
 }
 
+/// Consent to overwrite other data is none to lose a store, nor to make one where it must exist.
+#[test]
+fn by_force_a_store_is_neither_lost_to_a_missing_volume_nor_made_where_it_must_exist() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let alone = config.clone();
+    let (first, second) = (config.volumes[0].path.clone(), dir.path().join("second"));
+    config.volumes.push(VolumeConfig { path: second.clone(), ..config.volumes[0].clone() });
+    let store = Store::open(config.clone()).unwrap();
+    fill(&store, 100);
+    store.close().unwrap();
+    let store_before = std::fs::read(&first).unwrap();
+    config.force = true;
+    let refused = |config: &Config| {
+        let refusal = Store::open(config.clone()).map(drop).unwrap_err();
+        assert!(std::fs::read(&first).unwrap() == store_before, "lost: {refusal}");
+        refusal
+    };
+    let is_missing =
+        |error: &OpenError| matches!(error, OpenError::VolumeMissing { path } if *path == second);
+    std::fs::remove_file(&second).unwrap();
+    let gone = refused(&config);
+    assert!(is_missing(&gone) && gone.to_string().contains("bring it back"), "{gone}");
+    assert!(!second.exists(), "made for nothing");
+    for byte in [0, 7] {
+        std::fs::write(&second, vec![byte; 64 << 20]).unwrap();
+        for must_exist in [false, true] {
+            config.must_exist = must_exist;
+            let other = refused(&config);
+            assert!(is_missing(&other), "{other}");
+        }
+    }
+
+    let mut config = alone;
+    config.volumes[0].path = second.clone();
+    (config.must_exist, config.force) = (true, true);
+    let error = Store::open(config.clone()).map(drop).unwrap_err();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
+    assert!(std::fs::read(&second).unwrap().iter().all(|byte| *byte == 7), "made all the same");
+
+    // A store of one volume gets no second one.
+    config.must_exist = false;
+    Store::open(config.clone()).unwrap().close().unwrap();
+    config
+        .volumes
+        .push(VolumeConfig { path: dir.path().join("third"), ..config.volumes[0].clone() });
+    let more = Store::open(config).map(drop).unwrap_err();
+    assert!(matches!(more, OpenError::VolumeCount { expected: 1, named: 2, .. }), "{more}");
+    assert!(more.to_string().contains("keeps the volumes"), "{more}");
+}
+
 #[test]
 fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
     let dir = tempfile::tempdir().unwrap();
