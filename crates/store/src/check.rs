@@ -113,7 +113,8 @@ pub fn check_volumes(
     check_paths(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), true)?;
     let mut volumes = Vec::new();
     for path in paths {
-        let device = crate::device::open(&OpenOptions::new(path))?.device;
+        let options = OpenOptions { writes: false, ..OpenOptions::new(path) };
+        let device = crate::device::open(&options)?.device;
         let superblock = check_superblocks(path, device.as_ref(), &mut report)?;
         volumes.push((path, device, superblock));
     }
@@ -162,6 +163,9 @@ fn check_superblocks(
         return Err(OpenError::NotOurs { path: path.to_owned() });
     }
     let both = read(path, device, 0, 2 * BLOCK_BYTES, "reading the superblock")?;
+    if both.iter().all(|byte| *byte == 0) {
+        return Err(OpenError::Missing { path: path.to_owned() });
+    }
     let mut good = None;
     let mut last = FormatError::NotOurs;
     for (number, copy) in both.chunks_exact(BLOCK_BYTES as usize).enumerate() {

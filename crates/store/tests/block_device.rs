@@ -27,8 +27,13 @@ impl LoopDevice {
     fn new(bytes: u64) -> Result<LoopDevice, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(bytes).unwrap();
+        LoopDevice::on(file, &[])
+    }
+
+    fn on(file: tempfile::NamedTempFile, how: &[&str]) -> Result<LoopDevice, String> {
         let output = Command::new("losetup")
             .args(["--find", "--show"])
+            .args(how)
             .arg(file.path())
             .output()
             .map_err(|error| format!("losetup: {error}"))?;
@@ -37,7 +42,7 @@ impl LoopDevice {
         }
         let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
         let device = LoopDevice { path, _file: file };
-        match std::fs::File::options().read(true).write(true).open(&device.path) {
+        match std::fs::File::open(&device.path) {
             Ok(_) => Ok(device),
             Err(error) => Err(format!("{}: {error}", device.path.display())),
         }
@@ -113,6 +118,27 @@ fn a_device_that_is_too_small_is_refused() {
     config.volumes[0].size = None;
     let refused = Store::open(config).unwrap_err();
     assert!(matches!(refused, OpenError::TooSmall { .. }), "{refused}");
+}
+
+#[test]
+fn a_write_protected_device_is_refused_and_can_be_checked() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let store = Store::open(config(file.path())).unwrap();
+    (0..OBJECTS).for_each(|object| create(&store, object));
+    store.close().unwrap();
+    let device = match LoopDevice::on(file, &["--read-only"]) {
+        Ok(device) => device,
+        Err(reason) => return eprintln!("SKIPPED: no loop device to be had: {reason}"),
+    };
+    for forced in [false, true] {
+        let mut config = config(&device.path);
+        config.anew = forced;
+        let refused = Store::open(config).unwrap_err();
+        assert!(refused.to_string().contains("write-protected"), "{refused}");
+    }
+    let report =
+        damelo::check::check_volumes(std::slice::from_ref(&device.path), &mut |_| {}).unwrap();
+    assert_eq!(report.damaged_total, 0, "{report:?}");
 }
 
 #[test]

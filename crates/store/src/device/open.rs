@@ -58,6 +58,9 @@ pub struct OpenOptions {
     pub force: bool,
     /// Empties a file and makes it anew if its size is not the one to make.
     pub anew: bool,
+    /// Whether the device is to be written: one that cannot be is refused. If not, what this user
+    /// may only read is opened for that.
+    pub writes: bool,
     /// The engine to use.
     pub engine: EngineChoice,
     /// Bypass the page cache where the file system supports it.
@@ -78,6 +81,7 @@ impl OpenOptions {
             create_bytes: None,
             force: false,
             anew: false,
+            writes: true,
             engine: EngineChoice::Auto,
             direct: true,
             queue_depth: 64,
@@ -288,9 +292,7 @@ fn open_existing(
     if !raw && !seen.is_file() {
         return Err(DeviceOpenError::NotStorage { path: path.to_path_buf() });
     }
-    let mut how = fs::OpenOptions::new();
-    how.read(true).write(true).custom_flags(if raw { libc::O_EXCL } else { 0 });
-    let file = match how.open(path) {
+    let file = match open_file(options, raw) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) if raw && e.raw_os_error() == Some(libc::EBUSY) => {
@@ -298,6 +300,9 @@ fn open_existing(
         }
         Err(e) => return Err(describe(path, "open it", e)),
     };
+    if raw && options.writes && sys::is_write_protected(&file) {
+        return Err(DeviceOpenError::WriteProtected { path: path.to_path_buf() });
+    }
     lock(&file, path)?;
     let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
     if !sys::same_file(&meta, seen) || meta.nlink() == 0 {
@@ -323,6 +328,19 @@ fn open_existing(
     reserve(&file, path, bytes, warnings)?;
     let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
     Ok(Some(Target { undo: Some(undo), file, meta, created: true }))
+}
+
+fn open_file(options: &OpenOptions, raw: bool) -> io::Result<File> {
+    let mut how = fs::OpenOptions::new();
+    how.read(true).write(true).custom_flags(if raw { libc::O_EXCL } else { 0 });
+    let opened = how.open(&options.path);
+    let is_refused = |e: &io::Error| {
+        matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    };
+    match opened {
+        Err(e) if !options.writes && is_refused(&e) => how.write(false).open(&options.path),
+        opened => opened,
+    }
 }
 
 /// The error of a busy block device. An exclusive open also fails when another store has the device

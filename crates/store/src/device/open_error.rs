@@ -48,6 +48,13 @@ pub enum DeviceOpenError {
         /// The path asked for.
         path: PathBuf,
     },
+    /// The block device takes no writes.
+    #[error("{}: the block device is write-protected; lift that (`blockdev --setrw`), or use another",
+            path.display())]
+    WriteProtected {
+        /// The device asked for.
+        path: PathBuf,
+    },
     /// The file has, or would have, a size of zero.
     #[error("{}: the size is zero; give a size to make it", path.display())]
     SizeZero {

@@ -74,14 +74,14 @@ pub(super) fn reopen(file: &File, path: &Path) -> io::Result<File> {
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    Mapping, allocate, direct_align, has_holes, is_alive, lock_holder, overwrites_in_place,
-    sector_bytes, seeks, set_direct,
+    Mapping, allocate, direct_align, has_holes, is_alive, is_write_protected, lock_holder,
+    overwrites_in_place, sector_bytes, seeks, set_direct,
 };
 
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{
-    Mapping, allocate, direct_align, has_holes, is_alive, lock_holder, overwrites_in_place,
-    sector_bytes, seeks, set_direct,
+    Mapping, allocate, direct_align, has_holes, is_alive, is_write_protected, lock_holder,
+    overwrites_in_place, sector_bytes, seeks, set_direct,
 };
 
 #[cfg(target_os = "linux")]
@@ -96,6 +96,9 @@ mod linux {
 
     /// File systems known to overwrite allocated blocks in place (ext2/3/4, XFS, tmpfs).
     const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+
+    /// Whether a block device is write-protected (`linux/fs.h`); not in `libc`.
+    const BLKROGET: libc::Ioctl = libc::_IO(0x12, 94);
 
     fn check(result: libc::c_int) -> io::Result<()> {
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -148,6 +151,14 @@ mod linux {
         // SAFETY: BLKSSZGET stores one int.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut size) })?;
         u32::try_from(size).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// True if a block device takes no writes; opening it for them succeeds all the same.
+    pub(crate) fn is_write_protected(file: &File) -> bool {
+        let mut set: libc::c_int = 0;
+        // SAFETY: BLKROGET stores one int.
+        let told = check(unsafe { libc::ioctl(file.as_raw_fd(), BLKROGET, &raw mut set) });
+        told.is_ok() && set != 0
     }
 
     /// Whether the disk under a file or block device has seeks, as far as the report is credible:
@@ -301,6 +312,10 @@ mod other {
 
     pub(crate) fn sector_bytes(_: &File) -> io::Result<u32> {
         missing()
+    }
+
+    pub(crate) fn is_write_protected(_: &File) -> bool {
+        false
     }
 
     pub(crate) fn seeks(_: &Metadata) -> bool {

@@ -188,6 +188,25 @@ fn by_force_a_store_is_neither_lost_to_a_missing_volume_nor_made_where_it_must_e
     assert!(more.to_string().contains("keeps the volumes"), "{more}");
 }
 
+/// Root may write it all the same; others cannot.
+#[test]
+fn what_may_only_be_read_can_be_checked() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    let store = Store::open(config).unwrap();
+    fill(&store, 100);
+    store.close().unwrap();
+    let check = || damelo::check::check_volumes(std::slice::from_ref(&path), &mut |_| {});
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    assert_eq!(check().unwrap().damaged_total, 0);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let empty = check().map(drop).unwrap_err();
+    assert!(matches!(empty, OpenError::Missing { .. }), "{empty}");
+}
+
 #[test]
 fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
     let dir = tempfile::tempdir().unwrap();
