@@ -125,7 +125,7 @@ impl From<&CreateError> for Status {
             CreateError::MemoryFull => Status::Memory,
             CreateError::NotAdmitted { .. } => Status::NotAdmitted,
             CreateError::Closed => Status::Closed,
-            CreateError::VolumesGone => Status::Volume,
+            CreateError::VolumesGone { .. } => Status::Volume,
             CreateError::Write { .. } => Status::Io,
             CreateError::StillWriting { .. } => Status::StillWriting,
             CreateError::Superseded => Status::Superseded,
@@ -163,7 +163,7 @@ impl From<&SyncError> for Status {
         match error {
             SyncError::Io(_) => Status::Io,
             SyncError::Dropped { .. } => Status::Dropped,
-            SyncError::VolumesGone => Status::Volume,
+            SyncError::VolumesGone { .. } => Status::Volume,
             SyncError::Closed => Status::Closed,
             _ => Status::Other,
         }

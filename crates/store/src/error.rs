@@ -240,8 +240,11 @@ pub enum CreateError {
     #[error("the store is closed")]
     Closed,
     /// Every volume is out of service.
-    #[error("every volume is out of service after repeated I/O errors")]
-    VolumesGone,
+    #[error("no volume is in service: {reason}")]
+    VolumesGone {
+        /// Each volume, and why it is out of service.
+        reason: String,
+    },
     /// A part of a streamed object could not be written.
     #[error("a part of the object could not be written: {reason}")]
     Write {
@@ -312,8 +315,11 @@ pub enum SyncError {
         reason: String,
     },
     /// Every volume is out of service.
-    #[error("every volume is out of service after repeated I/O errors")]
-    VolumesGone,
+    #[error("no volume is in service: {reason}")]
+    VolumesGone {
+        /// Each volume, and why it is out of service.
+        reason: String,
+    },
     /// The store is closed.
     #[error("the store is closed")]
     Closed,

@@ -6,8 +6,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::device::{Device, Io, IoBuf, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
@@ -26,6 +26,8 @@ pub(crate) struct Volume {
     pub(crate) superblock: Superblock,
     errors_in_row: AtomicU32,
     out_of_service: AtomicBool,
+    /// Why it went out of service.
+    out_because: OnceLock<String>,
 }
 
 pub(crate) struct Space {
@@ -62,6 +64,7 @@ impl Space {
                 superblock,
                 errors_in_row: AtomicU32::new(0),
                 out_of_service: AtomicBool::new(false),
+                out_because: OnceLock::new(),
             })
             .collect();
         let write_error = Mutex::default();
@@ -112,6 +115,22 @@ impl Space {
 
     pub(crate) fn all_gone(&self) -> bool {
         self.volumes.iter().all(Volume::is_out)
+    }
+
+    /// Which volumes are out of service, and why.
+    pub(crate) fn volumes_out(&self) -> impl Iterator<Item = String> {
+        let out = self.volumes.iter().filter(|volume| volume.is_out());
+        out.map(|volume| volume.named(volume.out_error()).to_string())
+    }
+
+    /// The same in one text, once all of them are.
+    pub(crate) fn why_gone(&self) -> String {
+        self.volumes_out().collect::<Vec<_>>().join("; ")
+    }
+
+    /// Takes every volume out of service.
+    pub(crate) fn take_out(&self, why: &str) {
+        self.volumes.iter().for_each(|volume| volume.take_out(why.to_owned()));
     }
 
     /// Reads synchronously on the calling thread.
@@ -253,29 +272,34 @@ impl Volume {
     }
 
     pub(crate) fn is_out(&self) -> bool {
-        self.out_of_service.load(Ordering::Relaxed)
+        self.out_of_service.load(Ordering::Acquire)
     }
 
-    pub(crate) fn take_out(&self) {
-        self.out_of_service.store(true, Ordering::Relaxed);
+    fn take_out(&self, why: String) {
+        // The first reason stays.
+        let _ = self.out_because.set(why);
+        self.out_of_service.store(true, Ordering::Release);
+    }
+
+    fn out_error(&self) -> io::Error {
+        let why = self.out_because.get().map_or("", String::as_str);
+        io::Error::other(format!("out of service: {why}"))
     }
 
     fn usable(&self) -> io::Result<()> {
-        if self.is_out() {
-            return Err(self.named(io::Error::other(
-                "out of service after repeated errors or a failed recovery",
-            )));
-        }
-        Ok(())
+        if self.is_out() { Err(self.named(self.out_error())) } else { Ok(()) }
     }
 
     fn note(&self, outcome: &io::Result<()>, errors_max: u32) {
-        if outcome.is_ok() {
+        let Err(error) = outcome else {
             if self.errors_in_row.load(Ordering::Relaxed) > 0 {
                 self.errors_in_row.store(0, Ordering::Relaxed);
             }
-        } else if self.errors_in_row.fetch_add(1, Ordering::Relaxed) + 1 >= errors_max {
-            self.out_of_service.store(true, Ordering::Relaxed);
+            return;
+        };
+        let errors = self.errors_in_row.fetch_add(1, Ordering::Relaxed) + 1;
+        if errors >= errors_max && !self.is_out() {
+            self.take_out(format!("{errors} I/O errors in a row, the last: {error}"));
         }
     }
 }

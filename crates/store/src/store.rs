@@ -584,7 +584,7 @@ impl Shared {
         engine.rest.stop();
         threads.join_others();
         let checkpoint = if engine.space.all_gone() {
-            Err(SyncError::VolumesGone)
+            Err(SyncError::VolumesGone { reason: engine.space.why_gone() })
         } else {
             engine.write_checkpoint(true).map_err(SyncError::Io)
         };

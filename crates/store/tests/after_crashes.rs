@@ -129,7 +129,9 @@ fn a_recovery_that_panics_ends_with_the_volume_out_of_service() {
     let store = open_recovered(&disk);
     assert_eq!(store.stats().volumes_out, 1);
     assert!(get(&store, "key/1").is_none());
-    assert!(matches!(store.close(), Err(SyncError::VolumesGone)));
+    let refused = store.close().unwrap_err();
+    assert!(matches!(refused, SyncError::VolumesGone { .. }), "{refused}");
+    assert!(refused.to_string().contains("recovery panicked"), "{refused}");
     disk.panic_in(0..0);
     let store = open_recovered(&disk);
     assert_eq!(get(&store, "key/1").unwrap(), [7; 500], "nothing was lost by it");
@@ -256,7 +258,9 @@ fn an_open_that_cannot_be_noted_writes_nothing() {
         .clone()
         .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());
     let _ = store.create(b"key", GroupId::new(1), &[1; 100_000]).wait();
-    assert!(store.sync().is_err());
+    let refused = store.sync().unwrap_err().to_string();
+    assert!(refused.contains("in use could not be noted"), "names the cause: {refused}");
+    assert!(store.info().warnings.iter().any(|w| w.contains("could not be noted")));
     let after = disks
         .clone()
         .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());

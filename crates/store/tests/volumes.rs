@@ -127,15 +127,18 @@ fn without_any_volume_what_is_replaced_is_not_served_from_memory_any_more() {
         let _ = store.read(format!("old/{n}").as_bytes()).wait();
     }
     assert!(store.info().volumes.iter().all(|volume| !volume.in_service));
+    let warnings = store.info().warnings;
+    let is_why = |text: &&String| text.contains("4 I/O errors in a row, the last: ");
+    assert_eq!(warnings.iter().filter(is_why).count(), 2, "{warnings:?}");
     resident.retain(|key| in_memory(key));
     assert!(resident.len() > 1, "what is in memory is served without volumes");
     let refused = store.create(resident[0].as_bytes(), GroupId::new(2), b"second").wait();
-    assert!(matches!(refused, Err(CreateError::VolumesGone)), "{refused:?}");
+    assert!(matches!(refused, Err(CreateError::VolumesGone { .. })), "{refused:?}");
     assert!(!in_memory(resident[0]), "it is out of date");
     let key = resident[1].as_bytes();
     let mut writer = store.writer(key, GroupId::new(2), Default::default()).unwrap();
     writer.write(b"second").wait().unwrap();
     let refused = writer.commit().wait();
-    assert!(matches!(refused, Err(CreateError::VolumesGone)), "{refused:?}");
+    assert!(matches!(refused, Err(CreateError::VolumesGone { .. })), "{refused:?}");
     assert!(!in_memory(resident[1]), "it is out of date");
 }

@@ -19,7 +19,7 @@ use crate::format::{
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
-use crate::space::{SegmentId, Volume};
+use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::{KeyHash, SegmentLife, Sequence};
 
@@ -197,11 +197,12 @@ impl Engine {
             None => self.find_segments(),
         };
         if let Some(found) = clean
-            && checkpoint::clear_clean(self, found).is_err()
+            && let Err(error) = checkpoint::clear_clean(self, found)
         {
             // After a crash, the clean tables would be trusted for segments written from now on, and
             // numbers given from now on be given again. So nothing may be written, on any volume.
-            self.space.volumes.iter().for_each(Volume::take_out);
+            let error = self.space.volumes[0].named(error);
+            self.space.take_out(&format!("that the store is in use could not be noted: {error}"));
             add(&self.counters.checkpoint_errors, 1);
         }
         lives
@@ -396,7 +397,7 @@ impl Drop for EndOnPanic<'_> {
         // Under shuttle a panic ends the schedule, and the locks are gone.
         let panics = std::thread::panicking() && !cfg!(all(shuttle, test));
         if panics && !engine.recovery.is_done() {
-            engine.space.volumes.iter().for_each(Volume::take_out);
+            engine.space.take_out("recovery panicked");
             engine.recovery.set_ring_known();
             engine.recovery.finish();
         }

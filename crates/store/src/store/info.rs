@@ -39,8 +39,8 @@ pub struct StoreInfo {
     pub memory_bytes: u64,
     /// Its volumes, in order.
     pub volumes: Vec<VolumeInfo>,
-    /// What should be known by whoever runs it: what was found at open, and, as of now, an index
-    /// that is too small.
+    /// What should be known by whoever runs it: what was found at open, and, as of now, why a volume
+    /// is out of service, and an index that is too small.
     pub warnings: Vec<String>,
     /// True if it was made by this open.
     pub created: bool,
@@ -60,7 +60,7 @@ pub struct VolumeInfo {
     pub direct: bool,
     /// True for a disk with seeks.
     pub rotational: bool,
-    /// False once repeated errors have taken it out of service.
+    /// False once it is out of service, after repeated errors mostly: `warnings` says why.
     pub in_service: bool,
 }
 
@@ -78,7 +78,13 @@ impl StoreInfo {
             index_bytes: engine.index.memory_bytes() + tables as u64,
             memory_bytes: engine.config.memory.bytes(),
             volumes: engine.space.volumes.iter().map(VolumeInfo::of).collect(),
-            warnings: engine.warnings.iter().cloned().chain(full_index(engine)).collect(),
+            warnings: engine
+                .warnings
+                .iter()
+                .cloned()
+                .chain(engine.space.volumes_out())
+                .chain(full_index(engine))
+                .collect(),
             created: engine.created,
         }
     }

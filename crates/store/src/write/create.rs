@@ -193,7 +193,7 @@ impl Engine {
         }
         if self.space.all_gone() {
             add(&self.counters.drops_write_error, 1);
-            return Err(CreateError::VolumesGone);
+            return Err(CreateError::VolumesGone { reason: self.space.why_gone() });
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ impl Engine {
             | CreateError::Write { .. }
             | CreateError::NotAdmitted { .. }
             | CreateError::Torn
-            | CreateError::VolumesGone => true,
+            | CreateError::VolumesGone { .. } => true,
             // No object can have this key, a newer version stands, or the state of the key is
             // unknown.
             CreateError::KeyLength { .. }

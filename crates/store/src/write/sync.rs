@@ -19,7 +19,7 @@ impl Engine {
         }
         self.journal.sync().map_err(SyncError::Io)?;
         if self.space.all_gone() {
-            return Err(SyncError::VolumesGone);
+            return Err(SyncError::VolumesGone { reason: self.space.why_gone() });
         }
         if dropped > 0 {
             let reason = self.space.take_write_error();
