@@ -99,9 +99,9 @@ impl From<&OpenError> for Status {
 impl From<&DeviceOpenError> for Status {
     fn from(error: &DeviceOpenError) -> Status {
         match error {
-            DeviceOpenError::NotFound { .. } | DeviceOpenError::ParentMissing { .. } => {
-                Status::Missing
-            }
+            DeviceOpenError::NotFound { .. }
+            | DeviceOpenError::NoDevice { .. }
+            | DeviceOpenError::ParentMissing { .. } => Status::Missing,
             DeviceOpenError::SizeZero { .. } => Status::Invalid,
             DeviceOpenError::TooShort { .. } => Status::Foreign,
             DeviceOpenError::NoRoom { .. }

@@ -121,6 +121,18 @@ fn a_device_that_is_too_small_is_refused() {
 }
 
 #[test]
+fn a_device_without_a_medium_is_said_to_be_one() {
+    let Some(device) = device(DEVICE_BYTES) else { return };
+    device._file.as_file().set_len(0).unwrap();
+    let refreshed = Command::new("losetup").arg("--set-capacity").arg(&device.path).status();
+    if !refreshed.is_ok_and(|status| status.success()) {
+        return eprintln!("SKIPPED: the size of a loop device cannot be changed");
+    }
+    let refused = Store::open(config(&device.path)).unwrap_err();
+    assert!(refused.to_string().contains("nothing in it"), "{refused}");
+}
+
+#[test]
 fn a_write_protected_device_is_refused_and_can_be_checked() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let store = Store::open(config(file.path())).unwrap();

@@ -261,6 +261,9 @@ fn create(
     let Some(bytes) = options.create_bytes else {
         return Err(DeviceOpenError::NotFound { path: path.to_path_buf() });
     };
+    if sys::is_among_devices(parent) {
+        return Err(DeviceOpenError::NoDevice { path: path.to_path_buf() });
+    }
     let bytes = planned(path, bytes, 0)?;
     let mut how = fs::OpenOptions::new();
     let file = match how.read(true).write(true).create_new(true).mode(0o600).open(path) {
@@ -452,6 +455,7 @@ fn inspect(
     if size_bytes == 0 {
         let path = path.to_path_buf();
         return Err(match size {
+            0 if raw => DeviceOpenError::NoDevice { path },
             0 => DeviceOpenError::SizeZero { path },
             bytes => DeviceOpenError::TooShort { path, bytes },
         });

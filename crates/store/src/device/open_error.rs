@@ -16,6 +16,13 @@ pub enum DeviceOpenError {
         /// The file asked for.
         path: PathBuf,
     },
+    /// A path among the system's devices where there is none, or a device without a medium.
+    #[error("{}: there is no such block device, or nothing in it; correct the path, or attach it",
+            path.display())]
+    NoDevice {
+        /// The device asked for.
+        path: PathBuf,
+    },
     /// The directory of the file does not exist.
     #[error("{}: the directory {} does not exist; create it first", path.display(), parent.display())]
     ParentMissing {

@@ -5,7 +5,7 @@
 //! Threads: any; the functions have no state.
 
 use std::ffi::CString;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -53,6 +53,21 @@ pub(super) fn file_size_limit() -> Option<u64> {
 /// True if both metadata are of the same file.
 pub(super) fn same_file(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// True for a directory where the system keeps its devices. A file made there would lie in memory,
+/// in the place of a device that is missing or was meant otherwise.
+pub(super) fn is_among_devices(dir: &Path) -> bool {
+    let file_system = |path: &Path| fs::metadata(path).map(|meta| meta.dev());
+    let (devices, shared_memory) = (Path::new("/dev"), Path::new("/dev/shm"));
+    match (dir.canonicalize(), file_system(dir), file_system(devices), file_system(Path::new("/")))
+    {
+        (Ok(dir), Ok(its), Ok(of_devices), Ok(of_root)) => {
+            let is_there = dir.starts_with(devices) && !dir.starts_with(shared_memory);
+            is_there && its == of_devices && of_devices != of_root
+        }
+        _ => false,
+    }
 }
 
 /// Opens the same file again, buffered, with flags of its own.

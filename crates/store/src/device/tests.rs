@@ -576,6 +576,21 @@ fn errors_of_opening_say_what_is_wrong() {
     assert_eq!(filled.device.info().size_bytes, MIB + 4096);
 }
 
+/// A file there would lie in memory, and be gone with the next start of the system.
+#[test]
+fn no_file_is_made_in_place_of_a_device() {
+    use std::os::unix::fs::MetadataExt;
+    let on = |path: &str| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+    if on("/dev") == on("/") {
+        eprintln!("SKIPPED: /dev is no file system of its own");
+        return;
+    }
+    let missing = Path::new("/dev/damelo-test-no-such-device");
+    let refusal = open(&options(missing, MIB)).map(drop).unwrap_err();
+    assert!(matches!(refusal, DeviceOpenError::NoDevice { .. }), "{refusal}");
+    assert!(!missing.exists());
+}
+
 #[test]
 fn contents_stay_and_a_sparse_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
