@@ -6,6 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use super::sys;
+
 /// The reason why a device could not be opened. The messages tell the user what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -165,7 +167,10 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(pid) if pid == std::process::id() => write!(f, "this process ({pid}) already"),
-            Some(pid) => write!(f, "process {pid}"),
+            Some(pid) if sys::is_alive(pid) => write!(f, "process {pid}"),
+            // The lock is of the open file, which a child shares until it ends or executes another
+            // program.
+            Some(pid) => write!(f, "a child that process {pid} forked before it ended"),
             None => write!(f, "another process"),
         }
     }

@@ -576,6 +576,17 @@ fn errors_of_opening_say_what_is_wrong() {
     assert_eq!(filled.device.info().size_bytes, MIB + 4096);
 }
 
+/// A child of `fork` keeps the lock of a process that was killed.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_lock_of_a_process_that_has_ended_is_said_to_be_a_child_s() {
+    let mut process = std::process::Command::new("true").spawn().unwrap();
+    process.wait().unwrap();
+    let said = |pid| DeviceOpenError::Locked { path: "x".into(), pid: Some(pid) }.to_string();
+    assert!(said(process.id()).contains("a child that process"), "{}", said(process.id()));
+    assert!(!said(1).contains("child"), "{}", said(1));
+}
+
 /// A file there would lie in memory, and be gone with the next start of the system.
 #[test]
 fn no_file_is_made_in_place_of_a_device() {
