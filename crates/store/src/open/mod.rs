@@ -5,6 +5,7 @@
 //! store that fails to open are removed again. Threads: the calling one; it starts the flusher, the
 //! recovery thread, the keeper, and the one that makes large pages.
 
+mod contents;
 mod making;
 mod settings;
 
@@ -14,6 +15,7 @@ use crate::sync::{Arc, Mutex, Padded};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use self::contents::{VolumeContents, inspect};
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
 use crate::config::{Config, IoEngine, OwnPolicies};
@@ -23,14 +25,11 @@ use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::replay::{JournalContents, read_journal};
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::format::{
-    BLOCK_BYTES, FORMAT_VERSION, FormatError, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES,
-};
+use crate::format::{FORMAT_VERSION, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES};
 use crate::group::Groups;
 use crate::group::neighbours::Touched;
 use crate::index::Index;
 use crate::memory::cache::Cache;
-use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Pool;
 use crate::page_groups::PageGroups;
 use crate::policy::admission;
@@ -53,10 +52,6 @@ use crate::write::nursery::Nursery;
 
 /// Both copies of the superblock, which lie at the start of a volume.
 const SUPERBLOCKS_BYTES: usize = 2 * SUPERBLOCK_BYTES;
-/// How much of the beginning of a volume must be zero for it to be blank, and of its end as well as
-/// in one read.
-const BLANK_HEAD: u64 = 4 << 20;
-const BLANK_PIECE: u64 = 1 << 20;
 /// At most 1/`NURSERY_SHARE` of memory holds objects that wait to be written.
 const NURSERY_SHARE: u64 = 4;
 const NURSERY_MAX: u64 = 64 << 20;
@@ -168,67 +163,6 @@ fn new_index(first: &Superblock) -> Result<Index, OpenError> {
         let text = format!("no {bytes} for an index of {} objects", first.index_slots);
         OpenError::System(io::Error::new(io::ErrorKind::OutOfMemory, text))
     })
-}
-
-/// The contents of a volume, by its superblock.
-enum VolumeContents {
-    Ours(Box<Superblock>),
-    Nothing,
-    Other,
-    Version(u32),
-    Damaged(String),
-}
-
-fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
-    if volume.fresh {
-        return Ok(VolumeContents::Nothing);
-    }
-    let size = volume.device.info().size_bytes;
-    if size < SUPERBLOCKS_BYTES as u64 {
-        return Ok(if size == 0 { VolumeContents::Nothing } else { VolumeContents::Other });
-    }
-    let mut head = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
-    volume.device.read_at(0, &mut head).map_err(|source| OpenError::Io {
-        path: volume.path.clone(),
-        doing: "reading the superblock",
-        source,
-    })?;
-    if is_zero(&head) {
-        return Ok(if is_blank(volume)? { VolumeContents::Nothing } else { VolumeContents::Other });
-    }
-    Ok(match Superblock::decode_either(&head) {
-        Ok(superblock) => VolumeContents::Ours(Box::new(superblock)),
-        Err(FormatError::OtherVersion { found, .. }) => VolumeContents::Version(found),
-        Err(FormatError::NotOurs) => VolumeContents::Other,
-        Err(error) => VolumeContents::Damaged(error.to_string()),
-    })
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
-}
-
-/// True if a volume holds nothing, neither where file systems and the like have their signatures
-/// nor at its end, where mirrors have theirs. Some leave the place of a superblock of ours zero:
-/// btrfs, ZFS, images of discs.
-fn is_blank(volume: &RawVolume) -> Result<bool, OpenError> {
-    let size = volume.device.info().size_bytes;
-    let mut piece = AlignedBuf::zeroed(BLANK_PIECE as usize);
-    let first = (0..BLANK_HEAD.min(size)).step_by(BLANK_PIECE as usize);
-    // Direct I/O begins at a block, and devices end at one.
-    let last = size.saturating_sub(BLANK_PIECE).next_multiple_of(BLOCK_BYTES);
-    for at in first.chain([last]) {
-        let bytes = &mut piece[..BLANK_PIECE.min(size - at) as usize];
-        volume.device.read_at(at, bytes).map_err(|source| OpenError::Io {
-            path: volume.path.clone(),
-            doing: "reading whether it holds something",
-            source,
-        })?;
-        if !is_zero(bytes) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Finds the store on the volumes, or plans a new one. The flag is true if the store is yet to be

@@ -1,0 +1,74 @@
+//! What a volume holds: a store of ours, nothing, or something else that is not to be lost.
+//!
+//! Invariant: nothing is changed. Threads: the one that opens the store.
+
+use super::{RawVolume, SUPERBLOCKS_BYTES};
+use crate::error::OpenError;
+use crate::format::{BLOCK_BYTES, FormatError, Superblock};
+use crate::memory::mapped::AlignedBuf;
+
+/// How much of the beginning of a volume must be zero for it to be blank, and of its end as well as
+/// in one read.
+const BLANK_HEAD: u64 = 4 << 20;
+const BLANK_PIECE: u64 = 1 << 20;
+
+/// The contents of a volume, by its superblock.
+pub(super) enum VolumeContents {
+    Ours(Box<Superblock>),
+    Nothing,
+    Other,
+    Version(u32),
+    Damaged(String),
+}
+
+pub(super) fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
+    if volume.fresh {
+        return Ok(VolumeContents::Nothing);
+    }
+    let size = volume.device.info().size_bytes;
+    if size < SUPERBLOCKS_BYTES as u64 {
+        return Ok(if size == 0 { VolumeContents::Nothing } else { VolumeContents::Other });
+    }
+    let mut head = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
+    volume.device.read_at(0, &mut head).map_err(|source| OpenError::Io {
+        path: volume.path.clone(),
+        doing: "reading the superblock",
+        source,
+    })?;
+    if is_zero(&head) {
+        return Ok(if is_blank(volume)? { VolumeContents::Nothing } else { VolumeContents::Other });
+    }
+    Ok(match Superblock::decode_either(&head) {
+        Ok(superblock) => VolumeContents::Ours(Box::new(superblock)),
+        Err(FormatError::OtherVersion { found, .. }) => VolumeContents::Version(found),
+        Err(FormatError::NotOurs) => VolumeContents::Other,
+        Err(error) => VolumeContents::Damaged(error.to_string()),
+    })
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// True if a volume holds nothing, neither where file systems and the like have their signatures
+/// nor at its end, where mirrors have theirs. Some leave the place of a superblock of ours zero:
+/// btrfs, ZFS, images of discs.
+fn is_blank(volume: &RawVolume) -> Result<bool, OpenError> {
+    let size = volume.device.info().size_bytes;
+    let mut piece = AlignedBuf::zeroed(BLANK_PIECE as usize);
+    let first = (0..BLANK_HEAD.min(size)).step_by(BLANK_PIECE as usize);
+    // Direct I/O begins at a block, and devices end at one.
+    let last = size.saturating_sub(BLANK_PIECE).next_multiple_of(BLOCK_BYTES);
+    for at in first.chain([last]) {
+        let bytes = &mut piece[..BLANK_PIECE.min(size - at) as usize];
+        volume.device.read_at(at, bytes).map_err(|source| OpenError::Io {
+            path: volume.path.clone(),
+            doing: "reading whether it holds something",
+            source,
+        })?;
+        if !is_zero(bytes) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
