@@ -18,7 +18,7 @@ use crate::format::{
     JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalRecord, JournalWalk, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::open::{check_belong, check_paths};
+use crate::open::{all_there, check_belong, check_paths};
 
 /// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,13 +111,18 @@ pub fn check_volumes(
         damaged: Vec::new(),
     };
     check_paths(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), true)?;
-    let mut volumes = Vec::new();
+    let (mut devices, mut found) = (Vec::new(), Vec::new());
     for path in paths {
         let options = OpenOptions { writes: false, ..OpenOptions::new(path) };
         let device = crate::device::open(&options)?.device;
-        let superblock = check_superblocks(path, device.as_ref(), &mut report)?;
-        volumes.push((path, device, superblock));
+        found.push((path.as_path(), check_superblocks(path, device.as_ref(), &mut report)?));
+        devices.push((path, device));
     }
+    if found.iter().all(|(_, superblock)| superblock.is_none()) {
+        return Err(OpenError::Missing { path: paths.first().cloned().unwrap_or_default() });
+    }
+    let all = devices.into_iter().zip(all_there(found)?);
+    let volumes: Vec<_> = all.map(|((path, device), of)| (path, device, of)).collect();
     check_belong(volumes.iter().map(|(path, _, superblock)| (path.as_path(), superblock)))?;
     let total_bytes =
         volumes.iter().map(|(_, _, s)| u64::from(s.segment_count) * s.segment_bytes).sum();
@@ -154,17 +159,18 @@ fn read(
     Ok(buf)
 }
 
+/// The superblock of a volume; `None` if there is nothing in its place.
 fn check_superblocks(
     path: &Path,
     device: &dyn Device,
     report: &mut CheckReport,
-) -> Result<Superblock, OpenError> {
+) -> Result<Option<Superblock>, OpenError> {
     if device.info().size_bytes < 2 * BLOCK_BYTES {
         return Err(OpenError::NotOurs { path: path.to_owned() });
     }
     let both = read(path, device, 0, 2 * BLOCK_BYTES, "reading the superblock")?;
     if both.iter().all(|byte| *byte == 0) {
-        return Err(OpenError::Missing { path: path.to_owned() });
+        return Ok(None);
     }
     let mut good = None;
     let mut last = FormatError::NotOurs;
@@ -181,7 +187,7 @@ fn check_superblocks(
             }
         }
     }
-    good.ok_or_else(|| match last {
+    good.map(Some).ok_or_else(|| match last {
         FormatError::NotOurs => OpenError::NotOurs { path: path.to_owned() },
         FormatError::OtherVersion { found } => {
             OpenError::Version { path: path.to_owned(), found, expected: FORMAT_VERSION }

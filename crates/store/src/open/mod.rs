@@ -106,15 +106,20 @@ pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenE
         if real[..index].contains(&real[index]) {
             return Err(OpenError::NamedTwice { path: path.into() });
         }
-        if must_exist && !path.exists() {
+        if must_exist && !holds_something(path) {
             let path = path.to_path_buf();
-            return Err(match paths.iter().any(|path| path.exists()) {
+            return Err(match paths.iter().any(|path| holds_something(path)) {
                 true => OpenError::VolumeMissing { path },
                 false => OpenError::Missing { path },
             });
         }
     }
     Ok(())
+}
+
+/// False for a file that is empty, or not there.
+fn holds_something(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| !meta.is_file() || meta.len() > 0)
 }
 
 /// Checks that these are all the volumes of one store, in their order.
@@ -199,7 +204,8 @@ fn superblocks(
         }
         return Ok((making::plan_on(config, volumes, clock)?, true));
     }
-    let all = all_there(volumes, found)?;
+    let paths = volumes.iter().map(|volume| volume.path.as_path());
+    let all = all_there(paths.zip(found).collect())?;
     check_belong(volumes.iter().map(|volume| volume.path.as_path()).zip(&all))?;
     for (volume, superblock) in volumes.iter().zip(&all) {
         contradictions(config, volume, superblock)?;
@@ -209,21 +215,19 @@ fn superblocks(
 
 /// The superblocks, if every volume has one. Consent to overwrite other data is none to lose the
 /// store that the other volumes hold.
-fn all_there(
-    volumes: &[RawVolume],
-    found: Vec<Option<Superblock>>,
+pub(crate) fn all_there(
+    found: Vec<(&Path, Option<Superblock>)>,
 ) -> Result<Vec<Superblock>, OpenError> {
-    let named = volumes.len();
-    for (volume, superblock) in volumes.iter().zip(&found) {
+    let named = found.len();
+    for (path, superblock) in &found {
         let of = superblock.map_or(named, |superblock| superblock.volume_count.into());
         if of != named {
-            let path = volume.path.clone();
+            let path = (*path).into();
             return Err(OpenError::VolumeCount { path, expected: of, named });
         }
     }
-    let missing = |volume: &RawVolume| OpenError::VolumeMissing { path: volume.path.clone() };
-    let each = volumes.iter().zip(found);
-    each.map(|(volume, superblock)| superblock.ok_or_else(|| missing(volume))).collect()
+    let missing = |path: &Path| OpenError::VolumeMissing { path: path.into() };
+    found.into_iter().map(|(path, superblock)| superblock.ok_or_else(|| missing(path))).collect()
 }
 
 fn contradictions(

@@ -131,10 +131,16 @@ fn a_check_wants_all_volumes_of_one_store_in_their_order() {
         });
     }
     std::fs::remove_file(second).unwrap();
-    both(
-        &paths,
-        |error| matches!(error, OpenError::VolumeMissing { path } if path.ends_with("second")),
-    );
+    let is_missing: fn(&OpenError) -> bool =
+        |error| matches!(error, OpenError::VolumeMissing { path } if path.ends_with("second"));
+    both(&paths, is_missing);
+    // Emptied, and with its length again but nothing in it.
+    for length in [0, 64 << 20] {
+        std::fs::File::create(second).unwrap().set_len(length).unwrap();
+        both(&paths, is_missing);
+    }
+    std::fs::File::create(first).unwrap();
+    both(&paths[..1], |error| matches!(error, OpenError::Missing { .. }));
 }
 
 /// Consent to overwrite other data is none to lose a store, nor to make one where it must exist.
