@@ -339,6 +339,12 @@ mod tests {
         assert_eq!(CacheVolume::of("/a:b/c"), CacheVolume { path: "/a:b/c".into(), size: None });
     }
 
+    /// How often it warns of a size. The system may call for other warnings: a container mostly
+    /// refuses io_uring.
+    fn warnings_of_size(store: &Store) -> usize {
+        store.info().warnings.iter().filter(|warning| warning.contains("declared")).count()
+    }
+
     #[test]
     fn a_cache_may_have_several_volumes() {
         let directory = tempfile::tempdir().unwrap();
@@ -352,7 +358,7 @@ mod tests {
         assert_eq!((length(&one), length(&two)), (64 << 20, 96 << 20));
         settings.cache = Some(format!("{},{}", one.display(), two.display()));
         let store = open_store(&settings, Mode::Reverse).unwrap();
-        assert_eq!(store.info().warnings, Vec::<String>::new());
+        assert_eq!(warnings_of_size(&store), 0);
         store.close().unwrap();
         settings.cache = Some(one.display().to_string());
         assert!(open_store(&settings, Mode::Reverse).is_err(), "half of a store is none");
@@ -367,9 +373,9 @@ mod tests {
             settings.cache = Some(cache);
             settings.memory = ByteSize::new(16 << 20);
             let store = open_store(&settings, Mode::Reverse).unwrap();
-            let warnings = store.info().warnings;
+            let warnings = warnings_of_size(&store);
             store.close().unwrap();
-            warnings.len()
+            warnings
         };
         assert_eq!(open(format!("{}:64MiB", path.display())), 0);
         assert_eq!(open(path.display().to_string()), 0, "nobody asked for another size");
