@@ -242,6 +242,7 @@ impl Store {
             group,
             metadata: options.metadata,
             value,
+            value_bytes: value.len() as u64,
             expires_s: expires_s(options.expires_unix_s),
             internal: false,
             replaces: Replaces::Anything,

@@ -174,6 +174,26 @@ fn large_objects_stream_in_and_out_in_little_memory() {
 }
 
 #[test]
+fn bytes_created_are_those_of_values_also_of_values_in_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    let group = GroupId::new(1);
+    store.create(b"small", group, &[1; 1_000]).wait().unwrap();
+    store.create(b"in parts", group, &vec![2; 3 << 20]).wait().unwrap();
+    let mut writer = store.writer(b"streamed", group, WriterOptions::default()).unwrap();
+    writer.write(&vec![3; 5 << 20]).wait().unwrap();
+    writer.commit().wait().unwrap();
+    let (bytes, stats) = (1_000 + (8 << 20), store.stats());
+    assert_eq!((stats.creates, stats.create_bytes), (3, bytes));
+    let of_group = store.group_stats(group).unwrap();
+    assert_eq!((of_group.objects_created, of_group.bytes_created), (3, bytes));
+    // New metadata is no new value.
+    store.sync().unwrap();
+    store.set_metadata(b"streamed", b"metadata").wait().unwrap();
+    assert_eq!(store.stats().create_bytes, bytes);
+}
+
+#[test]
 fn a_streamed_object_is_whole_whatever_length_was_declared() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(config(&dir, IoEngine::Auto)).unwrap();

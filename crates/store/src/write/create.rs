@@ -40,6 +40,8 @@ pub(crate) struct NewObject<'a> {
     pub(crate) group: GroupId,
     pub(crate) metadata: &'a [u8],
     pub(crate) value: Value<'a>,
+    /// Bytes of the whole value, for the counters: of an object in parts, `value` only lists them.
+    pub(crate) value_bytes: u64,
     pub(crate) expires_s: u32,
     /// Kept from a reused segment, or rewritten by the store itself: skips admission and the
     /// counters.
@@ -146,10 +148,10 @@ impl Engine {
             self.written_beside(stored);
         } else {
             add(&self.counters.creates, 1);
-            add(&self.counters.create_bytes, new.value.len() as u64);
+            add(&self.counters.create_bytes, new.value_bytes);
             let group = self.groups.entry(new.group);
             add(&group.objects_created, 1);
-            add(&group.bytes_created, new.value.len() as u64);
+            add(&group.bytes_created, new.value_bytes);
             self.work_inline_if_due();
         }
         Ok(())

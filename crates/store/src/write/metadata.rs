@@ -102,6 +102,7 @@ impl Seen {
             group: self.info.group,
             metadata: new.metadata,
             value: Value::Whole(value),
+            value_bytes: self.info.length_bytes,
             expires_s: new.expires_s(&self.info),
             internal: true,
             replaces: Replaces::Version(&self.version),

@@ -49,6 +49,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
             let (key, metadata, value) =
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
             let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
+            let value_bytes = new.value_bytes;
             let this = Arc::clone(engine);
             Deferred::creating(engine, move |caller| {
                 let created = this.create_waiting(&NewObject {
@@ -57,6 +58,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                     group,
                     metadata: &metadata,
                     value: Value::Whole(&value),
+                    value_bytes,
                     expires_s,
                     internal: false,
                     replaces: Replaces::Anything,

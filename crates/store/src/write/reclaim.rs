@@ -216,6 +216,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         group: newest.group(),
         metadata,
         value: Value::Whole(&kept.record[kept.header.value_range()]),
+        value_bytes: kept.header.value_len,
         expires_s: newest.expires_s,
         internal: true,
         replaces: Replaces::Itself(keeper.known_at),

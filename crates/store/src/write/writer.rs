@@ -426,6 +426,7 @@ impl Writer {
             group: self.group,
             metadata: &self.metadata,
             value: Value::Whole(value),
+            value_bytes: self.total,
             expires_s: self.expires_s,
             internal: false,
             replaces: self.replaces_version.as_ref().map_or(Replaces::Anything, Replaces::Version),
