@@ -32,7 +32,7 @@ pub(crate) mod at {
     table! { SUPERBLOCK_BYTES;
         MAGIC: [u8; 8], 0, "magic", "`DAMELO` 00 01; frozen for every version";
         VERSION: u32, 8, "format_version",
-            "1; frozen place, so that any version can name any other";
+            "`FORMAT_VERSION`; frozen place, so that any version can name any other";
         PAGE_BYTES: u32, 12, "page_bytes", "power of two, 4 KiB to 1 MiB";
         SEGMENT_BYTES: u64, 16, "segment_bytes",
             "multiple of the page, at least 4 pages, at most 1 GiB";
