@@ -244,12 +244,13 @@ impl Failure {
             ),
             Failure::Proxy(ProxyError::Origin { .. })
             | Failure::Reload(ProxyError::Origin { .. }) => Some(
-                "write http://HOST[:PORT], https://HOST[:PORT], unix:PATH or demo".to_owned(),
+                "write http://HOST[:PORT], https://HOST[:PORT], unix:/PATH or demo".to_owned(),
             ),
             Failure::Proxy(ProxyError::Inherited { .. }) => {
                 Some("add it to `listen` in the settings, or have the supervisor hand it to nobody".to_owned())
             }
             Failure::Proxy(ProxyError::Listen { key, source, .. }) => of_listening(key, source),
+            Failure::Proxy(ProxyError::ListenUnix { source, .. }) => of_unix_socket(source),
             Failure::Admin(AdminError::Connect { .. } | AdminError::Protocol { .. }) => Some(
                 "say where its admin listener is with --admin; `damelo proxy` prints it at start"
                     .to_owned(),
@@ -296,8 +297,8 @@ impl Failure {
     }
 }
 
-/// What to do about an address that cannot be listened on; `key` names it, as does the flag of that
-/// name.
+/// What to do about an address that cannot be listened on; `key` names it, as does the flag of its
+/// table's name or its own.
 fn of_listening(key: &str, source: &io::Error) -> Option<String> {
     let why = match (source.kind(), source.raw_os_error()) {
         (io::ErrorKind::PermissionDenied, _) => {
@@ -316,7 +317,23 @@ fn of_listening(key: &str, source: &io::Error) -> Option<String> {
         (io::ErrorKind::AddrNotAvailable, _) => "this machine has no such address",
         _ => return None,
     };
-    Some(format!("{why}: choose one with --{key}, or `{key}` in the settings"))
+    let flag = key.split('.').next().unwrap_or(key);
+    Some(format!("{why}: choose one with --{flag}, or `{key}` in the settings"))
+}
+
+/// What to do about a Unix socket that cannot be made.
+fn of_unix_socket(source: &io::Error) -> Option<String> {
+    let advice = match source.kind() {
+        io::ErrorKind::NotFound => "create its directory, or choose another path",
+        io::ErrorKind::PermissionDenied => {
+            "let this user write to its directory, or choose another path"
+        }
+        io::ErrorKind::AddrInUse => {
+            "another program listens there, or a file lies there: choose another path"
+        }
+        _ => return None,
+    };
+    Some(advice.to_owned())
 }
 
 #[cfg(test)]
@@ -341,13 +358,22 @@ mod tests {
         let text = |number| {
             let source = io::Error::from_raw_os_error(number);
             let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
-            Failure::Proxy(ProxyError::Listen { address, key: "admin", source }).text()
+            Failure::Proxy(ProxyError::Listen { address, key: "admin.from", source }).text()
         };
         let said = text(libc::EADDRINUSE);
-        assert!(said.contains("another program") && said.contains("--admin"), "{said}");
+        let both = "another program has that address: choose one with --admin, or `admin.from` in";
+        assert!(said.contains(both), "{said}");
         assert!(text(libc::EADDRNOTAVAIL).contains("no such address: choose one with --admin"));
         assert!(text(libc::EMFILE).contains("ulimit -n"));
         assert!(text(libc::EACCES).contains("ports below 1024"));
+        assert!(!text(libc::EAFNOSUPPORT).contains("try:"));
+        let text = |number| {
+            let source = io::Error::from_raw_os_error(number);
+            Failure::Proxy(ProxyError::ListenUnix { path: "/run/x".into(), source }).text()
+        };
+        assert!(text(libc::ENOENT).contains("try: create its directory"), "{}", text(libc::ENOENT));
+        assert!(text(libc::EADDRINUSE).contains("try: another program listens there, or a file"));
+        assert!(text(libc::EACCES).contains("try: let this user write to its directory"));
         assert!(!text(libc::EAFNOSUPPORT).contains("try:"));
     }
 

@@ -284,16 +284,16 @@ fn what_keeps_the_proxy_from_starting_is_found_before_a_store_is_made() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let config = |text: &str| Settings::parse(&format!("{text}\n")).unwrap().proxy;
-    for text in [
-        format!("to = \"http://a\"\nfrom = \"{address}\""),
-        format!("to = \"http://a\"\nfrom = \"127.0.0.1:0\"\nlisten = [\"tcp:{address}\"]"),
-        format!("to = \"http://a\"\nfrom = \"127.0.0.1:0\"\nadmin.from = \"{address}\""),
+    for (at_fault, text) in [
+        ("from", format!("from = \"{address}\"")),
+        ("listen", format!("from = \"127.0.0.1:0\"\nlisten = [\"tcp:{address}\"]")),
+        ("admin.from", format!("from = \"127.0.0.1:0\"\nadmin.from = \"{address}\"")),
     ] {
-        let refused = config(&text).check_address();
-        assert!(
-            matches!(refused, Err(ProxyError::Listen { address: a, .. }) if a == address),
-            "{text}"
-        );
+        let refused = config(&format!("to = \"http://a\"\n{text}")).check_address();
+        let Err(ProxyError::Listen { address: named, key, .. }) = refused else {
+            panic!("{text}: {refused:?}");
+        };
+        assert_eq!((named, key), (address, at_fault), "{text}");
     }
     let certificates = config("to = \"http://a\"\ntls.certificates = [\"/nothing,/nothing\"]");
     assert!(matches!(certificates.check(), Err(ProxyError::CertificateFile { .. })));

@@ -34,7 +34,7 @@ pub(crate) struct Proxy {
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     from: Option<String>,
-    /// The origin: http://HOST[:PORT], https://HOST[:PORT], unix:PATH, or demo
+    /// The origin: http://HOST[:PORT], https://HOST[:PORT], unix:/PATH, or demo
     #[arg(long, value_name = "URL", required_unless_present = "config")]
     to: Option<String>,
     /// Send the client's Host to the origin, and cache by it

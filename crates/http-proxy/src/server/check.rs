@@ -26,7 +26,7 @@ impl ProxyConfig {
                 ListenAddress::Unix(path) => listen::probe_unix(path)?,
             }
         }
-        self.admin.from.map(|address| listen::probe(address, "admin")).transpose()?;
+        self.admin.from.map(|address| listen::probe(address, "admin.from")).transpose()?;
         let LogTarget::File(path) = &self.log.to else { return Ok(()) };
         log::check(path)
             .map_err(|source| ProxyError::Log { target: self.log.to.to_string(), source })

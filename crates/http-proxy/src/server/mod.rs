@@ -165,7 +165,7 @@ impl Proxy {
         let gate = Arc::new(Gate::new(&config)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener =
-            config.admin.from.map(|address| listen::tcp(address, "admin")).transpose()?;
+            config.admin.from.map(|address| listen::tcp(address, "admin.from")).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         if let (Some(forward), Some(admin)) = (&forward, admin) {
             forward.keep_from(admin);
