@@ -230,6 +230,14 @@ impl Failure {
             Failure::Open { source: damelo::OpenError::Missing { path }, .. } => {
                 Some(format!("`damelo format {} --size 20GiB`", path.display()))
             }
+            // Of several volumes all have to be named, which is why none is here.
+            Failure::Open {
+                source: damelo::OpenError::Version { .. } | damelo::OpenError::Damaged { .. },
+                ..
+            } => Some(
+                "`damelo format PATH --size SIZE --force` makes it anew; what it held can be fetched again"
+                    .to_owned(),
+            ),
             Failure::NotOurs { path } => {
                 let format = format!("`damelo format {} --size 20GiB --force`", path.display());
                 Some(format!("{format} to lose what is there now, or remove it"))
@@ -375,6 +383,18 @@ mod tests {
         assert!(text(libc::EADDRINUSE).contains("try: another program listens there, or a file"));
         assert!(text(libc::EACCES).contains("try: let this user write to its directory"));
         assert!(!text(libc::EAFNOSUPPORT).contains("try:"));
+    }
+
+    #[test]
+    fn a_store_that_has_to_be_made_anew_comes_with_the_command() {
+        let path = PathBuf::from("old.store");
+        let version = damelo::OpenError::Version { path: path.clone(), found: 2, expected: 3 };
+        let reason = "checksum".to_owned();
+        let damaged = damelo::OpenError::Damaged { path: path.clone(), reason };
+        for source in [version, damaged] {
+            let text = Failure::Open { path: path.clone(), source }.text();
+            assert!(text.contains("try: `damelo format PATH --size SIZE --force`"), "{text}");
+        }
     }
 
     #[test]
