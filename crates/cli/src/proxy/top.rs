@@ -332,7 +332,8 @@ fn microseconds(us: u64) -> String {
 }
 
 fn table(what: &str, rows: &Value, seen: &Value) -> Vec<String> {
-    let window = seen["window_seconds"].as_f64().unwrap_or(0.0).max(0.001);
+    // The window begins with the first request: 8 ms after that, one is not 125 a second.
+    let window = seen["window_seconds"].as_f64().unwrap_or(0.0).max(1.0);
     let mut lines = vec![format!("{:>10} {:>6} {:>10}  {what}", "requests/s", "hits", "mean")];
     for row in rows.as_array().into_iter().flatten() {
         let (requests, hits) = (number(&row["requests"]), number(&row["hits"]));
@@ -381,6 +382,14 @@ mod tests {
             assert!(lines.iter().all(|line| line.chars().count() <= columns));
         }
         frame(&json!({}), None, 80, 24);
+    }
+
+    #[test]
+    fn there_are_no_more_requests_a_second_than_there_were() {
+        let mut seen = seen(20, 15);
+        seen["window_seconds"] = json!(0.008);
+        let text = frame(&seen, None, 80, 24).join("\n");
+        assert!(text.contains("      20.0  75.0%"), "{text}");
     }
 
     /// `\u{202e}` turns the rest of its line round, and ideographs are two columns wide.
