@@ -76,6 +76,31 @@ fn one_url_with_all_its_variants_goes_and_is_counted() {
     assert!(origin.asked().iter().all(|request| request.method() != "PURGE"));
 }
 
+/// The marker that lists the variants is covered, too: those stored afterwards get a new one.
+#[test]
+fn variants_are_hit_again_after_any_purge() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    let is_hit = |v: &str| {
+        let answer = proxy.get_with("/vary/1", &format!("X-V: {v}"));
+        assert_eq!(answer.text(), "body");
+        answer.cache().contains("; hit")
+    };
+    is_hit("1");
+    for order in [
+        json!({ "url": "http://a/vary/1" }),
+        json!({ "tag": "vary" }),
+        json!({ "group": "all" }),
+        json!({ "prefix": "http://a/vary/" }),
+        json!({ "host": "a" }),
+        json!({ "all": true }),
+    ] {
+        purge(&proxy, &order);
+        let hits = ["1", "1", "2", "1", "2"].map(is_hit);
+        assert_eq!(hits, [false, true, false, true, true], "after {order}");
+    }
+}
+
 #[test]
 fn tags_prefixes_hosts_and_everything_are_marks() {
     let origin = Origin::start(answer);

@@ -8,8 +8,9 @@ use damelo::{CreateOptions, GroupId};
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use super::{Found, Vault, decode};
+use super::{Found, Placement, Vault, decode};
 use crate::metrics::Counters;
+use crate::purge::marks::Standing;
 use crate::purge::stamp::Stamp;
 use crate::rules::{CachingConfig, NotStoredReason, vary};
 use crate::vault::entry::{Entry, StoredResponse, VaryMarker};
@@ -101,12 +102,17 @@ impl Vault {
         same.then(|| Found { variant_key: Some(variant.key.clone()), ..found })
     }
 
+    /// The marker of a resource and the keys of the variants that it lists. One that was purged is
+    /// none: lookups do not follow it, so that what is stored now must not be listed in it either.
     pub(super) async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
         let object = self.store.read(primary).await.ok()??;
-        match decode(&Bytes::copy_from_slice(object.metadata()))?.0 {
-            Entry::Marker(marker) => Some((marker, decode_variants(&object))),
-            Entry::Response(_) => None,
+        let (entry, stamp) = decode(&Bytes::copy_from_slice(object.metadata()))?;
+        let Entry::Marker(marker) = entry else { return None };
+        let placement = Placement { group: object.group(), in_memory: object.from_memory(), stamp };
+        if self.standing(primary, &placement) == Standing::Gone {
+            return None;
         }
+        Some((marker, decode_variants(&object)))
     }
 
     /// Keys of the variants of a resource.
