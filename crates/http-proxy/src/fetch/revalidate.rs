@@ -6,6 +6,7 @@
 //! exchange set it, and for those that get the stored response to that exchange. Threads: the
 //! worker's.
 
+use bytes::Bytes;
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Response, StatusCode};
 
@@ -34,6 +35,14 @@ pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Ans
         }
     }
     answer
+}
+
+/// A stored response whose metadata are to change.
+pub(super) struct Stored<'a> {
+    pub(super) key: &'a [u8],
+    /// Its metadata as read.
+    pub(super) blob: &'a Bytes,
+    pub(super) response: &'a StoredResponse,
 }
 
 impl Fetch<'_> {
@@ -105,7 +114,7 @@ impl Fetch<'_> {
             return self.fetch_again(worker).await;
         }
         worker.counters.revalidated.one();
-        let kept = self.keep_freshened(worker, &found, &merged).await;
+        let kept = self.keep_freshened(worker, self.stored_of(&found), &merged).await;
         self.settle(worker, kept);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;
@@ -114,10 +123,17 @@ impl Fetch<'_> {
         with_cookies(reused(worker, self.ask, found, self.status), cookies)
     }
 
-    async fn keep_freshened(
+    fn stored_of<'f>(&'f self, found: &'f Found) -> Stored<'f> {
+        let key = found.key(&self.ask.target.primary);
+        Stored { key, blob: &found.blob, response: &found.response }
+    }
+
+    /// Updates what is stored, provided that it may still be stored with its new fields, and where
+    /// it is; otherwise it is forgotten.
+    pub(super) async fn keep_freshened(
         &self,
         worker: &Worker,
-        found: &Found,
+        stored: Stored<'_>,
         merged: &StoredResponse,
     ) -> Result<(), NotStoredReason> {
         let vault = &worker.shared.vault;
@@ -140,17 +156,17 @@ impl Fetch<'_> {
         effects.admit(exchange, caching).inspect_err(|reason| {
             // A refusal caused by this request alone does not affect the stored response.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
-                vault.forget(found.key(&self.ask.target.primary));
+                vault.forget(stored.key);
             }
         })?;
-        let primary = &self.ask.target.primary;
-        if vary::of(&merged.headers) != vary::of(&found.response.headers) {
+        if vary::of(&merged.headers) != vary::of(&stored.response.headers) {
             // It is not under the key where requests that it varies on would look.
-            vault.forget(found.key(primary));
+            vault.forget(stored.key);
             return Err(NotStoredReason::Invalidated);
         }
         let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await
+        let primary = &self.ask.target.primary;
+        vault.update(primary, stored.key, stored.blob, &metadata, self.epoch).await
     }
 
     /// Compares a HEAD's response with the stored GET response (RFC 9111 §4.3.5).
@@ -175,7 +191,8 @@ impl Fetch<'_> {
             HeadEffect::None => return,
             HeadEffect::Update => {
                 let merged = self.merged(worker, stored, response.headers());
-                self.status.stored = self.keep_freshened(worker, found, &merged).await.is_ok();
+                let kept = self.keep_freshened(worker, self.stored_of(found), &merged).await;
+                self.status.stored = kept.is_ok();
                 return;
             }
             HeadEffect::Stale => {

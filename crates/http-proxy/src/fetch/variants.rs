@@ -3,7 +3,7 @@
 //!
 //! Invariants: only strong tags are sent, and of encoded variants only those in codings the client
 //! accepts, so that a 304 cannot mean other bytes than those stored; every variant that a 304
-//! identifies is freshened. Threads: the worker's.
+//! identifies is freshened, or forgotten if it may no longer be stored. Threads: the worker's.
 
 use bytes::Bytes;
 use http::header::SET_COOKIE;
@@ -11,14 +11,14 @@ use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
 use crate::fetch::Fetch;
-use crate::fetch::revalidate::with_cookies;
+use crate::fetch::revalidate::{Stored, with_cookies};
 use crate::request::hooks;
 use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{ForwardReason, NotStoredReason, ResponseDirectives};
 use crate::upstream::FetchedBody;
 use crate::vault::entry::StoredResponse;
-use crate::vault::{Found, FoundBody};
+use crate::vault::{Found, FoundBody, Variant};
 use crate::worker::Worker;
 
 impl Fetch<'_> {
@@ -68,11 +68,9 @@ impl Fetch<'_> {
         for index in meant {
             let variant = &self.variants[index];
             let merged = self.merged(worker, &variant.response, &news);
-            if let Some(metadata) = merged.encode() {
-                let primary = &self.ask.target.primary;
-                let _ =
-                    vault.update(primary, &variant.key, &variant.blob, &metadata, self.epoch).await;
-            }
+            let Variant { key, blob, response } = variant;
+            // What may no longer be stored is forgotten; a concurrent change is more recent.
+            let _ = self.keep_freshened(worker, Stored { key, blob, response }, &merged).await;
         }
         worker.counters.revalidated.one();
         found.response = self.merged(worker, &found.response, response.headers());
