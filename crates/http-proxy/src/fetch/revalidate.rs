@@ -13,6 +13,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use crate::answer::{self, Answer, reused};
 use crate::fetch::{Audience, Fetch};
 use crate::request::hooks;
+use crate::rules::group::Groups;
 use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
@@ -164,9 +165,29 @@ impl Fetch<'_> {
             vault.forget(stored.key);
             return Err(NotStoredReason::Invalidated);
         }
-        let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let regrouped = self.regrouped(worker, stored.response, merged).await?;
+        let metadata = regrouped.as_ref().unwrap_or(merged).encode();
+        let metadata = metadata.ok_or(NotStoredReason::HeadersTooLarge)?;
         let primary = &self.ask.target.primary;
         vault.update(primary, stored.key, stored.blob, &metadata, self.epoch).await
+    }
+
+    /// The updated response as a member of the groups that it names now, if these have changed: it
+    /// stays where it lies, but goes when one of them is invalidated (RFC 9875 §2).
+    async fn regrouped(
+        &self,
+        worker: &Worker,
+        stored: &StoredResponse,
+        merged: &StoredResponse,
+    ) -> Result<Option<StoredResponse>, NotStoredReason> {
+        let host = &self.ask.target.host;
+        let named = Groups::named(host, &merged.headers);
+        if named == Groups::named(host, &stored.headers) {
+            return Ok(None);
+        }
+        let names = named.map(|groups| [vec![groups.home], groups.others].concat());
+        let groups = worker.shared.vault.join_groups(&names.unwrap_or_default()).await?;
+        Ok(Some(StoredResponse { groups, ..merged.clone() }))
     }
 
     /// Compares a HEAD's response with the stored GET response (RFC 9111 §4.3.5).

@@ -34,6 +34,33 @@ fn a_group_invalidation_reaches_every_member() {
     assert_eq!(hits(), [true; 3], "and can be stored again");
 }
 
+/// RFC 9875 §2, RFC 9111 §4.3.4: a response has the groups that its last validation named.
+#[test]
+fn a_304_makes_a_member_of_the_groups_that_it_names() {
+    let origin = Origin::start(|request| {
+        if request.method() == "POST" {
+            let group = request.path().trim_start_matches('/').to_owned();
+            return reply(200, &format!("Cache-Group-Invalidation: \"{group}\""), "");
+        }
+        if request.has("if-none-match") {
+            let headers = "ETag: \"x\"\nCache-Control: max-age=60\nCache-Groups: \"b\", \"c\"";
+            return reply(304, headers, "");
+        }
+        reply(200, "ETag: \"x\"\nCache-Control: max-age=10\nCache-Groups: \"a\"", "x")
+    });
+    let proxy = Proxy::start(&origin);
+    for group in ["b", "c"] {
+        let path = format!("/in-{group}");
+        proxy.get(&path);
+        proxy.pass_seconds(20);
+        assert!(proxy.get(&path).cache().contains("fwd-status=304; stored"), "{group}");
+        proxy.ask_with_body("POST", "/other", "", b"x");
+        assert!(proxy.get(&path).cache().contains("; hit"), "{group}: another group");
+        proxy.ask_with_body("POST", &format!("/{group}"), "", b"x");
+        assert!(!proxy.get(&path).cache().contains("; hit"), "{group}");
+    }
+}
+
 /// Nobody knows what an origin did that answers nonsense, or nothing in time. A 304 is no error to
 /// RFC 9111 §4.4.
 #[test]
