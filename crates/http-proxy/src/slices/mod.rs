@@ -34,7 +34,7 @@ use crate::rules::ranges::{self, Spec};
 use crate::rules::{CacheStatus, ForwardReason};
 use crate::slices::reader::SliceReader;
 use crate::slices::slice::{Asked, Got, How};
-use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
+use crate::vault::{Found, FoundBody, RangeReader, SlicePolicy, Stretch, slice_key};
 use crate::worker::Worker;
 
 pub(crate) use resuming::{rest_of, resumable};
@@ -43,6 +43,8 @@ pub(crate) use resuming::{rest_of, resumable};
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;
 /// Slices of one response that are looked up before it counts as a hit: bounds the time for it.
 pub(crate) const LOOKED_FOR_MAX: u64 = 16 << 10;
+/// Of these, how many in memory are looked into before it counts as a hit.
+const LOOKED_INTO_MAX: u64 = 256;
 
 /// The requested range, and the slices it covers.
 #[derive(Debug, Clone, Copy)]
@@ -166,7 +168,7 @@ async fn serve(
     reason: ForwardReason,
     want: Want,
 ) -> Option<Answer> {
-    let first = slice::get(worker, ask, want.stretch(want.index())).await?;
+    let first = slice::get(worker, ask, want.stretch(want.index()), worker.now_ms()).await?;
     answer_with(worker, ask, reason, want, first).await
 }
 
@@ -184,11 +186,15 @@ async fn answer_with(
         Some(part) if want.last.min(part.complete_bytes - 1) >= part.end => {
             let end = want.last.min(part.complete_bytes - 1);
             let more = want.index() + 1..end / want.slices.slice_bytes + 1;
-            if status.hit && !are_there(worker, ask, want.slices, more.clone()).await {
-                if ask.wishes.only_if_cached || may_be_for_one(ask) {
+            let asked_for = match status.hit {
+                true => missing(worker, ask, want.slices, more.clone()).await,
+                false => None,
+            };
+            if let Some((_, lacking)) = asked_for {
+                if must_be_there(ask) {
                     return None;
                 }
-                status = CacheStatus::forwarded(ForwardReason::Partial);
+                status = CacheStatus::forwarded(lacking);
             }
             several(worker, ask, want, first, more.end - more.start).await?
         }
@@ -218,7 +224,7 @@ async fn several(
     // With two, compatibility is checked before the response begins; with more, while it is sent.
     if more == 1 {
         let index = want.index() + 1;
-        let second = slice::get(worker, ask, want.stretch(index)).await?;
+        let second = slice::get(worker, ask, want.stretch(index), worker.now_ms()).await?;
         if !reader.accepts(&second) {
             return None;
         }
@@ -239,7 +245,8 @@ async fn whole(
 ) -> Option<Answer> {
     let vault = &worker.shared.vault;
     let primary = &ask.target.primary;
-    let first = slice::stored(worker, ask, Stretch::whole(slices, 0), How::Stored).await?;
+    let (stretch, now_ms) = (Stretch::whole(slices, 0), worker.now_ms());
+    let first = slice::stored(worker, ask, stretch, How::Stored, now_ms).await?;
     let count = first.response.part?.complete_bytes.div_ceil(slices.slice_bytes);
     if count > LOOKED_FOR_MAX {
         return None;
@@ -247,18 +254,19 @@ async fn whole(
     let generation = vault.slices_generation(primary).await?;
     let there = |index: &u64| vault.may_have_slice(primary, slices, generation, *index);
     let known = (0..count).filter(there).count() as u64;
-    let alone = ask.wishes.only_if_cached || may_be_for_one(ask);
-    if known * 2 < count || (known < count && alone) {
+    if known * 2 < count {
         return None;
     }
-    let status = match known == count {
-        true => status_of(How::Stored, reason),
-        false => CacheStatus::forwarded(ForwardReason::Partial),
+    let asked_for = missing(worker, ask, slices, 0..count).await;
+    let status = match asked_for {
+        None => status_of(How::Stored, reason),
+        Some(_) if must_be_there(ask) => return None,
+        Some((_, lacking)) => CacheStatus::forwarded(lacking),
     };
     let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
     // The client asked for no range: its response must not break off because slices were outdated.
-    if let Some(missing) = (0..count).find(|index| !there(index)) {
-        let got = slice::get(worker, ask, Stretch::whole(slices, missing)).await?;
+    if let Some((index, _)) = asked_for {
+        let got = slice::get(worker, ask, Stretch::whole(slices, index), now_ms).await?;
         if !reader.accepts(&got) {
             return None;
         }
@@ -269,16 +277,45 @@ async fn whole(
     Some(counted(worker, ask, found, status))
 }
 
-async fn are_there(
+/// Whether the answer may only be promised if all slices of it are there: none can be asked for, or
+/// it could not be kept.
+fn must_be_there(ask: &Ask) -> bool {
+    ask.wishes.only_if_cached || may_be_for_one(ask)
+}
+
+/// The first of these slices for which the origin will be asked, and why: it is missing, or may not
+/// be served without validation. `None`: as far as can be known, there is none. Whether a slice on
+/// disk may be served is only looked for where the answer would break off otherwise: for a hit, the
+/// disk would be read twice.
+async fn missing(
     worker: &Worker,
     ask: &Ask,
     slices: Slices,
     mut indices: std::ops::Range<u64>,
-) -> bool {
+) -> Option<(u64, ForwardReason)> {
     indices.end = indices.end.min(indices.start.saturating_add(LOOKED_FOR_MAX));
     let (vault, primary) = (&worker.shared.vault, &ask.target.primary);
-    let Some(generation) = vault.slices_generation(primary).await else { return false };
-    indices.all(|index| vault.may_have_slice(primary, slices, generation, index))
+    let Some(generation) = vault.slices_generation(primary).await else {
+        return Some((indices.start, ForwardReason::Partial));
+    };
+    let there = |index: u64| vault.may_have_slice(primary, slices, generation, index);
+    if let Some(index) = indices.clone().find(|index| !there(*index)) {
+        return Some((index, ForwardReason::Partial));
+    }
+    let (surely, begun_ms) = (must_be_there(ask), worker.now_ms());
+    if !surely {
+        indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
+    }
+    for index in indices {
+        match vault.slice_policy(primary, slices, generation, index, surely).await {
+            SlicePolicy::Missing => return Some((index, ForwardReason::Partial)),
+            SlicePolicy::Known(policy) if !slice::is_usable(worker, ask, &policy, begun_ms) => {
+                return Some((index, ForwardReason::Stale));
+            }
+            SlicePolicy::Known(_) | SlicePolicy::OnDisk => {}
+        }
+    }
+    None
 }
 
 fn status_of(how: How, reason: ForwardReason) -> CacheStatus {

@@ -55,6 +55,8 @@ struct Job {
     /// Fields of the first slice, and when it was received.
     version: HeaderMap,
     arrived_s: u64,
+    /// When the answer began.
+    begun_ms: u64,
 }
 
 enum Source {
@@ -95,8 +97,8 @@ impl SliceReader {
             return None;
         }
         let (worker, ask) = (worker.clone(), ask.for_slices());
-        let version = response.headers.clone();
-        let job = Arc::new(Job { worker, ask, slices, version, arrived_s });
+        let (version, begun_ms) = (response.headers.clone(), worker.now_ms());
+        let job = Arc::new(Job { worker, ask, slices, version, arrived_s, begun_ms });
         let (offset, end, open, kept, ahead) = (0, 0, None, None, 0);
         Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead })
     }
@@ -167,7 +169,7 @@ impl SliceReader {
     /// Gets the requested part of a slice.
     async fn open(&mut self, index: u64) -> Result<(), BodyError> {
         let (job, stretch) = (&self.job, self.stretch(index));
-        let got = slice::get(&job.worker, &job.ask, stretch).await;
+        let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await;
         let got = got.ok_or(BodyError::Store)?;
         if !self.accepts(&got) {
             return Err(BodyError::Changed);
@@ -188,7 +190,7 @@ impl SliceReader {
         tokio::spawn(async move {
             if !(stretch.is_small() && job.may_be_stored(index).await) {
                 // The result shows when the slice is read.
-                drop(slice::get(&job.worker, &job.ask, stretch).await);
+                drop(slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await);
             }
         });
     }

@@ -65,12 +65,18 @@ pub(crate) struct Asked {
     pub(crate) response: Response<FetchedBody>,
 }
 
-/// Gets at least this stretch of a slice; `None` if the slice is not to be had.
-pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Option<Got> {
+/// Gets at least this stretch of a slice, for an answer that began at `begun_ms`; `None` if the slice
+/// is not to be had.
+pub(crate) async fn get(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    stretch: Stretch,
+    begun_ms: u64,
+) -> Option<Got> {
     let Stretch { slices, index, .. } = stretch;
     let shared = &worker.shared;
     let primary = &ask.target.primary;
-    if let Some(got) = stored(worker, ask, stretch, How::Stored).await {
+    if let Some(got) = stored(worker, ask, stretch, How::Stored, begun_ms).await {
         return Some(got);
     }
     if ask.wishes.only_if_cached {
@@ -85,13 +91,13 @@ pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Op
             Role::Alone => break,
             Role::Leader(lead) => {
                 // Another leader may have finished between this request's lookup and its lead.
-                if let Some(got) = stored(worker, ask, stretch, How::Followed).await {
+                if let Some(got) = stored(worker, ask, stretch, How::Followed, begun_ms).await {
                     lead.end(Outcome::Stored);
                     return Some(got);
                 }
                 return fetch(worker, ask, slices, index, Some(lead)).await;
             }
-            Role::Follower(leader) => match follow(worker, ask, stretch, &leader).await {
+            Role::Follower(leader) => match follow(worker, ask, stretch, &leader, begun_ms).await {
                 Followed::Got(got) => return Some(*got),
                 Followed::Gone => return None,
                 Followed::Again => {}
@@ -103,20 +109,32 @@ pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Op
 }
 
 /// At least this stretch of a slice from the store, if it may be served without validation.
-pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: How) -> Option<Got> {
+pub(crate) async fn stored(
+    worker: &Worker,
+    ask: &Ask,
+    stretch: Stretch,
+    how: How,
+    begun_ms: u64,
+) -> Option<Got> {
     let vault = &worker.shared.vault;
     let slice = vault.slice(&ask.target.primary, stretch, &worker.counters).await?;
+    is_usable(worker, ask, &slice.response.policy, begun_ms).then(|| Got {
+        response: slice.response,
+        body: FoundBody::Whole(slice.bytes),
+        placement: slice.placement,
+        how,
+        own: None,
+    })
+}
+
+/// Whether a stored slice may be part of an answer that began at `begun_ms`: as with a body in one
+/// piece, what could be served then still can while it is sent.
+pub(super) fn is_usable(worker: &Worker, ask: &Ask, policy: &Policy, begun_ms: u64) -> bool {
     let caching = &worker.shared.config.caching;
-    match reuse::decide(&ask.wishes, &slice.response.policy, caching, worker.now_ms()) {
-        Decision::Serve | Decision::ServeStale => Some(Got {
-            response: slice.response,
-            body: FoundBody::Whole(slice.bytes),
-            placement: slice.placement,
-            how,
-            own: None,
-        }),
-        Decision::ServeAndRevalidate | Decision::Validate(_) => None,
-    }
+    [begun_ms, worker.now_ms()].into_iter().any(|now_ms| {
+        let decision = reuse::decide(&ask.wishes, policy, caching, now_ms);
+        matches!(decision, Decision::Serve | Decision::ServeStale)
+    })
 }
 
 /// The result of waiting for another request's fetch of a slice.
@@ -128,7 +146,13 @@ enum Followed {
     TooSlow,
 }
 
-async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> Followed {
+async fn follow(
+    worker: &Worker,
+    ask: &Ask,
+    stretch: Stretch,
+    leader: &News,
+    begun_ms: u64,
+) -> Followed {
     let shared = &worker.shared;
     let _waiting = shared.collapse.wait();
     match timeout(shared.config.timeouts.collapse, collapse::news(leader)).await {
@@ -152,7 +176,7 @@ async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> 
                 None => Followed::TooSlow,
             }
         }
-        Ok(Outcome::Stored) => match stored(worker, ask, stretch, How::Followed).await {
+        Ok(Outcome::Stored) => match stored(worker, ask, stretch, How::Followed, begun_ms).await {
             Some(got) => Followed::Got(Box::new(got)),
             None => Followed::Again,
         },

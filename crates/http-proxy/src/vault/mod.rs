@@ -55,7 +55,7 @@ use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
 use recent_invalidations::RecentInvalidations;
-pub(crate) use slices::{Stretch, slice_key};
+pub(crate) use slices::{SlicePolicy, Stretch, slice_key};
 pub(crate) use variants::Variant;
 use variants::variant_key;
 

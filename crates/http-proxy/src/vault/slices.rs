@@ -9,9 +9,9 @@ use damelo::GroupId;
 use super::part_reads::cost_of_part;
 use super::{Epoch, FoundBody, Placement, Probed, Target, Vault};
 use crate::metrics::Counters;
-use crate::rules::NotStoredReason;
 use crate::rules::group::Groups;
 use crate::rules::parts::Slices;
+use crate::rules::{NotStoredReason, Policy};
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::groups::sentinel_key;
 use crate::vault::insertion::Insertion;
@@ -44,6 +44,14 @@ impl Stretch {
     pub(crate) fn is_small(&self) -> bool {
         cost_of_part(self.start, self.end, self.slices.slice_bytes).is_some()
     }
+}
+
+/// What is known of a slice without its bytes.
+pub(crate) enum SlicePolicy {
+    Missing,
+    /// It is on disk, which was not to be read.
+    OnDisk,
+    Known(Policy),
 }
 
 /// A stored slice, or the stretch of it that its response's part states.
@@ -124,6 +132,27 @@ impl Vault {
         index: u64,
     ) -> bool {
         self.may_contain(&key_in(primary, slices, generation, index))
+    }
+
+    /// The caching properties of a slice, from disk only if `from_disk`.
+    pub(crate) async fn slice_policy(
+        &self,
+        primary: &[u8],
+        slices: Slices,
+        generation: u64,
+        index: u64,
+        from_disk: bool,
+    ) -> SlicePolicy {
+        let key = key_in(primary, slices, generation, index);
+        if !from_disk && self.may_contain(&key) && !self.store.lookup(&key).is_ready() {
+            return SlicePolicy::OnDisk;
+        }
+        match self.standing_response(&key).await {
+            Some((_, response)) if self.all_groups_stand(&response.groups).await => {
+                SlicePolicy::Known(response.policy)
+            }
+            _ => SlicePolicy::Missing,
+        }
     }
 
     /// Keys of the resource's slices that are stored, of the first `most`; a few may not be. Costs a

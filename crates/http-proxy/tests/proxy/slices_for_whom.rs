@@ -45,8 +45,8 @@ fn what_may_be_for_one_is_asked_for_once() {
     assert!(hit.cache().contains("; hit"), "{}", hit.cache());
 }
 
-#[test]
-fn a_whole_does_not_begin_with_slices_of_an_older_version() {
+/// A whole that was fetched in slices, some of which the origin would not send any more.
+fn whole_of_a_changed_resource(bring: impl Fn(&Proxy)) {
     let versions = [noise(32, LENGTH), noise(33, LENGTH)];
     let (sent, changed) = (versions.clone(), Arc::new(AtomicBool::new(false)));
     let change = changed.clone();
@@ -55,12 +55,28 @@ fn a_whole_does_not_begin_with_slices_of_an_older_version() {
         slice_of(request, &sent[version], &format!("ETag: \"v{version}\""))
     });
     let proxy = sliced_by(&origin, SLICE as u64);
-    bring_three(&proxy);
+    bring(&proxy);
     changed.store(true, Ordering::SeqCst);
     let whole = proxy.get("/");
     assert_eq!((whole.status(), whole.header("etag")), (200, "\"v1\"".to_owned()));
     assert!(whole.complete && whole.body == versions[1], "{}", whole.cache());
     assert!(proxy.get("/").cache().contains("; hit"));
+}
+
+#[test]
+fn a_whole_does_not_begin_with_slices_of_an_older_version() {
+    whole_of_a_changed_resource(bring_three);
+}
+
+#[test]
+fn a_whole_does_not_begin_with_slices_that_stale_ones_follow() {
+    whole_of_a_changed_resource(|proxy| {
+        for range in ["Range: bytes=65536-", "Range: bytes=0-9"] {
+            let is_hit = || proxy.get_with("/", range).cache().contains("; hit");
+            eventually("the slices are stored", is_hit);
+            proxy.pass_seconds(40);
+        }
+    });
 }
 
 /// RFC 9111 §5.2.2.7: such fields are for who asked, and for nobody else.
@@ -90,4 +106,29 @@ fn who_fetches_a_range_gets_the_fields_that_are_private() {
             other.cache().contains("; hit")
         });
     }
+}
+
+/// RFC 9111 §5.2.1.7, RFC 9211 §2.1: a slice that would have to be validated is not there for who may
+/// not have the origin asked for it, and the answer is no hit.
+#[test]
+fn slices_that_are_stale_are_not_promised() {
+    let (body, origin) = noise_in_parts(35, LENGTH);
+    let proxy = sliced_by(&origin, SLICE as u64);
+    for range in ["Range: bytes=65536-140000", "Range: bytes=0-9"] {
+        for path in ["/cached", "/alone", "/open"] {
+            let is_hit = || proxy.get_with(path, range).cache().contains("; hit");
+            eventually("the slices are stored", is_hit);
+        }
+        proxy.pass_seconds(40);
+    }
+    let all = "Range: bytes=0-140000";
+    let asked = origin.count();
+    let cached = proxy.get_with("/cached", &format!("Cache-Control: only-if-cached\n{all}"));
+    assert_eq!((cached.status(), origin.count()), (504, asked), "{}", cached.cache());
+    let alone = proxy.get_with("/alone", &format!("Authorization: Basic x\n{all}"));
+    assert!(alone.complete && alone.body == body[..=140_000], "{}", alone.cache());
+    assert_eq!((origin.count(), origin.last().header("range").as_str()), (asked + 1, &all[7..]));
+    let open = proxy.get_with("/open", all);
+    assert!(open.complete && open.body == body[..=140_000]);
+    assert!(open.cache().contains("; fwd=stale"), "{}", open.cache());
 }
