@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use tokio::task::JoinHandle;
 
 use crate::error::BodyError;
 use crate::io::locks;
@@ -31,6 +32,8 @@ pub(crate) struct SliceReader {
     kept: Option<(u64, Source)>,
     /// The slice requested ahead.
     ahead: u64,
+    /// What comes of that, unless it was stored already.
+    coming: Option<JoinHandle<Option<Got>>>,
 }
 
 impl RangeReader for SliceReader {
@@ -99,14 +102,17 @@ impl SliceReader {
         let (worker, ask) = (worker.clone(), ask.for_slices());
         let (version, begun_ms) = (response.headers.clone(), worker.now_ms());
         let job = Arc::new(Job { worker, ask, slices, version, arrived_s, begun_ms });
-        let (offset, end, open, kept, ahead) = (0, 0, None, None, 0);
-        Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead })
+        let (offset, end, ahead) = (0, 0, 0);
+        let (open, kept, coming) = (None, None, None);
+        Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead, coming })
     }
 
-    /// Keeps a partially read slice until its turn, which saves a second read.
+    /// Keeps a slice until its turn: a partially read one, which saves a second read, or one that is
+    /// on its way, which may not be reusable once it is stored.
     pub(crate) fn keep(&mut self, index: u64, got: &Got) {
         let slices = self.job.slices;
-        if got.response.part.is_some_and(|part| !slices.is_slice(index, &part)) {
+        let partial = got.response.part.is_some_and(|part| !slices.is_slice(index, &part));
+        if partial || matches!(got.body, FoundBody::Inflight(..)) {
             self.kept = source_of(got, slices, index).map(|source| (index, source));
         }
     }
@@ -168,8 +174,13 @@ impl SliceReader {
 
     /// Gets the requested part of a slice.
     async fn open(&mut self, index: u64) -> Result<(), BodyError> {
-        let (job, stretch) = (&self.job, self.stretch(index));
-        let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await;
+        let got = match self.came_ahead(index).await {
+            Some(got) => Some(got),
+            None => {
+                let (job, stretch) = (&self.job, self.stretch(index));
+                slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await
+            }
+        };
         let got = got.ok_or(BodyError::Store)?;
         if !self.accepts(&got) {
             return Err(BodyError::Changed);
@@ -179,20 +190,32 @@ impl SliceReader {
         Ok(())
     }
 
+    /// What was requested ahead, if it is this slice and can still be read. If it may not be reused,
+    /// the origin would be asked for it again.
+    async fn came_ahead(&mut self, index: u64) -> Option<Got> {
+        let coming = self.coming.take().filter(|_| self.ahead == index)?;
+        let got = coming.await.ok().flatten()?;
+        let FoundBody::Inflight(body, _) = &got.body else { return None };
+        (body.is_open() && body.can_be_read(0).await).then_some(got)
+    }
+
     /// Requests the next needed slice ahead, unless it is in memory.
-    fn ask_ahead(&self, index: u64) {
+    fn ask_ahead(&mut self, index: u64) {
         let job = &self.job;
         let beyond = index.saturating_mul(job.slices.slice_bytes) >= self.end;
-        if beyond || job.ask.wishes.only_if_cached {
+        let kept = self.kept.as_ref().is_some_and(|(kept, _)| *kept == index);
+        if beyond || kept || job.ask.wishes.only_if_cached {
             return;
         }
         let (job, stretch) = (job.clone(), self.stretch(index));
-        tokio::spawn(async move {
-            if !(stretch.is_small() && job.may_be_stored(index).await) {
-                // The result shows when the slice is read.
-                drop(slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await);
+        self.coming = Some(tokio::spawn(async move {
+            if stretch.is_small() && job.may_be_stored(index).await {
+                return None;
             }
-        });
+            let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await?;
+            // What is stored is read again in its turn: it would wait in memory.
+            matches!(got.body, FoundBody::Inflight(..)).then_some(got)
+        }));
     }
 }
 

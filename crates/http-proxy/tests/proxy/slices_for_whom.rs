@@ -132,3 +132,24 @@ fn slices_that_are_stale_are_not_promised() {
     assert!(open.complete && open.body == body[..=140_000]);
     assert!(open.cache().contains("; fwd=stale"), "{}", open.cache());
 }
+
+/// What is asked for ahead is what is sent, also where it may not be reused.
+#[test]
+fn slices_that_may_not_be_reused_are_asked_for_once_each() {
+    let body = noise(36, LENGTH);
+    let sent = body.clone();
+    let origin = Origin::start(move |request| {
+        let lifetime = if request.path() == "/never" { "Cache-Control: max-age=0" } else { "" };
+        slice_of(request, &sent, &format!("ETag: \"v1\"\n{lifetime}"))
+    });
+    let proxy = sliced_by(&origin, SLICE as u64);
+    bring_three(&proxy);
+    for (path, headers) in [("/", "Cache-Control: no-cache\n"), ("/never", ""), ("/never", "")] {
+        for (slices, last) in [(2, 100_000), (3, 140_000), (5, LENGTH - 1)] {
+            let asked = origin.count();
+            let answer = proxy.get_with(path, &format!("{headers}Range: bytes=0-{last}"));
+            assert!(answer.complete && answer.body == body[..=last], "{}", answer.cache());
+            assert_eq!(origin.count() - asked, slices, "{path} to {last}: {}", answer.cache());
+        }
+    }
+}
