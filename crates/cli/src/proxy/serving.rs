@@ -362,6 +362,10 @@ mod tests {
         store.close().unwrap();
         settings.cache = Some(one.display().to_string());
         assert!(open_store(&settings, Mode::Reverse).is_err(), "half of a store is none");
+        settings.cache =
+            Some(format!("{0}:64MiB,{0}:64MiB", directory.path().join("new").display()));
+        let twice = check_store(&settings).unwrap_err();
+        assert!(matches!(twice, OpenError::NamedTwice { .. }), "{twice}");
     }
 
     #[test]

@@ -155,8 +155,9 @@ fn check_anew(config: &Config) -> Result<(), OpenError> {
 /// Checks that a store could be made of devices of these sizes.
 pub(crate) fn check_sizes(config: &Config, device_bytes: &[u64]) -> Result<(), OpenError> {
     validate(config)?;
-    let named = config.volumes.iter().map(|volume| volume.path.as_path());
-    let paths = named.chain(std::iter::repeat(Path::new("")));
+    let named: Vec<&Path> = config.volumes.iter().map(|volume| volume.path.as_path()).collect();
+    check_paths(&named, false)?;
+    let paths = named.into_iter().chain(std::iter::repeat(Path::new("")));
     let found: Vec<_> = paths.zip(device_bytes).map(|(path, bytes)| (path, *bytes, None)).collect();
     let planned = making::plan(config, &found, &SystemClock::new())?;
     planned.first().map_or(Ok(()), |first| enough_memory(config, u64::from(first.page_bytes)))
