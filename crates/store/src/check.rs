@@ -18,7 +18,7 @@ use crate::format::{
     JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalRecord, JournalWalk, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::open::{all_there, check_belong, check_paths};
+use crate::open::{all_there, check_belong, check_paths, is_zero};
 
 /// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +169,7 @@ fn check_superblocks(
         return Err(OpenError::NotOurs { path: path.to_owned() });
     }
     let both = read(path, device, 0, 2 * BLOCK_BYTES, "reading the superblock")?;
-    if both.iter().all(|byte| *byte == 0) {
+    if is_zero(&both) {
         return Ok(None);
     }
     let mut good = None;

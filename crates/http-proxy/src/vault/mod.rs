@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use damelo::{CreateError, GroupId, Store};
+use damelo::{CreateError, GroupId, ObjectInfo, Store};
 use http::HeaderMap;
 use http::uri::PathAndQuery;
 use tokio::sync::{Mutex, MutexGuard};
@@ -435,7 +435,11 @@ impl Vault {
 
     /// The response stored under a key, without its body, if no hard purge covers it.
     async fn standing_response(&self, key: &[u8]) -> Option<(Bytes, StoredResponse)> {
-        let info = self.store.lookup(key).await.ok()??;
+        self.standing_of(key, self.store.lookup(key).await.ok()??)
+    }
+
+    /// As [`Vault::standing_response`], of what was found under the key.
+    fn standing_of(&self, key: &[u8], info: ObjectInfo) -> Option<(Bytes, StoredResponse)> {
         let (mut entry, stamp) = decode(&info.metadata)?;
         let placement = Placement { group: info.group, in_memory: info.resident, stamp };
         match self.standing(key, &placement) {

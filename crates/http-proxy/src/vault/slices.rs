@@ -144,10 +144,12 @@ impl Vault {
         from_disk: bool,
     ) -> SlicePolicy {
         let key = key_in(primary, slices, generation, index);
-        if !from_disk && self.may_contain(&key) && !self.store.lookup(&key).is_ready() {
+        let looking = self.store.lookup(&key);
+        if !from_disk && self.may_contain(&key) && !looking.is_ready() {
             return SlicePolicy::OnDisk;
         }
-        match self.standing_response(&key).await {
+        let info = looking.await.ok().flatten();
+        match info.and_then(|info| self.standing_of(&key, info)) {
             Some((_, response)) if self.all_groups_stand(&response.groups).await => {
                 SlicePolicy::Known(response.policy)
             }

@@ -46,7 +46,8 @@ pub(super) fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
     })
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+/// True if all bytes are zeros.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 

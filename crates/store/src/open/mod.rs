@@ -15,6 +15,7 @@ use crate::sync::{Arc, Mutex, Padded};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) use self::contents::is_zero;
 use self::contents::{VolumeContents, inspect};
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
