@@ -152,10 +152,10 @@ impl TunnelRecord {
         &self.0.client_bytes
     }
 
-    /// Notes that the tunnel has ended, and whether it was cut after its idle time.
-    pub(super) fn end(&self, is_cut: bool) {
+    /// Notes that the tunnel has ended, and what broke it off if not both sides ended it.
+    pub(super) fn end(&self, broken_by: Option<BrokenBy>) {
         if let Some(record) = lock(&self.0.record).as_mut() {
-            record.broken_by = is_cut.then_some(BrokenBy::Timeout);
+            record.broken_by = broken_by;
         }
     }
 }

@@ -1,37 +1,45 @@
 //! Tunnels: two byte streams joined after an upgrade or CONNECT.
 //!
 //! Invariants: each direction holds one buffer; the end of one direction is passed on, and the
-//! other direction continues; a tunnel without traffic in either direction for its idle time is
-//! cut. Threads: one task on the worker of the client's connection.
+//! other direction continues, also if the end is that nothing can be written any more; a tunnel
+//! without traffic in either direction for its idle time is cut. Threads: one task on the worker of
+//! the client's connection.
 
-use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 
 use crate::io::idle::IdleTimer;
-use crate::metrics::{Counter, Counters};
+use crate::metrics::{BrokenBy, Counter, Counters};
 
 /// Buffer of one direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`; true in
-/// the last case. `sent` counts the bytes to the client as they go, for tunnels that are dropped.
+/// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`. Returns
+/// who broke it off, if not both ended it. `sent` counts the bytes to the client as they go, for
+/// tunnels that are dropped.
 pub(super) async fn join(
     client: impl AsyncRead + AsyncWrite,
     origin: impl AsyncRead + AsyncWrite,
     idle: Duration,
     counters: &Counters,
     sent: &Counter,
-) -> bool {
+) -> Option<BrokenBy> {
     counters.tunnels.one();
     let silence = IdleTimer::new();
     let (from_client, to_client) = split(client);
     let (from_origin, to_origin) = split(origin);
     let (up_counts, down_counts) =
         (&[&counters.tunnel_client_bytes][..], &[&counters.tunnel_origin_bytes, sent][..]);
-    let up = pump(from_client, to_origin, &silence, up_counts);
-    let down = pump(from_origin, to_client, &silence, down_counts);
+    let up = async {
+        let end = pump(from_client, to_origin, &silence, up_counts).await;
+        end.map_err(|stopped| stopped.blame(BrokenBy::Client, BrokenBy::Origin))
+    };
+    let down = async {
+        let end = pump(from_origin, to_client, &silence, down_counts).await;
+        end.map_err(|stopped| stopped.blame(BrokenBy::Origin, BrokenBy::Client))
+    };
     // Counted before the streams are dropped: an observer who sees the tunnel end then already
     // finds the timeout in the counters.
     let cut = async {
@@ -39,10 +47,49 @@ pub(super) async fn join(
         counters.tunnel_timeouts.one();
     };
     tokio::select! {
-        // An error on one side ends both. It is not reported: no response can carry it any more.
-        _ = async { tokio::try_join!(up, down) } => false,
-        () = cut => true,
+        broken_by = both(up, down) => broken_by,
+        () = cut => Some(BrokenBy::Timeout),
     }
+}
+
+/// How a direction stopped before its end.
+#[derive(Debug, Clone, Copy)]
+enum Stopped {
+    /// Nothing comes any more.
+    Reading,
+    /// Nothing is taken any more.
+    Writing,
+}
+
+/// A failure: who caused it, and in what.
+type Failure = (BrokenBy, Stopped);
+
+impl Stopped {
+    fn blame(self, source: BrokenBy, sink: BrokenBy) -> Failure {
+        match self {
+            Stopped::Reading => (source, self),
+            Stopped::Writing => (sink, self),
+        }
+    }
+}
+
+/// Runs both directions. A side that takes nothing any more may have sent bytes before, which still
+/// go to the other; a side from which nothing comes has gone. Once one direction has come to its
+/// end, the failure of the other one is the close that follows.
+async fn both(
+    up: impl Future<Output = Result<(), Failure>>,
+    down: impl Future<Output = Result<(), Failure>>,
+) -> Option<BrokenBy> {
+    let (mut up, mut down) = (pin!(up), pin!(down));
+    let (first, is_up) = tokio::select! {
+        end = &mut up => (end, true),
+        end = &mut down => (end, false),
+    };
+    if let Err((by, Stopped::Reading)) = first {
+        return Some(by);
+    }
+    let second = if is_up { down.await } else { up.await };
+    second.err().and(first.err()).map(|(by, _)| by)
 }
 
 async fn pump(
@@ -50,27 +97,30 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     silence: &IdleTimer,
     counts: &[&Counter],
-) -> io::Result<()> {
+) -> Result<(), Stopped> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        let length = from.read(&mut buffer).await?;
+        let length = from.read(&mut buffer).await.map_err(|_| Stopped::Reading)?;
         silence.touch();
         if length == 0 {
-            return to.shutdown().await;
+            return to.shutdown().await.map_err(|_| Stopped::Writing);
         }
-        to.write_all(&buffer[..length]).await?;
+        to.write_all(&buffer[..length]).await.map_err(|_| Stopped::Writing)?;
         silence.touch();
         counts.iter().for_each(|bytes| bytes.add(length as u64));
         // A TLS stream buffers bytes that its connection had no room for. Without a flush they
         // could stay there while the peer waits for them before it sends more.
-        to.flush().await?;
+        to.flush().await.map_err(|_| Stopped::Writing)?;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::duplex;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use tokio::io::{ReadBuf, duplex};
     use tokio::time::Instant;
 
     #[tokio::test]
@@ -92,8 +142,8 @@ mod tests {
             asked
         };
         let tunnel = join(near, far, Duration::from_secs(10), &counters, &sent);
-        let (answer, asked, is_cut) = tokio::join!(script, answering, tunnel);
-        assert_eq!((sent.get(), is_cut), (2000, false));
+        let (answer, asked, broken_by) = tokio::join!(script, answering, tunnel);
+        assert_eq!((sent.get(), broken_by), (2000, None));
         assert_eq!((asked, answer), (vec![1; 1000], vec![2; 2000]));
     }
 
@@ -128,11 +178,78 @@ mod tests {
             origin.read_to_end(&mut buffer).await.unwrap();
             buffer.len()
         };
-        let tunnel = async {
-            join(near, far, Duration::from_secs(10), &counters, &Counter::default()).await;
-        };
-        let (received, ()) = tokio::join!(script, tunnel);
-        assert_eq!(received, 5);
+        let sent = Counter::default();
+        let tunnel = join(near, far, Duration::from_secs(10), &counters, &sent);
+        let (received, broken_by) = tokio::join!(script, tunnel);
+        assert_eq!((received, broken_by), (5, Some(BrokenBy::Timeout)));
         assert_eq!(start.elapsed().as_secs(), 50);
+    }
+
+    #[tokio::test]
+    async fn what_an_origin_sent_before_it_took_no_more_arrives() {
+        let (counters, sent) = (Counters::default(), Counter::default());
+        let (mut client, near) = duplex(64);
+        let answer = vec![2; 5 * BUFFER_BYTES];
+        let origin = tokio::io::join(&answer[..], Refusing);
+        let script = async {
+            client.write_all(b"more than it wants").await.unwrap();
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap();
+            received
+        };
+        let tunnel = join(near, origin, Duration::from_secs(10), &counters, &sent);
+        let (received, broken_by) = tokio::join!(script, tunnel);
+        assert_eq!(received.len(), answer.len());
+        assert_eq!(broken_by, None, "it closed its connection when it had sent everything");
+    }
+
+    #[tokio::test]
+    async fn who_breaks_a_tunnel_off_is_told() {
+        let counters = Counters::default();
+        for (is_client, wanted) in [(true, BrokenBy::Client), (false, BrokenBy::Origin)] {
+            let ((_peer, whole), sent) = (duplex(64), Counter::default());
+            let broken = tokio::io::join(Refusing, Refusing);
+            let idle = Duration::from_secs(10);
+            let broken_by = match is_client {
+                true => join(broken, whole, idle, &counters, &sent).await,
+                false => join(whole, broken, idle, &counters, &sent).await,
+            };
+            assert_eq!(broken_by, Some(wanted));
+        }
+    }
+
+    /// A connection that was reset.
+    struct Refusing;
+
+    fn reset<T>() -> Poll<io::Result<T>> {
+        Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+    }
+
+    impl AsyncRead for Refusing {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            reset()
+        }
+    }
+
+    impl AsyncWrite for Refusing {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            reset()
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            reset()
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            reset()
+        }
     }
 }
