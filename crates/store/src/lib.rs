@@ -21,6 +21,8 @@
 // The public handle, and opening a store. A module uses only modules below it in this list, which
 // come before it in the table of `ARCHITECTURE.md`.
 
+// A store together with the fetches for what it does not have.
+mod read_through;
 // The public handle.
 mod store;
 // Listing the objects of a store.
@@ -109,6 +111,7 @@ pub use ops::{Commit, Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRa
 pub use policy::Hint;
 pub use read::prefetch::PrefetchReport;
 pub use read::stream::{NextChunk, Reader};
+pub use read_through::{Fetched, ReadThrough, ReadThroughStats, Served};
 pub use stats::{Latency, Metric, MetricKind, Stats};
 pub use store::{CreateOptions, Store, StoreInfo, VolumeInfo};
 pub use types::{ByteSize, Clock, GroupId, ParseByteSizeError, SystemClock};

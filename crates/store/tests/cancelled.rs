@@ -10,8 +10,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, CreateError, GroupId, Object, Store, Writer};
+use damelo::{ByteSize, Config, CreateError, GroupId, Store, Writer};
 use tempfile::TempDir;
+
+mod held;
+use held::{ended, hold_all_memory, wait_until};
 
 const GROUP: GroupId = GroupId::new(1);
 const KEY: &[u8] = b"key";
@@ -34,22 +37,8 @@ fn begin_and_drop(mut operation: impl Future + Unpin, turns: u32) {
     }
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 fn length(store: &Store) -> Option<u64> {
     store.length(KEY).wait().unwrap()
-}
-
-/// Creates that ended, one way or the other.
-fn ended(store: &Store) -> u64 {
-    let stats = store.stats();
-    stats.creates + stats.drops_abandoned + stats.drops_memory_full
 }
 
 fn dropped_before(store: &Store, what: &str, begin: impl Fn(&Store, u32)) {
@@ -122,38 +111,6 @@ fn new_metadata_that_is_dropped_does_not_come_after_what_is_set_next() {
         assert_eq!(&*info.metadata, b"newer", "round {round}");
         assert!(store.stats().metadata_waits > waits, "nothing was waited for");
     }
-}
-
-/// Creates objects and keeps a guard on each until a create must wait although nothing is left to
-/// be written: the guards hold all memory.
-fn hold_all_memory(store: &Store) -> Vec<Object> {
-    let mut guards = Vec::new();
-    for key in 0_u32.. {
-        let mut create = store.create(&key.to_le_bytes(), GROUP, &[1; 100_000]);
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut outcome = Pin::new(&mut create).poll(&mut cx);
-        if outcome.is_pending() {
-            store.sync().unwrap();
-            let synced = Instant::now();
-            while outcome.is_pending() && synced.elapsed() < Duration::from_secs(3) {
-                std::thread::sleep(Duration::from_millis(1));
-                outcome = Pin::new(&mut create).poll(&mut cx);
-            }
-        }
-        match outcome {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(CreateError::MemoryFull)) => break,
-            Poll::Ready(Err(error)) => panic!("{error}"),
-            Poll::Pending => {
-                let before = ended(store);
-                drop(create);
-                wait_until("the last one ends", || ended(store) > before);
-                break;
-            }
-        }
-        guards.extend(store.read(&key.to_le_bytes()).wait().unwrap());
-    }
-    guards
 }
 
 /// Guards hold all memory, and creates that nobody waits for any more do not wait either.

@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, GroupId, ReadThrough, Store};
 
 thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
@@ -60,6 +60,17 @@ fn asked_by_reads(store: &Store) -> u64 {
     ASKED.get() - before
 }
 
+/// The same, through a handle that would fetch.
+fn asked_by_reads_through(store: &Store) -> u64 {
+    let through = ReadThrough::<()>::new(store.clone());
+    let before = ASKED.get();
+    for key in 0..OBJECTS {
+        let fetch = || Err::<Vec<u8>, ()>(());
+        through.read_blocking(&key.to_le_bytes(), GroupId::new(1), fetch).unwrap();
+    }
+    ASKED.get() - before
+}
+
 #[test]
 fn a_hit_in_memory_allocates_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,5 +86,6 @@ fn a_hit_in_memory_allocates_nothing() {
     let reads = store.stats().object_reads + store.stats().page_reads;
     assert_eq!(asked_by_reads(&store), 0, "from page frames");
     assert_eq!(store.stats().object_reads + store.stats().page_reads, reads, "all were hits");
-    assert_eq!(store.stats().hits_memory, 2 * OBJECTS);
+    assert_eq!(asked_by_reads_through(&store), 0, "with a fetch at hand");
+    assert_eq!(store.stats().hits_memory, 3 * OBJECTS);
 }

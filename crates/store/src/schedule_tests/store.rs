@@ -9,8 +9,9 @@ use std::sync::Mutex as PlainMutex;
 
 use super::{explore, lock};
 use crate::device::{Device, DeviceInfo, DeviceStats, Io, JournalArea};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, thread};
-use crate::{ByteSize, Config, GroupId, Object, Store};
+use crate::{ByteSize, Config, GroupId, Object, ReadThrough, Store};
 
 #[path = "../../tests/in_memory/mod.rs"]
 mod in_memory;
@@ -260,5 +261,44 @@ fn shuttle_what_is_created_is_not_forgotten_with_what_is_damaged() {
         assert_eq!(seen(&crashed), Some(2), "after a crash");
         crashed.close().unwrap();
         Arc::into_inner(store).expect("the reader has ended").close().unwrap();
+    });
+}
+
+/// Readers that fetch what is not there while the origin changes: none is served a version older
+/// than the newest announced when its read began.
+#[test]
+fn shuttle_no_fetch_goes_behind_a_change() {
+    explore(150, || {
+        let bytes = State::new(DEVICE_BYTES, false);
+        let reads = ReadThrough::<()>::new(open(&bytes));
+        let group = GroupId::new(1);
+        let versions = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (reads, versions) = (reads.clone(), Arc::clone(&versions));
+                thread::spawn(move || {
+                    let [origin, announced] = &*versions;
+                    for _ in 0..3 {
+                        let least = announced.load(Ordering::SeqCst);
+                        let fetch = || Ok(value(origin.load(Ordering::SeqCst), 64));
+                        let served = reads.read_blocking(b"key", group, fetch).unwrap();
+                        let version = version_of(&served);
+                        assert!(version >= least, "{version}, announced: {least}");
+                    }
+                })
+            })
+            .collect();
+        let [origin, announced] = &*versions;
+        for version in 1..=3 {
+            origin.store(version, Ordering::SeqCst);
+            if version == 2 {
+                reads.remove(b"key").unwrap();
+            } else {
+                reads.purge_group(group).unwrap();
+            }
+            announced.store(version, Ordering::SeqCst);
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        reads.store().clone().close().unwrap();
     });
 }

@@ -1,0 +1,263 @@
+//! `ReadThrough`: a store together with the fetches for what it does not have.
+//!
+//! Invariants: a key is fetched by one caller at a time, whose outcome all get that asked meanwhile;
+//! what was fetched before a change was made through this handle is not stored after it. Uses only
+//! the public interface of the store. Threads: any number, sync or async.
+
+mod fetched;
+mod flights;
+mod park;
+
+use std::future::{Future, poll_fn, ready};
+
+use bytes::Bytes;
+
+pub use self::fetched::{Fetched, Served};
+pub use self::flights::ReadThroughStats;
+
+use self::flights::{Flight, Flights, Joined, Lead};
+use self::park::block_on;
+use crate::error::PurgeError;
+use crate::ops::Create;
+use crate::store::{CreateOptions, Store};
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::types::GroupId;
+
+/// A store that is asked for objects and fetches those that it does not have.
+///
+/// Each read says how its object is fetched. Callers that miss the same key at once share one
+/// fetch: the first one's is done, and all get its outcome, also an error. Only the next read after
+/// a failure fetches again. A caller that goes (its future is dropped, its fetch panics) passes the
+/// fetch on to one of those that wait.
+///
+/// A read never fails for the store: what the store refuses or cannot read is fetched, and what it
+/// does not take is only passed on ([`ReadThroughStats::not_stored`], and the store's own counters,
+/// which have the reasons). If all of the store's memory is held by guards, the caller that fetched
+/// waits for some, at most [`Config::memory_wait`](crate::Config::memory_wait).
+///
+/// # Changes at the origin
+/// A program that learns of a change removes or purges what is out of date. A fetch that is under
+/// way may already have got the old version, and would store it afterwards. So make changes through
+/// this handle ([`ReadThrough::remove`], the purges, [`ReadThrough::create_with`]), *after* the
+/// origin has changed: the outcome of a fetch that they overtake goes to those who asked before the
+/// change, and is not stored; who asks later causes another fetch. Changes through the store itself
+/// do not overtake fetches. The handles that share this are the clones of one `ReadThrough`.
+///
+/// # Memory
+/// What is fetched lies beside [`Config::memory`](crate::Config::memory) until it is stored and all
+/// callers have dropped it. A program that fetches long values limits how many at once. Values of
+/// more than an eighth of `memory` cannot be read in one piece, so that each read fetches them:
+/// they are to be streamed ([`Store::writer`], [`Store::reader`]).
+///
+/// # Example
+/// ```
+/// use damelo::{Config, GroupId, ReadThrough, Store};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let mut config = Config::new(dir.path().join("cache"), "64MiB".parse()?);
+/// # config.memory = "8MiB".parse()?;
+/// let pages: ReadThrough<std::io::Error> = ReadThrough::new(Store::open(config)?);
+/// let site = GroupId::of("example.org");
+/// let fetch = || Ok(b"from the origin".to_vec());            // or `read(...).await` with a future
+/// let page = pages.read_blocking(b"/index.html", site, fetch)?;
+/// assert!(&*page == b"from the origin" && page.is_fetched());
+///
+/// let page = pages.read_blocking(b"/index.html", site, || -> Result<Vec<u8>, _> { unreachable!() })?;
+/// assert!(!page.is_fetched());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ReadThrough<E> {
+    store: Store,
+    flights: Arc<Flights<E>>,
+}
+
+impl<E> Clone for ReadThrough<E> {
+    fn clone(&self) -> ReadThrough<E> {
+        ReadThrough { store: self.store.clone(), flights: Arc::clone(&self.flights) }
+    }
+}
+
+impl<E> std::fmt::Debug for ReadThrough<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadThrough").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl<E> ReadThrough<E> {
+    /// A handle on this store. Fetches are shared among its clones, not with other handles.
+    pub fn new(store: Store) -> ReadThrough<E> {
+        ReadThrough { store, flights: Arc::default() }
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Reads an object, or fetches and stores it in `group`. For a hit in memory nothing is
+    /// allocated; `fetch` is called at most once, and only by the caller whose fetch is done.
+    ///
+    /// A `fetch` that reads the same key through the same handle waits for itself, for ever.
+    ///
+    /// # Errors
+    /// That of the fetch, shared by all who waited for it.
+    pub async fn read<N, F>(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        fetch: impl FnOnce() -> F,
+    ) -> Result<Served, Arc<E>>
+    where
+        N: Into<Fetched>,
+        F: Future<Output = Result<N, E>>,
+    {
+        if let Ok(Some(object)) = self.store.read(key).await {
+            return Ok(Served::stored(object));
+        }
+        self.missed(key, group, fetch).await
+    }
+
+    /// As [`ReadThrough::read`], on this thread: for programs without futures. Both may be used at
+    /// once.
+    ///
+    /// # Errors
+    /// As for [`ReadThrough::read`].
+    pub fn read_blocking<N: Into<Fetched>>(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        fetch: impl FnOnce() -> Result<N, E>,
+    ) -> Result<Served, Arc<E>> {
+        if let Ok(Some(object)) = self.store.read(key).wait() {
+            return Ok(Served::stored(object));
+        }
+        block_on(self.missed(key, group, || ready(fetch())))
+    }
+
+    async fn missed<N, F>(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        fetch: impl FnOnce() -> F,
+    ) -> Result<Served, Arc<E>>
+    where
+        N: Into<Fetched>,
+        F: Future<Output = Result<N, E>>,
+    {
+        loop {
+            match self.flights.join(key, group) {
+                Joined::Leader(lead) => return self.lead(lead, fetch).await,
+                Joined::Follower(landed) => {
+                    if let Some(outcome) = landed.await {
+                        return outcome;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn lead<N, F>(
+        &self,
+        lead: Lead<'_, E>,
+        fetch: impl FnOnce() -> F,
+    ) -> Result<Served, Arc<E>>
+    where
+        N: Into<Fetched>,
+        F: Future<Output = Result<N, E>>,
+    {
+        // Asked again: another flight may have landed between the miss and the start of this one.
+        if let Ok(Some(object)) = self.store.read(&lead.flight().key).await {
+            return lead.land(Ok(Served::stored(object)));
+        }
+        let counts = &self.flights.counts;
+        counts.fetches.fetch_add(1, Relaxed);
+        match fetch().await {
+            Ok(new) => {
+                let new = new.into();
+                if !self.create_unless_overtaken(lead.flight(), &new).await {
+                    counts.not_stored.fetch_add(1, Relaxed);
+                }
+                lead.land(Ok(Served::fetched(new)))
+            }
+            Err(error) => {
+                counts.failures.fetch_add(1, Relaxed);
+                lead.land(Err(Arc::new(error)))
+            }
+        }
+    }
+
+    /// Stores what a flight has brought; whether it was stored.
+    async fn create_unless_overtaken(&self, flight: &Flight<E>, new: &Fetched) -> bool {
+        let begin = || {
+            let options =
+                CreateOptions { metadata: &new.metadata, expires_unix_s: new.expires_unix_s };
+            self.store.create_with(&flight.key, flight.group, &new.value, options)
+        };
+        poll_fn(|cx| flight.poll_create(cx, begin)).await
+    }
+
+    /// As [`Store::create_with`]; a fetch of this key that is under way is overtaken.
+    ///
+    /// # Errors
+    /// As for [`Store::create_with`].
+    pub fn create_with(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        value: &[u8],
+        options: CreateOptions<'_>,
+    ) -> Create {
+        self.flights.overtake_key(key);
+        self.store.create_with(key, group, value, options)
+    }
+
+    /// As [`Store::remove`]; a fetch of this key that is under way is overtaken.
+    ///
+    /// # Errors
+    /// As for [`Store::remove`].
+    pub fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
+        self.flights.overtake_key(key);
+        self.store.remove(key)
+    }
+
+    /// As [`Store::purge_group`]; fetches for this group that are under way are overtaken.
+    ///
+    /// # Errors
+    /// As for [`Store::purge_group`].
+    pub fn purge_group(&self, group: GroupId) -> Result<(), PurgeError> {
+        self.flights.overtake_all(|flight| flight.group == group);
+        self.store.purge_group(group)
+    }
+
+    /// As [`Store::purge_prefix`]; fetches of such keys that are under way are overtaken.
+    ///
+    /// # Errors
+    /// As for [`Store::purge_prefix`].
+    pub fn purge_prefix(&self, prefix: &[u8]) -> Result<(), PurgeError> {
+        self.flights.overtake_all(|flight| flight.key.starts_with(prefix));
+        self.store.purge_prefix(prefix)
+    }
+
+    /// As [`Store::purge_all`]; all fetches that are under way are overtaken.
+    ///
+    /// # Errors
+    /// As for [`Store::purge_all`].
+    pub fn purge_all(&self) -> Result<(), PurgeError> {
+        self.flights.overtake_all(|_| true);
+        self.store.purge_all()
+    }
+
+    /// What became of the reads that missed.
+    pub fn stats(&self) -> ReadThroughStats {
+        self.flights.stats()
+    }
+}
+
+impl From<Served> for Bytes {
+    /// Without copying. Of an object that was in the store, its memory stays pinned until the last
+    /// `Bytes` is dropped.
+    fn from(served: Served) -> Bytes {
+        served.into_value()
+    }
+}
