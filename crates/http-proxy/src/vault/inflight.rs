@@ -72,9 +72,8 @@ pub(crate) struct InflightBody {
 struct State {
     /// Generation of the stored body, and how many of its bytes can be read.
     stored: Option<(u64, u64)>,
-    /// The bytes behind the stored ones.
-    tail: VecDeque<Bytes>,
-    tail_start: u64,
+    /// The bytes behind the stored ones, in pieces as they came, each with its offset in the body.
+    tail: VecDeque<(u64, Bytes)>,
     /// Bytes that readers may read.
     shown_bytes: u64,
     /// Nothing more is stored, and this many sections are to be removed in the end.
@@ -148,8 +147,9 @@ impl InflightBody {
             if state.end.is_some() {
                 return;
             }
+            let start = state.shown_bytes;
             state.shown_bytes += bytes.len() as u64;
-            state.tail.push_back(bytes);
+            state.tail.push_back((start, bytes));
             state.let_go();
         });
     }
@@ -274,13 +274,12 @@ impl State {
             (None, Some((_, stored_bytes))) => stored_bytes,
             (None, None) => return,
         };
-        while let Some(first) = self.tail.front() {
-            let end = self.tail_start + first.len() as u64;
+        while let Some((start, first)) = self.tail.front() {
+            let end = start + first.len() as u64;
             let is_near = self.unstored.is_none() && end + NEAR_BYTES > self.shown_bytes;
-            if end > stored_bytes || (is_near && self.is_wanted(self.tail_start, end)) {
+            if end > stored_bytes || (is_near && self.is_wanted(*start, end)) {
                 return;
             }
-            self.tail_start = end;
             self.tail.pop_front();
         }
     }
@@ -301,18 +300,12 @@ impl State {
 
     /// Bytes of the tail from `offset` on; `None` if they are only in the store.
     fn of_tail(&self, offset: u64) -> Option<Bytes> {
-        let mut start = self.tail_start;
-        if offset < start {
-            return None;
-        }
-        for chunk in &self.tail {
-            let end = start + chunk.len() as u64;
-            if offset < end {
-                return Some(chunk.slice((offset - start) as usize..));
-            }
-            start = end;
-        }
-        None
+        // Searched, not walked through: a reader asks for each piece, and there may be as many
+        // pieces as bytes.
+        let behind = self.tail.partition_point(|(start, _)| *start <= offset);
+        let (start, piece) = self.tail.get(behind.checked_sub(1)?)?;
+        let within = usize::try_from(offset - start).ok()?;
+        (within < piece.len()).then(|| piece.slice(within..))
     }
 }
 
@@ -353,7 +346,26 @@ mod tests {
         assert_eq!(get(&mut reader), Some(Ok(1000)));
         assert_eq!(get(&mut reader), None);
         body.push(Bytes::from(vec![2; NEAR_BYTES as usize]));
-        assert_eq!(body.state().tail_start, 1000, "nobody is about to get it");
+        let starts: Vec<_> = body.state().tail.iter().map(|(start, _)| *start).collect();
+        assert_eq!(starts, [1000], "nobody is about to get what came before");
+    }
+
+    /// An origin may send its bytes one by one. A walk through them all for each piece would take
+    /// minutes here, under the lock that the fill needs.
+    #[test]
+    fn what_comes_in_the_smallest_pieces_is_found_without_looking_at_them_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let count = NEAR_BYTES as usize;
+        for at in 0..count {
+            body.push(Bytes::from_static(if at % 2 == 0 { b"a" } else { b"b" }));
+        }
+        let state = body.state();
+        for at in (0..count as u64).rev() {
+            let piece = state.of_tail(at).unwrap();
+            assert_eq!(&piece[..], if at % 2 == 0 { b"a" } else { b"b" });
+        }
+        assert_eq!(state.of_tail(count as u64), None);
     }
 
     #[test]
