@@ -157,6 +157,21 @@ fn a_log_to_a_fifo_that_nobody_reads_is_an_error() {
 }
 
 #[test]
+fn a_log_that_takes_nothing_does_not_keep_the_cache_from_being_closed() {
+    let bed = Bed::new(&format!("{FILE}[log]\nto = \"log\"\n"));
+    fifo(&bed, "log");
+    let path = bed.0.path().join("log");
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let mut reader = options.open(path).unwrap();
+    let mut running = Running::serving(bed.after(""));
+    while reader.write(&[b'x'; 4096]).is_ok() {}
+    assert!(running.get("/").contains("200 OK"));
+    running.signal("-TERM");
+    assert_eq!(running.ended().code(), Some(0), "4 is that of one that was cut off");
+}
+
+#[test]
 fn the_reader_of_a_fifo_gets_the_log() {
     let bed = Bed::new(&format!("{FILE}[log]\nto = \"log\"\n"));
     fifo(&bed, "log");

@@ -1,10 +1,11 @@
 //! The access log: one line per request, to standard output or a file.
 //!
 //! Threads: workers hand finished lines to one writer thread through a bounded queue. When the
-//! disk or the reader of standard output is too slow, lines are dropped and counted; requests
-//! never wait. Invariants: files are only appended to, and a reopen happens between two lines, so
-//! a rotated file ends with a whole line and the reopen loses none. If a file cannot be opened
-//! again, the old one stays in use.
+//! disk or the reader of standard output is too slow, lines are dropped and counted; neither
+//! requests nor signals ever wait, and the end of the proxy waits at most [`LAST_LINES_MAX`].
+//! Invariants: files are only appended to, and a reopen happens between two lines, so a rotated file
+//! ends with a whole line and the reopen loses none. If a file cannot be opened again, the old one
+//! stays in use.
 
 mod format;
 
@@ -14,9 +15,11 @@ use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
+use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Method, StatusCode, Version};
 
@@ -26,6 +29,9 @@ use crate::say::say;
 
 /// Capacity of the writer's queue, in messages.
 const LINES_WAITING_MAX: usize = 8192;
+/// How long the end waits for the last lines to be written: a pipe may have a reader that reads
+/// nothing, and the store has yet to be closed.
+const LAST_LINES_MAX: Duration = Duration::from_secs(5);
 
 enum Message {
     Line(String),
@@ -36,33 +42,58 @@ enum Message {
 #[derive(Debug, Clone)]
 pub(crate) struct AccessLog {
     messages: SyncSender<Message>,
+    /// A reopen that found no place in the queue.
+    reopen: Arc<AtomicBool>,
     /// Lines that reached the writer but could not be written.
     pub(crate) write_errors: Arc<Counter>,
 }
 
+/// Tells when the writer thread has written the last line.
+pub(crate) struct LogEnd(Receiver<Never>);
+
+/// Nothing is sent: the channel closes when the writer ends.
+enum Never {}
+
+impl LogEnd {
+    /// Waits until every handle is dropped and the last line is written, but no longer than
+    /// [`LAST_LINES_MAX`].
+    pub(crate) fn wait(self) {
+        if let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(LAST_LINES_MAX) {
+            say(format_args!(
+                "damelo: the access log takes nothing: its last lines are lost after {} s",
+                LAST_LINES_MAX.as_secs()
+            ));
+        }
+    }
+}
+
 impl AccessLog {
-    /// Starts the writer; `None` if there is no target. The caller joins the returned thread at the
-    /// end, so that the last lines are written.
-    pub(crate) fn start(target: &LogTarget) -> io::Result<Option<(AccessLog, JoinHandle<()>)>> {
+    /// Starts the writer; `None` if there is no target. The caller waits for the returned end once
+    /// its handles are dropped, so that the last lines are written.
+    pub(crate) fn start(target: &LogTarget) -> io::Result<Option<(AccessLog, LogEnd)>> {
         let sink = match target {
             LogTarget::None => return Ok(None),
             LogTarget::Stdout => Sink::Stdout(BufWriter::new(io::stdout())),
             LogTarget::File(path) => Sink::File(BufWriter::new(open(path)?), path.clone()),
         };
         let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
-        let write_errors = Arc::new(Counter::default());
-        let errors = write_errors.clone();
-        let thread = std::thread::Builder::new()
-            .name("damelo-log".to_owned())
-            .spawn(move || write_lines(sink, &waiting, &errors))?;
-        Ok(Some((AccessLog { messages, write_errors }, thread)))
+        let (ends, end) = sync_channel(0);
+        let log = AccessLog { messages, reopen: Arc::default(), write_errors: Arc::default() };
+        let (reopen, errors) = (log.reopen.clone(), log.write_errors.clone());
+        std::thread::Builder::new().name("damelo-log".to_owned()).spawn(move || {
+            let _ends: SyncSender<Never> = ends;
+            write_lines(sink, &waiting, &reopen, &errors);
+        })?;
+        Ok(Some((log, LogEnd(end))))
     }
 
-    /// Closes the file and opens its path again, after the lines that are already queued.
+    /// Closes the file and opens its path again, after the lines that are already queued. If the
+    /// queue is full, after the line that is being written: who calls this must not wait, since the
+    /// next signal may be the one that ends the proxy.
     pub(crate) fn reopen(&self) {
-        // Waits for room in the queue, because this message must not be lost. Fails only when the
-        // writer has ended.
-        let _ = self.messages.send(Message::Reopen);
+        if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Reopen) {
+            self.reopen.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -121,7 +152,12 @@ impl Sink {
     }
 }
 
-fn write_lines(mut sink: Sink, waiting: &Receiver<Message>, errors: &Counter) {
+fn write_lines(
+    mut sink: Sink,
+    waiting: &Receiver<Message>,
+    wants_reopen: &AtomicBool,
+    errors: &Counter,
+) {
     while let Ok(first) = waiting.recv() {
         let mut next = Ok(first);
         let mut unflushed = 0;
@@ -134,6 +170,10 @@ fn write_lines(mut sink: Sink, waiting: &Receiver<Message>, errors: &Counter) {
                         errors.one();
                     } else {
                         unflushed += 1;
+                    }
+                    if wants_reopen.swap(false, Ordering::Relaxed) {
+                        reopen = true;
+                        break;
                     }
                     next = waiting.try_recv();
                 }
@@ -212,7 +252,7 @@ mod tests {
     fn a_rotated_file_gets_no_more_lines_and_the_new_one_all_after() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
-        let (log, thread) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
+        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
         let line = |text: &str| log.messages.send(Message::Line(format!("{text}\n"))).unwrap();
         line("one");
         line("two");
@@ -225,9 +265,37 @@ mod tests {
         log.reopen();
         line("four");
         drop(log);
-        thread.join().unwrap();
+        end.wait();
         assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "one\ntwo\nthree\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "four\n");
+    }
+
+    /// The reader of a FIFO reads nothing, until the queue is full and stays so.
+    #[test]
+    fn a_reopen_does_not_wait_for_a_writer_that_is_stuck() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a string that ends in a zero and lives through the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        // Opened for both, it waits for no writer.
+        let mut reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
+        let mut moved = Instant::now();
+        while moved.elapsed() < Duration::from_millis(200) {
+            match log.messages.try_send(Message::Line("x".repeat(64))) {
+                Ok(()) => moved = Instant::now(),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        std::fs::rename(&path, directory.path().join("log.1")).unwrap();
+        log.reopen();
+        while !path.exists() {
+            io::Read::read(&mut reader, &mut [0; 4096]).unwrap();
+        }
+        drop(log);
+        end.wait();
+        assert!(std::fs::metadata(&path).unwrap().len() > 0, "the rest of the lines");
     }
 
     #[test]
@@ -236,11 +304,11 @@ mod tests {
         if !path.exists() {
             return;
         }
-        let (log, thread) = AccessLog::start(&LogTarget::File(path.into())).unwrap().unwrap();
+        let (log, end) = AccessLog::start(&LogTarget::File(path.into())).unwrap().unwrap();
         let errors = log.write_errors.clone();
         log.messages.send(Message::Line("lost\n".to_owned())).unwrap();
         drop(log);
-        thread.join().unwrap();
+        end.wait();
         assert_eq!(errors.get(), 1);
     }
 }

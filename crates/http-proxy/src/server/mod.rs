@@ -35,7 +35,7 @@ use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::io::wake_relay::WakeRelay;
 use crate::listen::{self, Gate, Opened, UnixFile};
-use crate::log::AccessLog;
+use crate::log::{AccessLog, LogEnd};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::upstream::{Fetcher, Origin, PoolSettings, Sites, check_all};
@@ -128,8 +128,8 @@ struct Proxy {
     /// Stops demo origin and admin listener, which workers and operators need to the end.
     last_stop: watch::Sender<bool>,
     last_threads: Vec<JoinHandle<()>>,
-    /// Ends by itself once no worker holds the log.
-    log_thread: Option<JoinHandle<()>>,
+    /// Comes by itself once no worker holds the log.
+    log_end: Option<LogEnd>,
     _unix_files: Vec<UnixFile>,
 }
 
@@ -170,7 +170,7 @@ impl Proxy {
         if let (Some(forward), Some(admin)) = (&forward, admin) {
             forward.keep_from(admin);
         }
-        let (shared, log_thread) = shared(config, store, sites, forward)?;
+        let (shared, log_end) = shared(config, store, sites, forward)?;
         let control = Control::new(Arc::new(shared));
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
@@ -195,7 +195,7 @@ impl Proxy {
         };
         let info = RunningInfo { address, listeners, admin, origin: origin_url, workers, control };
         let _unix_files = opening.unix_files;
-        Ok(Proxy { info, stop, threads, last_stop, last_threads, log_thread, _unix_files })
+        Ok(Proxy { info, stop, threads, last_stop, last_threads, log_end, _unix_files })
     }
 
     fn stop(self) -> Result<(), ProxyError> {
@@ -211,11 +211,10 @@ impl Proxy {
         // the last lines are written when that one is dropped.
         let others = self.info.control.is_shared();
         drop(self.info);
-        if let Some(thread) = self.log_thread
+        if let Some(end) = self.log_end
             && !others
-            && thread.join().is_err()
         {
-            return Err(ProxyError::WorkerDied);
+            end.wait();
         }
         Ok(())
     }
@@ -256,10 +255,10 @@ fn shared(
     store: Store,
     sites: Sites,
     forward: Option<Arc<ForwardProxy>>,
-) -> Result<(Shared, Option<JoinHandle<()>>), ProxyError> {
+) -> Result<(Shared, Option<LogEnd>), ProxyError> {
     let started = AccessLog::start(&config.log.to)
         .map_err(|source| ProxyError::Log { target: config.log.to.to_string(), source })?;
-    let (log, log_thread) = started.unzip();
+    let (log, log_end) = started.unzip();
     let via = Via::of(&config.name)?;
     let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
     let vault = Arc::new(Vault::new(store, ledger, &config));
@@ -275,7 +274,7 @@ fn shared(
             log,
             via,
         },
-        log_thread,
+        log_end,
     ))
 }
 
