@@ -26,6 +26,7 @@ use crate::object::ObjectInfo;
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
+use crate::read::memory::InMemory;
 use crate::read::range::Source;
 use crate::read::stream::Reader;
 use crate::stats::Stats;
@@ -305,10 +306,14 @@ impl Store {
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
     pub fn lookup(&self, key: &[u8]) -> Lookup {
         let engine = self.engine();
-        if !engine.is_closed()
-            && let Some(object) = engine.lookup_memory(engine.hash(key), key)
-        {
-            return Lookup(Deferred::ready(Ok(Some(ObjectInfo::of(&object)))));
+        if !engine.is_closed() {
+            match engine.lookup_memory(engine.hash(key), key) {
+                InMemory::Found(object) => {
+                    return Lookup(Deferred::ready(Ok(Some(ObjectInfo::of(&object)))));
+                }
+                InMemory::Dead => return Lookup(Deferred::ready(Ok(None))),
+                InMemory::Nothing => {}
+            }
         }
         let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
         Lookup(self.reading(move || lookup(&engine, &key)))

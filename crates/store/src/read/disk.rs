@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::flight::Joined;
 use super::large::LargeObject;
 use super::lost::{Lost, or_lost};
+use super::memory::InMemory;
 use crate::deferred::OneShot;
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -42,7 +43,7 @@ pub(crate) enum Found {
 /// An object whose manifest or patch is in memory, without its bytes.
 pub(crate) enum Indirect {
     Found(RawRecord, RecordHeader),
-    /// Expired or purged: a miss.
+    /// Expired or purged: a miss that ends the search, and is counted.
     Dead,
     Nothing,
 }
@@ -94,10 +95,12 @@ impl Engine {
         mut in_hand: Option<InHand>,
     ) -> Outcome {
         for look in 0..LOOKS_MAX {
-            if look > 0
-                && let Some(object) = self.lookup_memory(hash, key)
-            {
-                return Ok(Some(object));
+            if look > 0 {
+                match self.lookup_memory(hash, key) {
+                    InMemory::Found(object) => return Ok(Some(object)),
+                    InMemory::Dead => return Ok(None),
+                    InMemory::Nothing => {}
+                }
             }
             let indirect = self.indirect_in_memory(hash, key);
             if let Some(object) = self.lookup_assembled(hash, &indirect) {
@@ -146,14 +149,14 @@ impl Engine {
     /// dropped too, since they are older versions.
     pub(crate) fn indirect_in_memory(&self, hash: KeyHash, key: &[u8]) -> Indirect {
         let Some((raw, header)) = self.find_indirect(hash, key) else { return Indirect::Nothing };
-        if !self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
-            return Indirect::Found(raw, header);
-        }
+        let death = self.death(header.group(), key, header.sequence(), header.expires_s);
+        let Some(death) = death else { return Indirect::Found(raw, header) };
         let mut shard = self.cache.resident.shard(hash);
         if shard.get(hash).is_some_and(|e| e.record().head.sequence() == header.sequence()) {
             shard.remove(hash);
             self.forget(hash);
         }
+        self.died(death);
         Indirect::Dead
     }
 
@@ -371,8 +374,9 @@ impl Engine {
         if bytes.get(header.key_range()) != Some(key) {
             return Ok(Found::OtherKey);
         }
-        if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
-            return Ok(self.dead(hash, candidate.location, raw.life));
+        let death = self.death(header.group(), key, header.sequence(), header.expires_s);
+        if let Some(death) = death {
+            return Ok(self.dead(hash, candidate.location, raw.life, death));
         }
         match header.kind {
             RecordKind::Object => Ok(self.admit_read(hash, candidate, &raw, &header)),

@@ -5,6 +5,7 @@
 
 use super::disk::Found;
 use super::lost::Lost;
+use super::memory::Death;
 use crate::engine::Engine;
 use crate::format::RecordHeader;
 use crate::index::Location;
@@ -61,13 +62,20 @@ impl Engine {
 
     /// Forgets a record that is dead. Its marks, the journal or its expiry say so after a crash
     /// too.
-    pub(super) fn dead(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
+    pub(super) fn dead(
+        &self,
+        hash: KeyHash,
+        location: Location,
+        life: SegmentLife,
+        death: Death,
+    ) -> Found {
         // Locked, or a newer version could enter the index before its entries are removed.
         let shard = self.cache.resident.shard(hash);
         if shard.contains(hash) || !self.knows(hash, location, life) {
             return Found::LookAgain;
         }
         self.forget(hash);
+        self.died(death);
         Found::Gone
     }
 

@@ -7,25 +7,42 @@ use crate::object::Object;
 use crate::stats::add;
 use crate::types::{GroupId, KeyHash, Sequence};
 
+/// Why an object that is still there is nothing to readers any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    Expired,
+    /// By a purge mark, or by a delete that recovery has not applied yet.
+    Purged,
+}
+
+/// What memory says of an object.
+pub(crate) enum InMemory {
+    Found(Object),
+    /// It was there, but expired or purged: a miss that ends the search, and is counted.
+    Dead,
+    Nothing,
+}
+
 impl Engine {
     /// A hit in memory: no system call, no allocation, one short lock.
     #[inline]
-    pub(crate) fn lookup_memory(&self, hash: KeyHash, key: &[u8]) -> Option<Object> {
+    pub(crate) fn lookup_memory(&self, hash: KeyHash, key: &[u8]) -> InMemory {
         let epoch = self.marks.epoch();
         let mut guard = self.cache.resident.shard(hash);
         let shard = &mut *guard;
-        let entry = shard.get_mut(hash)?;
+        let Some(entry) = shard.get_mut(hash) else { return InMemory::Nothing };
         let record = entry.record();
         let head = record.head;
         if record.key() != key || !head.is_object() {
-            return None;
+            return InMemory::Nothing;
         }
         let expires_s = head.expires_s();
         let unsure = entry.state.marks_epoch() != epoch || expires_s != 0;
-        if unsure && self.is_dead(head.group(), key, head.sequence(), expires_s) {
+        if unsure && let Some(death) = self.death(head.group(), key, head.sequence(), expires_s) {
             shard.remove(hash);
             self.forget(hash);
-            return None;
+            self.died(death);
+            return InMemory::Dead;
         }
         let object = Object::of(&record, true);
         let came = entry.state.take_prefetched();
@@ -42,7 +59,7 @@ impl Engine {
             let recent = self.cache.first_used(hash, came);
             self.note_prefetch_hit(object.group(), recent);
         }
-        Some(object)
+        InMemory::Found(object)
     }
 
     fn note_prefetch_hit(&self, group: GroupId, recent: bool) {
@@ -55,24 +72,28 @@ impl Engine {
         }
     }
 
-    /// Dead by expiry, by a purge mark, or by a delete that recovery has not applied yet.
-    pub(crate) fn is_dead(
+    /// Why an object is dead; `None` if it lives. Whoever ends a read by it counts the miss: one
+    /// read may come to a dead object several times.
+    pub(crate) fn death(
         &self,
         group: GroupId,
         key: &[u8],
         seq: Sequence,
         expires_s: u32,
-    ) -> bool {
-        let expired = expires_s != 0 && u64::from(expires_s) <= self.clock.unix_seconds();
-        if expired {
-            add(&self.counters.misses_expired, 1);
-            return true;
+    ) -> Option<Death> {
+        if expires_s != 0 && u64::from(expires_s) <= self.clock.unix_seconds() {
+            return Some(Death::Expired);
         }
-        let purged = self.was_deleted(group, key, seq);
-        if purged {
-            add(&self.counters.misses_purged, 1);
-        }
-        purged
+        self.was_deleted(group, key, seq).then_some(Death::Purged)
+    }
+
+    /// Counts a miss by death.
+    pub(super) fn died(&self, death: Death) {
+        let counter = match death {
+            Death::Expired => &self.counters.misses_expired,
+            Death::Purged => &self.counters.misses_purged,
+        };
+        add(counter, 1);
     }
 
     /// Dead by a purge mark, or by a delete that recovery has not applied yet.

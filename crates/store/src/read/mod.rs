@@ -12,7 +12,7 @@ pub(crate) mod gathering;
 mod gone;
 mod large;
 pub(crate) mod lost;
-mod memory;
+pub(crate) mod memory;
 mod operation;
 pub(crate) mod page;
 pub(crate) mod page_choice;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::disk::{InHand, Indirect};
+use super::memory::InMemory;
 use crate::deferred::{Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -23,12 +24,17 @@ impl Engine {
             return Deferred::ready(Err(ReadError::Closed));
         }
         let hash = self.hash(key);
-        if let Some(object) = self.lookup_memory(hash, key) {
-            return Deferred::ready(Ok(Some(object)));
+        match self.lookup_memory(hash, key) {
+            InMemory::Found(object) => return Deferred::ready(Ok(Some(object))),
+            InMemory::Dead => return Deferred::ready(Ok(None)),
+            InMemory::Nothing => {}
         }
         let indirect = self.indirect_in_memory(hash, key);
         if let Some(object) = self.lookup_assembled(hash, &indirect) {
             return Deferred::ready(Ok(Some(object)));
+        }
+        if matches!(indirect, Indirect::Dead) {
+            return Deferred::ready(Ok(None));
         }
         let waits = matches!(indirect, Indirect::Found(..));
         drop(indirect);
@@ -66,9 +72,10 @@ impl Engine {
                 Lane::Soon,
                 Box::new(move || {
                     theirs.put_outcome_of(|| match this.lookup_memory(hash, &wanted) {
-                        Some(object) => Ok(Some(object)),
-                        None if this.is_closed() => Err(ReadError::Closed),
-                        None => this.read_blocking_with(hash, &wanted, in_hand),
+                        InMemory::Found(object) => Ok(Some(object)),
+                        InMemory::Dead => Ok(None),
+                        InMemory::Nothing if this.is_closed() => Err(ReadError::Closed),
+                        InMemory::Nothing => this.read_blocking_with(hash, &wanted, in_hand),
                     });
                 }),
             );

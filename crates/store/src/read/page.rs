@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::disk::{Found, InHand, Promise, RawRecord};
 use super::flight::{Flight, Joined, Lead};
+use super::memory::InMemory;
 use super::page_choice::{Question, page_pays};
 use super::under_way::Room;
 use crate::device::{IoOp, submit_deferred};
@@ -159,7 +160,7 @@ impl Engine {
         let head = record.head;
         if record.key() != key
             || !head.is_object()
-            || self.is_dead(head.group(), key, head.sequence(), head.expires_s())
+            || self.death(head.group(), key, head.sequence(), head.expires_s()).is_some()
         {
             return None;
         }
@@ -330,8 +331,9 @@ impl Engine {
         add(&self.counters.shared_reads, 1);
         let this = Arc::clone(self);
         flight.then(move || match this.lookup_memory(hash, &key) {
-            Some(object) => promise.put(Ok(Some(object))),
-            None => fallback(None),
+            InMemory::Found(object) => promise.put(Ok(Some(object))),
+            InMemory::Dead => promise.put(Ok(None)),
+            InMemory::Nothing => fallback(None),
         });
     }
 

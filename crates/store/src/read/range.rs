@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::disk::{Found, Indirect, LOOKS_MAX, RawRecord};
 use super::large::{LargeObject, info_of};
 use super::lost::{Lost, NotRead, or_lost};
+use super::memory::InMemory;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES, verify_record};
@@ -85,8 +86,10 @@ impl Engine {
     }
 
     fn resolve_once(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Result<Resolved, ReadError> {
-        if let Some(object) = self.lookup_memory(hash, key) {
-            return Ok(Resolved::of(Some(object)));
+        match self.lookup_memory(hash, key) {
+            InMemory::Found(object) => return Ok(Resolved::of(Some(object))),
+            InMemory::Dead => return Ok(Resolved::Nothing),
+            InMemory::Nothing => {}
         }
         let indirect = self.indirect_in_memory(hash, key);
         if let Some(object) = self.lookup_assembled(hash, &indirect) {
@@ -162,8 +165,9 @@ impl Engine {
             let moved = !self.knows(hash, candidate.location, life);
             return Ok(if moved { ByHead::LookAgain } else { ByHead::OtherKey });
         }
-        if self.is_dead(header.group(), key, header.sequence(), header.expires_s) {
-            return Ok(ByHead::of(&self.dead(hash, candidate.location, life)));
+        let death = self.death(header.group(), key, header.sequence(), header.expires_s);
+        if let Some(death) = death {
+            return Ok(ByHead::of(&self.dead(hash, candidate.location, life, death)));
         }
         match header.kind {
             // It has replaced, meanwhile, the long object whose head was to be read.

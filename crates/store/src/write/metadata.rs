@@ -19,6 +19,7 @@ use crate::format::{Patch, RecordKind};
 use crate::index::Location;
 use crate::object::{Object, ObjectInfo};
 use crate::read::disk::Indirect;
+use crate::read::memory::InMemory;
 use crate::read::range::Source;
 use crate::stats::Waiting;
 use crate::types::{KeyHash, Sequence};
@@ -160,7 +161,11 @@ impl Engine {
         self: &Arc<Engine>,
         new: &NewMetadata<'_>,
     ) -> Result<Result<bool, CreateError>, Option<Box<Seen>>> {
-        let object = self.lookup_memory(self.hash(new.key), new.key).ok_or(None)?;
+        let object = match self.lookup_memory(self.hash(new.key), new.key) {
+            InMemory::Found(object) => object,
+            InMemory::Dead => return Ok(Ok(false)),
+            InMemory::Nothing => return Err(None),
+        };
         let is_small = object.len() as u64 <= self.page_record_max();
         let seen = Seen::in_memory(object);
         let Some(value) = seen.object.as_ref().filter(|_| is_small) else {

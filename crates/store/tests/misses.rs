@@ -1,0 +1,90 @@
+//! A read that finds nothing is one miss, under one reason, whichever way it went.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use damelo::{ByteSize, Clock, Config, CreateOptions, GroupId, Store};
+
+mod in_memory;
+
+use in_memory::{Memory, State};
+
+const DEVICE_BYTES: usize = 32 << 20;
+
+/// The time is what it is set to.
+#[derive(Clone, Default)]
+struct Hand(Arc<AtomicU64>);
+
+impl Clock for Hand {
+    fn unix_seconds(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.unix_seconds())
+    }
+}
+
+fn awaited<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return value;
+        }
+        std::thread::yield_now();
+    }
+}
+
+type IsThere = fn(&Store, &[u8]) -> bool;
+
+const READS: [(&str, IsThere); 6] = [
+    ("read", |store, key| store.read(key).wait().unwrap().is_some()),
+    ("awaited read", |store, key| awaited(store.read(key)).unwrap().is_some()),
+    ("lookup", |store, key| store.lookup(key).wait().unwrap().is_some()),
+    ("length", |store, key| store.length(key).wait().unwrap().is_some()),
+    ("range", |store, key| store.read_range(key, 0..1).wait().unwrap().is_some()),
+    ("reader", |store, key| store.reader(key).wait().unwrap().is_some()),
+];
+
+/// Hit ratios are made of these counters.
+#[test]
+fn a_read_of_what_has_died_is_one_miss() {
+    for (what, is_there) in READS {
+        for (bytes, in_memory) in [(10, true), (10, false), (100_000, false), (600_000, false)] {
+            let (clock, state) = (Hand::default(), State::new(DEVICE_BYTES, false));
+            let mut config = Config::new("misses", ByteSize::new(DEVICE_BYTES as u64));
+            config.memory = ByteSize::new(4 << 20);
+            let device = vec![Memory::device(&state)];
+            let store = Store::open_on(config, device, Arc::new(clock.clone())).unwrap();
+            let value = vec![1; bytes];
+            let expiring = CreateOptions { expires_unix_s: Some(100), ..CreateOptions::default() };
+            for key in 0..40_u8 {
+                store.create(&[0, key], GroupId::new(1), &value).wait().unwrap();
+                store.create_with(&[1, key], GroupId::new(2), &value, expiring).wait().unwrap();
+                if bytes > 10 {
+                    break;
+                }
+            }
+            store.sync().unwrap();
+            if !in_memory {
+                store.drop_memory();
+            }
+            store.purge_group(GroupId::new(1)).unwrap();
+            clock.0.store(100, Ordering::Relaxed);
+            for key in [[0, 0], [1, 0]] {
+                assert!(!is_there(&store, &key), "{what}");
+            }
+            let stats = store.stats();
+            let counted = [stats.misses_purged, stats.misses_expired, stats.misses_not_found];
+            assert_eq!(counted, [1, 1, 0], "{what} of {bytes} bytes, in memory: {in_memory}");
+            assert!(!is_there(&store, &[1, 0]), "{what}");
+            assert_eq!(store.stats().misses_not_found, 1, "then it is forgotten");
+        }
+    }
+}
