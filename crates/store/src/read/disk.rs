@@ -63,6 +63,15 @@ pub(crate) struct InHand {
     pub(crate) raw: RawRecord,
 }
 
+/// How the candidates for a key are looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    /// Reads are shared with other callers that want the same bytes.
+    pub(crate) shared: bool,
+    /// Longest object that is put together from several places; a longer one is too large.
+    pub(crate) whole_max: u64,
+}
+
 /// Lookups that end in `LookAgain` before the caller stops sharing reads, and before it gives up.
 const LOOKS_SHARED_MAX: usize = 3;
 pub(super) const LOOKS_MAX: usize = 12;
@@ -84,18 +93,21 @@ impl Engine {
 
     /// Reads on the calling thread.
     pub(crate) fn read_blocking(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Outcome {
-        self.read_blocking_with(hash, key, None)
+        self.read_blocking_with(hash, key, None, self.piece_max())
     }
 
-    /// As `read_blocking`, beginning with a record that was read already.
+    /// As `read_blocking`, beginning with a record that was read already, and with a limit of the
+    /// caller's to what is put together.
     pub(crate) fn read_blocking_with(
         self: &Arc<Engine>,
         hash: KeyHash,
         key: &[u8],
         mut in_hand: Option<InHand>,
+        whole_max: u64,
     ) -> Outcome {
-        for look in 0..LOOKS_MAX {
-            if look > 0 {
+        for count in 0..LOOKS_MAX {
+            let look = Look { shared: count < LOOKS_SHARED_MAX, whole_max };
+            if count > 0 {
                 match self.lookup_memory(hash, key) {
                     InMemory::Found(object) => return Ok(Some(object)),
                     InMemory::Dead => return Ok(None),
@@ -107,12 +119,14 @@ impl Engine {
                 return Ok(Some(object));
             }
             let found = match (indirect, in_hand.take()) {
-                (Indirect::Found(raw, header), _) => self.read_indirect(hash, key, raw, &header)?,
+                (Indirect::Found(raw, header), _) => {
+                    self.read_indirect(hash, key, raw, &header, look)?
+                }
                 (Indirect::Dead, _) => Found::Gone,
                 (_, Some(InHand { candidate, raw })) => {
-                    self.accept_one(hash, key, &candidate, raw)?
+                    self.accept_one(hash, key, &candidate, raw, look)?
                 }
-                (_, None) => self.look(hash, key, look < LOOKS_SHARED_MAX)?,
+                (_, None) => self.look(hash, key, look)?,
             };
             match found {
                 Found::Object(object) => {
@@ -181,6 +195,7 @@ impl Engine {
         key: &[u8],
         raw: RawRecord,
         header: &RecordHeader,
+        look: Look,
     ) -> Result<Found, ReadError> {
         // The assembled object has no location of its own yet, so the resident table cannot have it.
         let candidate = Candidate {
@@ -189,20 +204,15 @@ impl Engine {
             freq: 0,
         };
         match header.kind {
-            RecordKind::Manifest => self.assemble_manifest(hash, &candidate, raw, header),
-            _ => self.assemble_patch(hash, key, &candidate, raw, header),
+            RecordKind::Manifest => self.assemble_manifest(hash, &candidate, raw, header, look),
+            _ => self.assemble_patch(hash, key, &candidate, raw, header, look),
         }
     }
 
     /// One pass over the candidates. `OtherKey` means that none belongs to the key.
-    fn look(
-        self: &Arc<Engine>,
-        hash: KeyHash,
-        key: &[u8],
-        shared: bool,
-    ) -> Result<Found, ReadError> {
+    fn look(self: &Arc<Engine>, hash: KeyHash, key: &[u8], look: Look) -> Result<Found, ReadError> {
         for candidate in self.ordered_candidates(hash) {
-            let found = self.read_candidate(hash, key, candidate, shared)?;
+            let found = self.read_candidate(hash, key, candidate, look)?;
             if !matches!(found, Found::OtherKey) {
                 return Ok(found);
             }
@@ -216,16 +226,16 @@ impl Engine {
         hash: KeyHash,
         key: &[u8],
         candidate: Candidate,
-        shared: bool,
+        look: Look,
     ) -> Result<Found, ReadError> {
         self.index.bump_freq(hash.get(), candidate.location, 1);
         if self.wants_page(hash, &candidate)
-            && let Some(found) = self.read_page_for(hash, key, &candidate, shared)?
+            && let Some(found) = self.read_page_for(hash, key, &candidate, look)?
         {
             return Ok(found);
         }
-        if !shared {
-            return self.read_object(hash, key, &candidate);
+        if !look.shared {
+            return self.read_object(hash, key, &candidate, look);
         }
         match self.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => {
@@ -237,7 +247,7 @@ impl Engine {
                 // Noted by the leader only: callers that share its read want the same object, not a
                 // neighbour.
                 self.note_alone(hash, &candidate);
-                let found = self.read_object(hash, key, &candidate);
+                let found = self.read_object(hash, key, &candidate, look);
                 self.flights.land(lead);
                 found
             }
@@ -250,6 +260,7 @@ impl Engine {
         hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
+        look: Look,
     ) -> Result<Found, ReadError> {
         let started = self.clock.monotonic();
         let (units, life) = (candidate.length_class.units(), self.life_of(candidate.location));
@@ -258,7 +269,7 @@ impl Engine {
             return Ok(self.unreadable(hash, candidate.location, life));
         };
         self.note_object_read(started);
-        self.accept(hash, key, candidate, raw)
+        self.accept(hash, key, candidate, raw, look)
     }
 
     /// What the read of an object cost, which later choices between object and page go by.
@@ -329,6 +340,7 @@ impl Engine {
         key: &[u8],
         candidate: &Candidate,
         raw: RawRecord,
+        look: Look,
     ) -> Result<Found, ReadError> {
         match self.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => {
@@ -338,7 +350,7 @@ impl Engine {
                 Ok(Found::LookAgain)
             }
             Joined::Leader(lead) => {
-                let found = self.accept(hash, key, candidate, raw);
+                let found = self.accept(hash, key, candidate, raw, look);
                 self.flights.land(lead);
                 found
             }
@@ -352,6 +364,7 @@ impl Engine {
         key: &[u8],
         candidate: &Candidate,
         raw: RawRecord,
+        look: Look,
     ) -> Result<Found, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else {
@@ -366,7 +379,7 @@ impl Engine {
             return Ok(if moved { Found::LookAgain } else { Found::OtherKey });
         }
         if header.stored_bytes() > bytes.len() as u64 {
-            return self.reread_longer(hash, key, candidate, &header, raw.life);
+            return self.reread_longer(hash, key, candidate, &header, raw.life, look);
         }
         if !verify_record(&header, bytes) {
             return Ok(self.damaged(hash, candidate.location, raw.life));
@@ -380,8 +393,8 @@ impl Engine {
         }
         match header.kind {
             RecordKind::Object => Ok(self.admit_read(hash, candidate, &raw, &header)),
-            RecordKind::Manifest => self.assemble_manifest(hash, candidate, raw, &header),
-            RecordKind::Patch => self.assemble_patch(hash, key, candidate, raw, &header),
+            RecordKind::Manifest => self.assemble_manifest(hash, candidate, raw, &header, look),
+            RecordKind::Patch => self.assemble_patch(hash, key, candidate, raw, &header, look),
             RecordKind::Part => Ok(self.damaged(hash, candidate.location, raw.life)),
         }
     }
@@ -395,6 +408,7 @@ impl Engine {
         candidate: &Candidate,
         header: &RecordHeader,
         life: SegmentLife,
+        look: Look,
     ) -> Result<Found, ReadError> {
         let class_bytes = candidate.length_class.units() * UNIT_BYTES;
         if header.stored_bytes() <= class_bytes && !candidate.length_class.is_large() {
@@ -411,7 +425,7 @@ impl Engine {
         if (raw.len - raw.start) < header.stored_bytes() as usize {
             return Ok(self.damaged(hash, candidate.location, raw.life));
         }
-        self.accept(hash, key, candidate, raw)
+        self.accept(hash, key, candidate, raw, look)
     }
 
     /// Makes a verified record resident: a small one is copied into a log, a large one stays in its
@@ -485,6 +499,7 @@ impl Engine {
         candidate: &Candidate,
         raw: RawRecord,
         header: &RecordHeader,
+        look: Look,
     ) -> Result<Found, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let meta = bytes::Bytes::copy_from_slice(&bytes[header.meta_range()]);
@@ -492,7 +507,7 @@ impl Engine {
         let large = or_lost(self.of_patch(hash, key, header, meta.clone(), value))?;
         let life = raw.life;
         drop(raw);
-        self.assemble_large(hash, candidate, header, large, &[key, &meta], life)
+        self.assemble_large(hash, candidate, header, large, &[key, &meta], (life, look))
     }
 
     /// Reads a whole object that lies in extents into one run. The caller must hold no memory,
@@ -504,7 +519,7 @@ impl Engine {
         header: &RecordHeader,
         large: Result<LargeObject, Lost>,
         before: &[&[u8]; 2],
-        life: SegmentLife,
+        (life, look): (SegmentLife, Look),
     ) -> Result<Found, ReadError> {
         let gone = |lost| Ok(self.value_gone(header, candidate.location, life, lost));
         let large = match large {
@@ -512,8 +527,8 @@ impl Engine {
             Err(lost) => return gone(lost),
         };
         let length = large.info.length_bytes;
-        if length > self.piece_max() {
-            return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
+        if length > look.whole_max {
+            return Err(ReadError::TooLargeForMemory { length, max: look.whole_max });
         }
         let mut waited = Duration::ZERO;
         let _room = self.room_to_gather(length, &mut waited)?;

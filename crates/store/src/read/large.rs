@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{
     CHUNK_BYTES, Manifest, ManifestPart, Patch, RecordHeader, RecordKind, UNIT_BYTES, verify_body,
-    verify_chunks, verify_head, verify_record,
+    verify_chunks, verify_head,
 };
 use crate::index::Location;
 use crate::memory::pool::Run;
@@ -113,7 +113,7 @@ impl Engine {
         if !self.space.holds(self.space.split(location).0) {
             return Err(Lost::Damaged.into());
         }
-        let base = self.read_head(location).map_err(|error| match error {
+        let base = self.read_head(location, 0).map_err(|error| match error {
             // A patch does not say in which life of its segment the record was written.
             NotRead::Lost(Lost::Damaged) => Lost::Overwritten.into(),
             other => other,
@@ -125,14 +125,8 @@ impl Engine {
             return Err(Lost::Overwritten.into());
         }
         if base.header.kind == RecordKind::Manifest {
-            let of_objects = &self.counters.object_reads;
-            let raw = self.read_raw(location, base.header.stored_bytes(), of_objects)?;
-            let raw = raw.ok_or(Lost::Unreadable)?;
-            let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
-            if !verify_record(&base.header, bytes) {
-                return Err(Lost::Overwritten.into());
-            }
-            return Ok(self.of_manifest(header, metadata, &bytes[base.header.value_range()])?);
+            let parts = &base.bytes[base.header.value_range()];
+            return Ok(self.of_manifest(header, metadata, parts)?);
         }
         let extent = self.extent(location, &base);
         let info = info_of(header, base.header.value_len, metadata);
@@ -140,10 +134,16 @@ impl Engine {
         Ok(LargeObject { info, seq, extents: vec![extent], head })
     }
 
-    /// Reads and verifies the head of a record (all of it if it is not chunked and short).
-    pub(super) fn read_head(self: &Arc<Engine>, location: Location) -> Result<Head, NotRead> {
+    /// Reads and verifies the head of a record: all of it if it is not chunked. `first_bytes` is
+    /// how much is known to be wanted.
+    pub(super) fn read_head(
+        self: &Arc<Engine>,
+        location: Location,
+        first_bytes: u64,
+    ) -> Result<Head, NotRead> {
         let of_ranges = &self.counters.range_reads;
-        let raw = self.read_raw(location, HEAD_READ_BYTES, of_ranges)?.ok_or(Lost::Unreadable)?;
+        let first_bytes = first_bytes.max(HEAD_READ_BYTES);
+        let raw = self.read_raw(location, first_bytes, of_ranges)?.ok_or(Lost::Unreadable)?;
         let life = raw.life;
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let header = RecordHeader::decode(bytes, self.space.nonce).ok();
@@ -168,7 +168,7 @@ impl Engine {
         hash: KeyHash,
         location: Location,
     ) -> Option<(RecordHeader, Vec<u8>)> {
-        let head = self.read_head(location).ok()?;
+        let head = self.read_head(location, 0).ok()?;
         let same =
             head.header.key_hash() == hash && head.bytes.get(head.header.key_range()) == Some(key);
         let value =
@@ -315,7 +315,7 @@ impl LargeObject {
         {
             return Ok(Arc::clone(head));
         }
-        let head = or_lost(engine.read_head(extent.location))?;
+        let head = or_lost(engine.read_head(extent.location, 0))?;
         if extent.is_overwritten(engine) {
             return Err(Lost::Overwritten.into());
         }

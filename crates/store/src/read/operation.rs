@@ -75,7 +75,9 @@ impl Engine {
                         InMemory::Found(object) => Ok(Some(object)),
                         InMemory::Dead => Ok(None),
                         InMemory::Nothing if this.is_closed() => Err(ReadError::Closed),
-                        InMemory::Nothing => this.read_blocking_with(hash, &wanted, in_hand),
+                        InMemory::Nothing => {
+                            this.read_blocking_with(hash, &wanted, in_hand, this.piece_max())
+                        }
                     });
                 }),
             );

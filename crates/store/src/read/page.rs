@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::disk::{Found, InHand, Promise, RawRecord};
+use super::disk::{Found, InHand, Look, Promise, RawRecord};
 use super::flight::{Flight, Joined, Lead};
 use super::memory::InMemory;
 use super::page_choice::{Question, page_pays};
@@ -117,12 +117,12 @@ impl Engine {
         hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
-        shared: bool,
+        look: Look,
     ) -> Result<Option<Found>, ReadError> {
         let (segment, offset) = self.space.split(candidate.location);
         let page = offset / self.space.page_bytes;
         let lead = match self.flights.join(self.page_place(segment, page)) {
-            Joined::Follower(flight) if shared => {
+            Joined::Follower(flight) if look.shared => {
                 add(&self.counters.shared_reads, 1);
                 flight.wait();
                 return Ok(Some(Found::LookAgain));
@@ -130,7 +130,7 @@ impl Engine {
             Joined::Follower(_) => return Ok(None),
             Joined::Leader(lead) => lead,
         };
-        if !shared {
+        if !look.shared {
             self.flights.land(lead);
             return Ok(None);
         }
@@ -141,7 +141,7 @@ impl Engine {
         if let Some(object) = self.lookup_fresh(hash, key) {
             return Ok(Some(Found::Object(object)));
         }
-        self.accept_one(hash, key, candidate, self.raw_of_page(run, offset, life)).map(Some)
+        self.accept_one(hash, key, candidate, self.raw_of_page(run, offset, life), look).map(Some)
     }
 
     /// The record at this offset of its segment, in the page that was read.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::disk::{Found, Indirect, LOOKS_MAX, RawRecord};
+use super::disk::{Found, Indirect, LOOKS_MAX, Look, RawRecord};
 use super::large::{LargeObject, info_of};
 use super::lost::{Lost, NotRead, or_lost};
 use super::memory::InMemory;
@@ -97,7 +97,9 @@ impl Engine {
         }
         match indirect {
             Indirect::Found(raw, header) => {
-                let found = self.indirect_of(hash, key, Location::MAX, &header, &raw)?;
+                let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+                let place = (Location::MAX, raw.life);
+                let found = self.indirect_of(hash, key, place, &header, bytes)?;
                 return Ok(found.into_resolved().unwrap_or(Resolved::Nothing));
             }
             Indirect::Dead => return Ok(Resolved::Nothing),
@@ -107,7 +109,7 @@ impl Engine {
         if let Some(found) = self.resolve_by_heads(hash, key, is_by_head)? {
             return Ok(found);
         }
-        match self.read_blocking(hash, key) {
+        match self.read_blocking_with(hash, key, None, self.whole_max()) {
             Ok(found) => Ok(Resolved::of(found)),
             // The record of a large object, itself small: a manifest or a patch.
             Err(ReadError::TooLargeForMemory { .. }) => {
@@ -142,6 +144,11 @@ impl Engine {
         class.units() <= most && !class.is_large()
     }
 
+    /// Longest object that is put together although a part of it would do.
+    fn whole_max(&self) -> u64 {
+        self.page_record_max().max(WHOLE_BYTES_MAX).min(self.piece_max())
+    }
+
     fn resolve_candidate(
         self: &Arc<Engine>,
         hash: KeyHash,
@@ -150,7 +157,10 @@ impl Engine {
     ) -> Result<ByHead, ReadError> {
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let life = self.life_of(candidate.location);
-        let head = match or_lost(self.read_head(candidate.location))? {
+        let class = candidate.length_class;
+        // Such a record is a manifest or a patch, which has no head to be read alone.
+        let first_bytes = if self.is_read_whole(class) { class.units() * UNIT_BYTES } else { 0 };
+        let head = match or_lost(self.read_head(candidate.location, first_bytes))? {
             Ok(head) => head,
             Err(Lost::Unreadable) => {
                 return Ok(ByHead::of(&self.unreadable(hash, candidate.location, life)));
@@ -189,39 +199,24 @@ impl Engine {
                 head: Mutex::new(head),
             }));
         }
-        self.indirect(hash, key, (candidate.location, life), &header)
+        // The header is of that life, so nothing read since may count for a later one.
+        self.indirect_of(hash, key, (candidate.location, life), &header, &head.bytes)
     }
 
-    fn indirect(
+    /// What a manifest or a patch refers to.
+    fn indirect_of(
         self: &Arc<Engine>,
         hash: KeyHash,
         key: &[u8],
         (location, life): (Location, SegmentLife),
         header: &RecordHeader,
+        record: &[u8],
     ) -> Result<ByHead, ReadError> {
-        let of_objects = &self.counters.object_reads;
-        let Some(raw) = self.read_raw(location, header.stored_bytes(), of_objects)? else {
-            return Ok(ByHead::of(&self.unreadable(hash, location, life)));
-        };
-        // The header is of that life, so nothing read since may count for a later one.
-        let raw = RawRecord { life, ..raw };
-        self.indirect_of(hash, key, location, header, &raw)
-    }
-
-    fn indirect_of(
-        self: &Arc<Engine>,
-        hash: KeyHash,
-        key: &[u8],
-        location: Location,
-        header: &RecordHeader,
-        raw: &RawRecord,
-    ) -> Result<ByHead, ReadError> {
-        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
-        if !verify_record(header, bytes) {
-            return Ok(ByHead::of(&self.damaged(hash, location, raw.life)));
+        if !verify_record(header, record) {
+            return Ok(ByHead::of(&self.damaged(hash, location, life)));
         }
-        let metadata = Bytes::copy_from_slice(&bytes[header.meta_range()]);
-        let value = &bytes[header.value_range()];
+        let metadata = Bytes::copy_from_slice(&record[header.meta_range()]);
+        let value = &record[header.value_range()];
         let large = match header.kind {
             RecordKind::Manifest => self.of_manifest(header, metadata, value),
             RecordKind::Patch => or_lost(self.of_patch(hash, key, header, metadata, value))?,
@@ -229,7 +224,7 @@ impl Engine {
         };
         Ok(match large {
             Ok(large) => ByHead::Large(large),
-            Err(lost) => ByHead::of(&self.value_gone(header, location, raw.life, lost)),
+            Err(lost) => ByHead::of(&self.value_gone(header, location, life, lost)),
         })
     }
 
@@ -240,6 +235,7 @@ impl Engine {
         candidate: &Candidate,
         raw: RawRecord,
         header: &RecordHeader,
+        look: Look,
     ) -> Result<Found, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let key = bytes[header.key_range()].to_vec();
@@ -247,7 +243,7 @@ impl Engine {
         let large = self.of_manifest(header, meta.clone(), &bytes[header.value_range()]);
         let life = raw.life;
         drop(raw);
-        self.assemble_large(hash, candidate, header, large, &[&key, &meta], life)
+        self.assemble_large(hash, candidate, header, large, &[&key, &meta], (life, look))
     }
 
     /// Reads a part of an object; the range is clamped to the object's length.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::disk::{Found, InHand, Promise, RawRecord};
+use super::disk::{Found, InHand, Look, Promise, RawRecord};
 use super::flight::Joined;
 use super::under_way::Room;
 use crate::device::IoOp;
@@ -70,7 +70,8 @@ impl Engine {
                     this.flights.land(lead);
                     return fallback(Some(InHand { candidate, raw }));
                 }
-                this.accept(hash, &key, &candidate, raw).ok()
+                let look = Look { shared: true, whole_max: this.piece_max() };
+                this.accept(hash, &key, &candidate, raw, look).ok()
             } else {
                 Some(this.unreadable(hash, candidate.location, life))
             };
