@@ -12,6 +12,7 @@ mod clock;
 mod fbc;
 mod gdsf;
 mod heap;
+mod lfu;
 mod lfu_aging;
 mod lists;
 mod log;

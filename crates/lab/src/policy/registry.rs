@@ -6,6 +6,7 @@ use super::belady::Belady;
 use super::clock::Clock;
 use super::fbc::Fbc;
 use super::gdsf::Gdsf;
+use super::lfu::Lfu;
 use super::lfu_aging::LfuAging;
 use super::one_queue::{Fifo, Lru, OneQueue};
 use super::s3_fifo::{Parameters, S3Fifo};
@@ -26,6 +27,7 @@ enum Kind {
     Fifo,
     Lru,
     Clock,
+    Lfu,
     LfuAging,
     Fbc,
     Gdsf,
@@ -76,7 +78,7 @@ const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
 
 /// All policies.
-pub const POLICIES: [PolicyInfo; 18] = [
+pub const POLICIES: [PolicyInfo; 19] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -86,6 +88,7 @@ pub const POLICIES: [PolicyInfo; 18] = [
         &[whole("bits", 1.0, 1.0, 16.0)],
         Kind::Clock,
     ),
+    info("lfu", &[], "least often used since it came goes first", &[], Kind::Lfu),
     info(
         "lfu-aging",
         &["lfuaging"],
@@ -287,6 +290,7 @@ impl PolicySpec {
             Kind::Fifo => Box::new(OneQueue::new(capacity_bytes, Fifo)),
             Kind::Lru => Box::new(OneQueue::new(capacity_bytes, Lru)),
             Kind::Clock => Box::new(OneQueue::new(capacity_bytes, Clock::new(value(0) as u32))),
+            Kind::Lfu => Box::new(Lfu::new(capacity_bytes)),
             Kind::LfuAging => Box::new(LfuAging::new(capacity_bytes, value(0) as u64)),
             Kind::Fbc => {
                 let rule = Fbc::new(value(0) as u32, value(1) as u64);
@@ -340,6 +344,7 @@ mod tests {
             ("LRU", "lru"),
             ("s3fifo", "s3-fifo"),
             ("WTinyLFU", "w-tinylfu"),
+            ("LFU", "lfu"),
             ("second-chance", "clock"),
             ("fbc:cmax=5:AMAX=20", "fbc:cmax=5:amax=20"),
         ] {

@@ -11,12 +11,13 @@ use self::naive::{KEYS, naive};
 use super::{NEVER, POLICIES, PolicySpec, Step, Tally};
 
 /// Small means, so that aging happens; a window that holds something in a small cache.
-const SPECS: [(&str, &str); 14] = [
+const SPECS: [(&str, &str); 15] = [
     ("fifo", "fifo"),
     ("lru", "lru"),
     ("clock", "clock"),
     ("sieve", "sieve"),
     ("fbc", "fbc:cmax=3:amax=4"),
+    ("lfu", "lfu"),
     ("lfu-aging", "lfu-aging:amax=3"),
     ("s3-fifo", "s3-fifo"),
     ("w-tinylfu", "w-tinylfu:window=0.05"),

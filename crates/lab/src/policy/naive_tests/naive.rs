@@ -120,7 +120,8 @@ impl Naive for Counted {
                 self.held[at].2 += 1;
             } else {
                 let (key, size, count) = self.held.remove(at);
-                self.insert_sorted(key, size, (count + 1).min(255));
+                let count_max = if self.kind == "lfu" { u64::MAX } else { 255 };
+                self.insert_sorted(key, size, (count + 1).min(count_max));
             }
             self.age();
             return true;
@@ -415,8 +416,12 @@ pub(super) const KEYS: usize = 64;
 
 pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
     match kind {
-        "fbc" | "lfu-aging" => {
-            let amax = if kind == "fbc" { 4 } else { 3 };
+        "fbc" | "lfu" | "lfu-aging" => {
+            let amax = match kind {
+                "fbc" => 4,
+                "lfu" => u64::MAX / KEYS as u64,
+                _ => 3,
+            };
             Box::new(Counted { capacity, held: Vec::new(), kind, target: 0, amax })
         }
         "s3-fifo" => Box::new(NaiveS3 {
