@@ -22,7 +22,9 @@ use crate::worker::Worker;
 
 pub(crate) use hit::{reused, serve_hit, with_hit_status};
 pub(crate) use passed_on::{own_fields, pass_on, remove_hop_by_hop};
-pub(crate) use stored::{begin, from_store, not_modified, part_suffices, precondition_failed};
+pub(crate) use stored::{
+    begin, from_store, is_there, not_modified, part_suffices, precondition_failed,
+};
 
 /// A response, and the cache's part in it.
 pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);

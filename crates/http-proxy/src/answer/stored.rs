@@ -56,25 +56,39 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
 /// evicted it, or what comes after it, since the lookup (a validation may have taken seconds), which
 /// counts as a miss.
 pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
-    let Some(range) = streams_first(worker, ask, found) else { return true };
+    let Some(streamed) = streamed(worker, ask, found) else { return true };
     match &mut found.body {
         FoundBody::Large(sections) => {
             let is_read = {
-                let reading = pin!(sections.read_first(range.clone()));
+                let reading = pin!(sections.read_first(streamed.first));
                 worker.relay.wait(reading).await.is_ok()
             };
-            is_read && sections.has(range)
+            is_read && sections.has(streamed.all)
         }
         FoundBody::Inflight(body, _) => {
-            let reading = pin!(body.can_be_read(range.start));
+            let reading = pin!(body.can_be_read(streamed.first.start));
             worker.relay.wait(reading).await
         }
         _ => true,
     }
 }
 
-/// The range of the stored body that the response begins with, if it is streamed.
-fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>> {
+/// Whether the store has, as far as it knows without I/O, what it would stream to this request.
+pub(crate) fn is_there(worker: &Worker, ask: &Ask, found: &Found) -> bool {
+    let FoundBody::Large(sections) = &found.body else { return true };
+    streamed(worker, ask, found).is_none_or(|streamed| sections.has(streamed.all))
+}
+
+/// What a response streams of a stored body.
+struct Streamed {
+    /// The range that it begins with.
+    first: Range<u64>,
+    /// From the first byte of any range to the last one.
+    all: Range<u64>,
+}
+
+/// What the response streams of the stored body, if it is streamed.
+fn streamed(worker: &Worker, ask: &Ask, found: &Found) -> Option<Streamed> {
     let (body, stored) = (&found.body, &found.response);
     if !matches!(body, FoundBody::Large(_) | FoundBody::Inflight(..)) {
         return None;
@@ -90,13 +104,20 @@ fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>
         Some(part) => (part.complete_bytes, part.start),
         None => (body.length_bytes(), 0),
     };
-    let first = match wanted(worker, ask, stored, length_bytes) {
-        Answer::Whole => start..u64::MAX,
-        Answer::One(range) => range,
-        Answer::Several(ranges) => ranges.into_iter().next()?,
+    let ranges = match wanted(worker, ask, stored, length_bytes) {
+        Answer::Whole => vec![start..u64::MAX],
+        Answer::One(range) => vec![range],
+        Answer::Several(ranges) => ranges,
         Answer::Unsatisfiable => return None,
     };
-    Some(first.start.saturating_sub(start)..first.end.saturating_sub(start))
+    let within =
+        |range: &Range<u64>| range.start.saturating_sub(start)..range.end.saturating_sub(start);
+    let first = within(ranges.first()?);
+    let all = ranges
+        .iter()
+        .map(within)
+        .fold(first.clone(), |all, range| all.start.min(range.start)..all.end.max(range.end));
+    Some(Streamed { first, all })
 }
 
 /// Makes a response to this request from a stored one.

@@ -110,6 +110,11 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     }
     let caching = &worker.shared.config.caching;
     match reuse::decide(&ask.wishes, &found.response.policy, caching, worker.now_ms()) {
+        // To validate what cannot be sent then would take a second request.
+        Decision::Validate(_) if !answer::is_there(worker, ask, &found) => {
+            let key = found.key(primary).to_vec();
+            Plan::Ask(Question::missed(ask, key, ForwardReason::UriMiss))
+        }
         Decision::Validate(reason) => {
             let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
             Plan::Ask(Question { found: Some(found), key, reason, conditions })
@@ -269,23 +274,26 @@ async fn share_failure(
     error: FetchError,
     mut status: CacheStatus,
 ) -> Answer {
-    let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
-    match plan(worker, ask).await {
-        Plan::Serve(found, _) => {
-            let waited_for = status.forward.filter(|_| status.collapsed);
-            return serve_hit(worker, ask, slices::resumable(worker, ask, found), waited_for);
+    let planned = plan(worker, ask).await;
+    if let Plan::Serve(found, _) = planned {
+        let waited_for = status.forward.filter(|_| status.collapsed);
+        return serve_hit(worker, ask, slices::resumable(worker, ask, found), waited_for);
+    }
+    if status.collapsed {
+        worker.counters.collapsed.one();
+    }
+    if let Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) =
+        planned
+    {
+        let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
+        let (policy, failure) = (&found.response.policy, Failure::Disconnected);
+        if reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms)
+            && answer::begin(worker, ask, &mut found).await
+        {
+            worker.counters.stale_on_error.one();
+            status.detail = Some(error.name());
+            return reused(worker, ask, slices::resumable(worker, ask, found), status);
         }
-        Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
-            let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-            if reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms)
-                && answer::begin(worker, ask, &mut found).await
-            {
-                worker.counters.stale_on_error.one();
-                status.detail = Some(error.name());
-                return reused(worker, ask, slices::resumable(worker, ask, found), status);
-            }
-        }
-        _ => {}
     }
     origin_failed(worker, ask, error, status)
 }

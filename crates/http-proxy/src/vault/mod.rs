@@ -302,7 +302,7 @@ impl Vault {
         let (entry, placement) = self.judge(key, &blob, place, counters).await?;
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
-                FoundBody::Large(Box::new(self.sections(key, apart)?))
+                FoundBody::Large(Box::new(self.sections(key, apart)))
             }
             Entry::Response(StoredResponse { apart: Some(apart), .. }) => {
                 FoundBody::Length(apart.length_bytes)
@@ -313,8 +313,8 @@ impl Vault {
         Some(Probed { blob, entry, body, placement })
     }
 
-    /// A large body; `None` if the store has evicted any of it.
-    fn sections(&self, key: &[u8], apart: &Apart) -> Option<Sections> {
+    /// A large body, of which the store may have evicted something.
+    fn sections(&self, key: &[u8], apart: &Apart) -> Sections {
         Sections::complete(&self.store, key, apart, &self.whole_reads)
     }
 
@@ -426,7 +426,7 @@ impl Vault {
     async fn holds_whole(&self, key: &[u8]) -> bool {
         match self.standing_response(key).await {
             Some((_, StoredResponse { part: None, apart: Some(apart), .. })) => {
-                self.sections(key, &apart).is_some()
+                self.sections(key, &apart).has(0..u64::MAX)
             }
             Some((_, stored)) => stored.part.is_none(),
             None => false,

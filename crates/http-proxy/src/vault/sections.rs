@@ -140,24 +140,21 @@ impl Sections {
         }
     }
 
-    /// A complete body; `None` if the store has evicted any of it. Costs no I/O, so an unreadable
-    /// section shows only when it is read.
+    /// A complete body. What the store has evicted of it is yet to be asked ([`Sections::has`]): to
+    /// ask for all of it takes time in proportion to its length, and mostly a part is wanted.
     pub(super) fn complete(
         store: &Store,
         key: &[u8],
         apart: &Apart,
         whole_reads: &Arc<WholeReads>,
-    ) -> Option<Sections> {
+    ) -> Sections {
         let mut sections = Sections::growing(store, key, apart.generation, apart.length_bytes);
         sections.whole_reads = Some(Arc::clone(whole_reads));
-        sections.is_there().then_some(sections)
+        sections
     }
 
-    fn is_there(&self) -> bool {
-        self.has(0..u64::MAX)
-    }
-
-    /// Whether the store has evicted nothing of this range. Costs no I/O.
+    /// Whether the store has evicted nothing of this range. Costs no I/O, so an unreadable section
+    /// shows only when it is read.
     pub(crate) fn has(&self, range: Range<u64>) -> bool {
         let end = range.end.min(self.length_bytes).div_ceil(SECTION_BYTES);
         let mut sections = range.start / SECTION_BYTES..end;
@@ -352,7 +349,6 @@ mod tests {
 
     fn open(store: &Store, shared: &Arc<WholeReads>) -> Sections {
         Sections::complete(store, KEY, &Apart { generation: 1, length_bytes: LENGTH }, shared)
-            .unwrap()
     }
 
     /// Reads a range and holds every piece, like a client that has stopped reading.

@@ -158,6 +158,22 @@ fn a_hundred_clients_make_one_origin_request() {
 }
 
 #[test]
+fn who_shares_a_failure_counts_as_collapsed() {
+    let origin = Origin::start(|_| Reply { delay: Duration::from_secs(20), ..reply(200, "", "") });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.origin_header = Duration::from_millis(500)
+    });
+    let address = proxy.info.address;
+    let clients: Vec<_> =
+        (0..20).map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b""))).collect();
+    let answers: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+    assert!(answers.iter().all(|answer| answer.status() == 504));
+    let collapsed = answers.iter().filter(|answer| answer.cache().contains("; collapsed")).count();
+    assert!(collapsed > 0);
+    assert_eq!(proxy.metric("damelo_proxy_collapsed_total"), collapsed as u64);
+}
+
+#[test]
 fn uncacheable_answers_are_not_queued_for() {
     let origin = Origin::start(|_| Reply {
         delay: Duration::from_millis(500),

@@ -64,6 +64,63 @@ fn what_has_changed_since_is_not_sent_behind_the_beginning() {
     assert!(now.complete && now.header("etag") == "\"v2\"");
 }
 
+/// Has the store lose the second section of all it has.
+fn evict_second(store: &Store) {
+    store.sync().expect("synced");
+    let keys = store.entries().filter_map(|entry| Some(entry.ok()?.key));
+    for second in keys.filter(|key| key.ends_with(&1_u64.to_be_bytes())) {
+        store.remove(&second).expect("removed");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_body_is_served_and_what_is_lost_is_a_miss() {
+    const MIB: usize = 1 << 20;
+    let (all, origin) = noise_in_parts(45, 3 * MIB);
+    let proxy = Proxy::start(&origin);
+    let parts = |ranges: &[(usize, usize)]| {
+        let specs = ranges.iter().map(|(first, last)| format!("{first}-{last}"));
+        format!("Range: bytes={}", specs.collect::<Vec<_>>().join(","))
+    };
+    for (ranges, is_left) in [
+        (&[(5, 9)][..], true),
+        (&[(2 * MIB, 2 * MIB + 9)], true),
+        (&[(MIB + 5, MIB + 9)], false),
+        (&[(MIB - 5, MIB + 9)], false),
+        // Also where the first of them is there.
+        (&[(5, 9), (MIB + 5, MIB + 9)], false),
+    ] {
+        assert!(proxy.get("/").complete);
+        evict_second(&proxy.store);
+        let part = proxy.get_with("/", &parts(ranges));
+        assert_eq!(part.cache().contains("; hit"), is_left, "{ranges:?}: {}", part.cache());
+        // This origin sends the whole where several parts of it are wanted.
+        if let [(first, last)] = ranges {
+            assert!(part.complete && part.body == all[*first..=*last], "{ranges:?}");
+            let whole = proxy.get("/");
+            assert!(whole.body == all && !whole.cache().contains("; hit"), "{}", whole.cache());
+        }
+        proxy.store.purge_all().expect("it is forgotten");
+    }
+}
+
+/// To validate what could not be sent then would take two requests.
+#[test]
+fn a_stale_body_of_which_something_is_lost_is_not_validated() {
+    let all = noise(46, 3 << 20);
+    let body = all.clone();
+    let origin =
+        Origin::start(move |_| reply(200, "ETag: \"1\"\nCache-Control: max-age=0", body.clone()));
+    let proxy = Proxy::start(&origin);
+    assert!(proxy.get("/").complete);
+    evict_second(&proxy.store);
+    let again = proxy.get("/");
+    assert!(again.complete && again.body == all, "{}", again.cache());
+    let asked = origin.asked();
+    let validated = asked.iter().any(|request| request.has("if-none-match"));
+    assert_eq!((asked.len(), validated), (2, false));
+}
+
 /// A weak validator, so that the rest could not be fetched behind what was sent.
 #[test]
 fn what_the_store_lets_go_of_while_it_is_validated_is_fetched_again() {
@@ -75,12 +132,7 @@ fn what_the_store_lets_go_of_while_it_is_validated_is_fetched_again() {
         if !request.has("if-none-match") {
             return reply(200, "ETag: W/\"1\"\nCache-Control: max-age=0", body.clone());
         }
-        let store = evicting.get().expect("set before the first request");
-        store.sync().expect("synced");
-        let keys = store.entries().filter_map(|entry| Some(entry.ok()?.key));
-        for second in keys.filter(|key| key.ends_with(&1_u64.to_be_bytes())) {
-            store.remove(&second).expect("removed");
-        }
+        evict_second(evicting.get().expect("set before the first request"));
         reply(304, "ETag: W/\"1\"\nCache-Control: max-age=0", "")
     });
     let proxy = Proxy::start(&origin);
