@@ -1,5 +1,5 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
-//! streams, timers for silence and deadlines, wakes from other threads, locks, addresses of names, and
+//! streams, pieces of bodies, timers for silence and deadlines, wakes from other threads, locks, addresses of names, and
 //! stamps of files.
 
 pub(crate) mod body;
@@ -9,6 +9,7 @@ pub(crate) mod file_stamp;
 pub(crate) mod idle;
 pub(crate) mod locks;
 pub(crate) mod names;
+pub(crate) mod pieces;
 pub(crate) mod stream;
 pub(crate) mod wake_relay;
 

@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 
 use crate::error::BodyError;
 use crate::io::locks::lock;
+use crate::io::pieces::join_small;
 use crate::vault::sections::{self, SECTION_BYTES, Sections};
 
 pub(crate) use reader::InflightReader;
@@ -72,7 +73,8 @@ pub(crate) struct InflightBody {
 struct State {
     /// Generation of the stored body, and how many of its bytes can be read.
     stored: Option<(u64, u64)>,
-    /// The bytes behind the stored ones, in pieces as they came, each with its offset in the body.
+    /// The bytes behind the stored ones, in pieces as they came, but for the smallest, each with its
+    /// offset in the body.
     tail: VecDeque<(u64, Bytes)>,
     /// Bytes that readers may read.
     shown_bytes: u64,
@@ -149,7 +151,10 @@ impl InflightBody {
             }
             let start = state.shown_bytes;
             state.shown_bytes += bytes.len() as u64;
-            state.tail.push_back((start, bytes));
+            let last = state.tail.back_mut();
+            if !last.is_some_and(|(_, last)| join_small(last, &bytes)) {
+                state.tail.push_back((start, bytes));
+            }
             state.let_go();
         });
     }
@@ -300,8 +305,7 @@ impl State {
 
     /// Bytes of the tail from `offset` on; `None` if they are only in the store.
     fn of_tail(&self, offset: u64) -> Option<Bytes> {
-        // Searched, not walked through: a reader asks for each piece, and there may be as many
-        // pieces as bytes.
+        // Searched, not walked through: a reader asks for each piece, and there may be thousands.
         let behind = self.tail.partition_point(|(start, _)| *start <= offset);
         let (start, piece) = self.tail.get(behind.checked_sub(1)?)?;
         let within = usize::try_from(offset - start).ok()?;
@@ -350,10 +354,9 @@ mod tests {
         assert_eq!(starts, [1000], "nobody is about to get what came before");
     }
 
-    /// An origin may send its bytes one by one. A walk through them all for each piece would take
-    /// minutes here, under the lock that the fill needs.
+    /// An origin may send its bytes one by one.
     #[test]
-    fn what_comes_in_the_smallest_pieces_is_found_without_looking_at_them_all() {
+    fn what_comes_in_the_smallest_pieces_is_kept_in_larger_ones_and_found() {
         let directory = tempfile::tempdir().unwrap();
         let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
         let count = NEAR_BYTES as usize;
@@ -361,9 +364,10 @@ mod tests {
             body.push(Bytes::from_static(if at % 2 == 0 { b"a" } else { b"b" }));
         }
         let state = body.state();
+        assert!(state.tail.len() <= count / 512, "{} pieces", state.tail.len());
         for at in (0..count as u64).rev() {
             let piece = state.of_tail(at).unwrap();
-            assert_eq!(&piece[..], if at % 2 == 0 { b"a" } else { b"b" });
+            assert_eq!(piece[0], if at % 2 == 0 { b'a' } else { b'b' });
         }
         assert_eq!(state.of_tail(count as u64), None);
     }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use damelo::{CreateOptions, GroupId, Store, Writer, WriterOptions};
 use http::StatusCode;
 
+use crate::io::pieces::join_small;
 use crate::purge::stamp::Stamp;
 use crate::rules::NotStoredReason;
 use crate::rules::parts::{self, Part};
@@ -87,7 +88,9 @@ impl Insertion {
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
         if let InsertionBody::Small { chunks, length_bytes } = &mut self.body {
-            chunks.push(bytes.clone());
+            if !chunks.last_mut().is_some_and(|last| join_small(last, bytes)) {
+                chunks.push(bytes.clone());
+            }
             *length_bytes += bytes.len() as u64;
             if *length_bytes <= self.whole_body_bytes_max {
                 return Ok(());
