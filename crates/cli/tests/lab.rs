@@ -215,6 +215,10 @@ fn wrong_policies_sizes_and_generators_say_what_would_be_right() {
             ["sim", "gen:web", "lru", "much"],
             "write bytes (64MiB; at most 8000000TiB), a share of the working set",
         ),
+        (
+            ["sim", "gen:web", "lru", "1,000"],
+            "it holds nothing: write at least 1 (1000, not 1,000)",
+        ),
         (["sim", "gen:nothing", "lru", "auto"], "there are thesis, web, polygraph, files, build"),
         (["sim", "gen:web?x=1", "lru", "auto"], "there is no `x`; by default seed=1"),
     ] {

@@ -28,7 +28,7 @@ impl SizeSpec {
     /// number with a point and no unit is a share, as for libCacheSim.
     ///
     /// # Errors
-    /// What is none of these.
+    /// What is none of these, and a size of nothing that is written in another way than `0`.
     pub fn parse(given: &str) -> Result<SizeSpec, SimError> {
         let bad =
             |reason: &str| SimError::Size { given: given.to_owned(), reason: reason.to_owned() };
@@ -54,6 +54,11 @@ impl SizeSpec {
                         "write bytes (64MiB; at most 8000000TiB), a share of the working set (0.1, 10%) or auto",
                     )
                 })?;
+                if size.bytes() == 0 {
+                    return Err(bad(
+                        "it holds nothing: write at least 1 (1000, not 1,000), or auto",
+                    ));
+                }
                 Ok(SizeSpec::Absolute(size.bytes()))
             }
         }
@@ -118,7 +123,27 @@ mod tests {
             assert!(SizeSpec::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(SizeSpec::parse_list("1mb, 0.1").expect("two").len(), 2);
+        assert_eq!(SizeSpec::parse_list("0").expect("auto"), [SizeSpec::Auto]);
         assert!(SizeSpec::parse_list(",").is_err());
+    }
+
+    /// Found in the field: `1,000` were caches of 1 byte and of none.
+    #[test]
+    fn a_cache_of_nothing_is_refused() {
+        for (list, given) in [
+            ("1,000", "000"),
+            ("00", "00"),
+            ("0B", "0B"),
+            ("0 MiB", "0 MiB"),
+            ("0.0001KiB", "0.0001KiB"),
+        ] {
+            let error = SizeSpec::parse_list(list).expect_err(list).to_string();
+            assert!(
+                error.starts_with(&format!("cache size `{given}`: it holds nothing")),
+                "{error}"
+            );
+            assert!(error.contains("1000, not 1,000"), "{error}");
+        }
     }
 
     #[test]
