@@ -200,6 +200,12 @@ fn sim_takes_columns_as_libcachesim_does() {
     ] {
         assert_eq!(bed.json(&args)["caches"], report["caches"], "{args:?}");
     }
+    let (code, words) =
+        bed.fails(&["sim", "t.csv", "-t", params, "csv", "--ignore-obj-size", "LRU,S3FIFO", "1"]);
+    assert!(
+        code == 2 && words.contains("before another one write --ignore-obj-size=true"),
+        "{words}"
+    );
     let (code, words) = bed.fails(&["sim", "t.csv", "csv", "lru", "1mb"]);
     assert!(code == 4 && words.contains("-t time-col=..,obj-id-col=.."), "{words}");
     let (code, words) = bed.fails(&["sim", "t.csv", "lru", "1mb", "-t", "speed=1"]);

@@ -81,7 +81,11 @@ fn truth(given: &str) -> Result<bool, String> {
     match given.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "y" => Ok(true),
         "false" | "0" | "no" | "n" => Ok(false),
-        _ => Err("write true or false".to_owned()),
+        _ => {
+            Err("write true or false: the word behind the switch is its value, so before another \
+                  one write --ignore-obj-size=true"
+                .to_owned())
+        }
     }
 }
 
