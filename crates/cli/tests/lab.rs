@@ -437,9 +437,36 @@ fn what_a_form_cannot_say_is_told() {
     assert!(words.contains("2 of 4 requests written to t.txt"), "{words}");
     let written = manifest("t.txt");
     assert_eq!((&written["requests"], &written["requests_read"]), (&2.into(), &4.into()));
-    assert_eq!(written["lost"], serde_json::json!({"deletes": 1, "empty": 1, "results": 0}));
+    assert_eq!(
+        written["lost"],
+        serde_json::json!({
+            "deletes": 1, "empty": 1, "results": 0, "times": 2, "sizes": 2, "fields": 2
+        })
+    );
     let words = said(&["t.csv", "all.csv"]);
     assert!(!words.contains("left out") && manifest("all.csv").get("lost").is_none(), "{words}");
+    bed.file("one.csv", "1.25,u,GET,200,500,http://a/x\n2,-,GET,0,500,http://a/x\n");
+    let none = |what: &str, output: &str, form: &str, count: u64| {
+        format!(
+            "damelo: one.csv: {what} are not in {output}: {form} has no place for them (requests that had them: {count})\n"
+        )
+    };
+    let who = "clients, methods and statuses";
+    let words = said(&["one.csv", "one.txt"]);
+    for (what, count) in [("times", 2), ("sizes", 2), (who, 1)] {
+        assert!(words.contains(&none(what, "one.txt", "txt", count)), "{words}");
+    }
+    let words = said(&["one.csv", "--to", "csv", "columns.csv"]);
+    assert!(words.starts_with(&none(who, "columns.csv", "csv", 1)), "{words}");
+    assert!(words.lines().count() == 2, "{words}");
+    let words = said(&["one.csv", "one.oracleGeneral"]);
+    for what in ["fractions of a second", who] {
+        assert!(words.contains(&none(what, "one.oracleGeneral", "oracleGeneral", 1)), "{words}");
+    }
+    assert!(words.lines().count() == 3, "{words}");
+    assert_eq!(manifest("one.oracleGeneral")["lost"]["times"], 1);
+    let words = said(&["one.csv", "ours.csv"]);
+    assert!(words.starts_with("damelo: 2 of 2 requests written to ours.csv"), "{words}");
     bed.file("access.log", SQUID);
     let words = said(&["access.log", "s.csv"]);
     assert!(

@@ -215,6 +215,23 @@ fn say_lost(name: &str, output: &Output, format: WriteFormat, lost: Lost) {
             thousands(lost.empty)
         ));
     }
+    let what_of_times = match format {
+        WriteFormat::OracleGeneral => "fractions of a second",
+        WriteFormat::Damelo | WriteFormat::Csv | WriteFormat::Txt => "times",
+    };
+    for (what, count) in [
+        (what_of_times, lost.times),
+        ("sizes", lost.sizes),
+        ("clients, methods and statuses", lost.fields),
+    ] {
+        if count > 0 {
+            say(format_args!(
+                "damelo: {name}: {what} are not in {}: {form} has no place for them (requests that had them: {})",
+                output.output,
+                thousands(count)
+            ));
+        }
+    }
     if lost.results > 0 {
         say(format_args!(
             "damelo: {name}: Squid's results are not in {}: there the rule ucfs-2002 lets through whatever they are",

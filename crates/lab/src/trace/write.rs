@@ -81,6 +81,7 @@ impl WriteFormat {
 
 /// What the form that was written could not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lost {
     /// Requests that remove their object, left out: all but our own form only ask.
     pub deletes: u64,
@@ -89,6 +90,14 @@ pub struct Lost {
     /// Requests written without the result of the cache that logged them, in our own form. The
     /// others have no more to ask rules about anyway.
     pub results: u64,
+    /// Requests written with whole seconds though their time has a fraction (oracleGeneral), or
+    /// without their time (txt).
+    pub times: u64,
+    /// Requests written without their size, in txt, other than the one byte that counts there.
+    pub sizes: u64,
+    /// Requests written without the client, a method other than GET or the status that they had: all
+    /// but our own form have no place for these.
+    pub fields: u64,
 }
 
 impl Lost {
@@ -213,6 +222,22 @@ impl TraceWriter {
         deletes || is_empty
     }
 
+    /// Counts what is written of a request without all that is known of it.
+    fn count_cut(&mut self, record: &Record<'_>) {
+        let (cuts_time, cuts_size) = match self.format {
+            WriteFormat::Damelo => return,
+            WriteFormat::OracleGeneral => (!record.time_us.is_multiple_of(US_PER_S), false),
+            WriteFormat::Csv => (false, false),
+            WriteFormat::Txt => (record.time_us > 0, record.size_bytes != 1),
+        };
+        // Without a method all are GET.
+        let has_method = !matches!(record.method, b"" | b"GET");
+        let has_fields = !record.client.is_empty() || has_method || record.status != 0;
+        self.lost.times += u64::from(cuts_time);
+        self.lost.sizes += u64::from(cuts_size);
+        self.lost.fields += u64::from(has_fields);
+    }
+
     /// Adds a request, or counts it as left out.
     ///
     /// # Errors
@@ -221,6 +246,7 @@ impl TraceWriter {
         if self.leaves_out(record) {
             return Ok(());
         }
+        self.count_cut(record);
         self.requests += 1;
         if self.format == WriteFormat::OracleGeneral {
             let held = self.oracle_record(record)?;
@@ -419,10 +445,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let requests = [("GET", 5), ("DELETE", 0), ("GET", 0), ("PURGE", 9), ("PUT", 7)];
         for (name, format, kept, lost) in [
-            ("t.csv", WriteFormat::Damelo, 5, [0, 0, 5]),
-            ("t.oracleGeneral", WriteFormat::OracleGeneral, 3, [2, 0, 0]),
-            ("t.columns", WriteFormat::Csv, 3, [2, 0, 0]),
-            ("t.txt", WriteFormat::Txt, 2, [2, 1, 0]),
+            ("t.csv", WriteFormat::Damelo, 5, [0, 0, 5, 0, 0, 0]),
+            ("t.oracleGeneral", WriteFormat::OracleGeneral, 3, [2, 0, 0, 0, 0, 3]),
+            ("t.columns", WriteFormat::Csv, 3, [2, 0, 0, 0, 0, 3]),
+            ("t.txt", WriteFormat::Txt, 2, [2, 1, 0, 0, 2, 2]),
         ] {
             let path = dir.path().join(name).display().to_string();
             let mut writer = TraceWriter::create(&path, format).expect("a file");
@@ -432,10 +458,47 @@ mod tests {
                 let record = Record { method, cache_result, ..record(0, "http://a/", size) };
                 writer.write(&record).expect("written");
             }
-            let [deletes, empty, results] = lost;
-            assert_eq!(writer.lost(), Lost { deletes, empty, results }, "{name}");
+            let [deletes, empty, results, times, sizes, fields] = lost;
+            let lost = Lost { deletes, empty, results, times, sizes, fields };
+            assert_eq!(writer.lost(), lost, "{name}");
             assert_eq!(writer.finish().expect("finished"), kept, "{name}");
             assert_eq!(read(&path).len() as u64, kept, "{name}");
+        }
+    }
+
+    /// What is written with less than was known: the time, the size, and who asked how.
+    #[test]
+    fn what_a_form_has_no_place_for_is_counted() {
+        let bare = Record {
+            client: b"",
+            method: b"",
+            status: 0,
+            size_bytes: 1,
+            ..record(0, "http://a/", 1)
+        };
+        for (request, oracle_general, csv, txt) in [
+            (bare, [0, 0, 0], [0, 0, 0], [0, 0, 0]),
+            (Record { method: b"GET", ..bare }, [0, 0, 0], [0, 0, 0], [0, 0, 0]),
+            (Record { time_us: 2_000_000, ..bare }, [0, 0, 0], [0, 0, 0], [1, 0, 0]),
+            (Record { time_us: 1_250_000, ..bare }, [1, 0, 0], [0, 0, 0], [1, 0, 0]),
+            (Record { size_bytes: 9, ..bare }, [0, 0, 0], [0, 0, 0], [0, 1, 0]),
+            (Record { client: b"u", ..bare }, [0, 0, 1], [0, 0, 1], [0, 0, 1]),
+            (Record { method: b"POST", ..bare }, [0, 0, 1], [0, 0, 1], [0, 0, 1]),
+            (Record { status: 200, ..bare }, [0, 0, 1], [0, 0, 1], [0, 0, 1]),
+        ] {
+            for (format, counts) in [
+                (WriteFormat::Damelo, [0, 0, 0]),
+                (WriteFormat::OracleGeneral, oracle_general),
+                (WriteFormat::Csv, csv),
+                (WriteFormat::Txt, txt),
+            ] {
+                let mut writer =
+                    TraceWriter::to("t", Box::new(io::sink()), format).expect("memory");
+                writer.write(&request).expect("written");
+                let [times, sizes, fields] = counts;
+                let lost = Lost { times, sizes, fields, ..Lost::default() };
+                assert_eq!(writer.lost(), lost, "{format:?} {request:?}");
+            }
         }
     }
 
