@@ -253,7 +253,9 @@ impl Columns {
             None => 0,
         };
         let size_bytes = match self.size {
-            Some(column) => fields::size_bytes(size.ok_or_else(|| missing(column, "size"))?)?,
+            Some(column) => {
+                fields::column_size_bytes(size.ok_or_else(|| missing(column, "size"))?)?
+            }
             None => 1,
         };
         Ok(Parsed {
@@ -444,6 +446,19 @@ mod tests {
         let short = columns.parse(b"1,2").expect_err("short").to_string();
         assert_eq!(short, "no column 3 (object) in a line of 2 columns");
         assert_eq!(columns.parse(b"1,2,").expect_err("empty").to_string(), "object is empty");
+    }
+
+    /// As pandas writes a column of whole numbers in which some are missing.
+    #[test]
+    fn sizes_may_have_a_fraction_of_nothing() {
+        let columns = columns("time-col=1,obj-id-col=2,obj-size-col=3", "1,2,3");
+        for (size, bytes) in [("10.0", 10), ("10.000", 10), ("18446744073709551615.0", u64::MAX)] {
+            assert_eq!(record(&columns, &format!("1,7,{size}")).size_bytes, bytes, "{size}");
+        }
+        for size in ["10.5", "10.", ".0", "10.0.0", "10.0e1", "1e1", "-10.0", "nan", ""] {
+            let said = columns.parse(format!("1,7,{size}").as_bytes()).expect_err(size).to_string();
+            assert_eq!(said, format!("size is `{size}`, not a number of bytes"));
+        }
     }
 
     /// As spreadsheets and Python's csv write them.

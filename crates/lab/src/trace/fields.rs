@@ -58,6 +58,16 @@ pub(crate) fn size_bytes(text: &[u8]) -> Result<u64, BadRecord> {
     parse_u64(text).ok_or_else(|| BadRecord::value("size", text, "a number of bytes"))
 }
 
+/// A size in a column: programs that know no whole numbers with gaps, as pandas, write `10.0`.
+pub(crate) fn column_size_bytes(text: &[u8]) -> Result<u64, BadRecord> {
+    size_bytes(text).or_else(|bad| {
+        let dot = memchr::memchr(b'.', text).unwrap_or(text.len());
+        let fraction = text.get(dot + 1..).unwrap_or_default();
+        let is_zero = !fraction.is_empty() && fraction.iter().all(|digit| *digit == b'0');
+        parse_u64(&text[..dot]).filter(|_| is_zero).ok_or(bad)
+    })
+}
+
 /// A three-digit status, or what logs write where there was none (`-`, `0`).
 pub(crate) fn status(text: &[u8]) -> Result<u16, BadRecord> {
     match parse_u64(text) {
