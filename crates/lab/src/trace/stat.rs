@@ -112,10 +112,11 @@ struct Counting {
     reuse: Histogram,
     host_reuse: Histogram,
     hits: u64,
-    byte_hits: u64,
+    /// Of 128 bits, as `asked_bytes`: a ratio of sums that stop is none.
+    byte_hits: u128,
     /// Requests but deletes and those that are about nothing, and their bytes.
     asked: u64,
-    asked_bytes: u64,
+    asked_bytes: u128,
     has_hosts: bool,
     /// Nothing named counts as a name with the interner, but is none.
     has_no_host: bool,
@@ -232,11 +233,11 @@ impl Counting {
         };
         if counts {
             self.asked += 1;
-            self.asked_bytes = self.asked_bytes.saturating_add(bytes);
+            self.asked_bytes += u128::from(bytes);
         }
         if counts && object.is_there {
             self.hits += 1;
-            self.byte_hits = self.byte_hits.saturating_add(bytes);
+            self.byte_hits += u128::from(bytes);
         }
         if request.op == Op::Delete {
             object.is_there = false;
@@ -259,7 +260,10 @@ impl Counting {
             |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         stat.one_timers = self.objects.iter().filter(|object| object.requests == 1).count() as u64;
         stat.hit_ratio_max = ratio(self.hits, self.asked);
-        stat.byte_hit_ratio_max = ratio(self.byte_hits, self.asked_bytes);
+        stat.byte_hit_ratio_max = match self.asked_bytes {
+            0 => 0.0,
+            asked => self.byte_hits as f64 / asked as f64,
+        };
         let mut sizes = Histogram::default();
         let asked_for = self.objects.iter().filter(|object| object.was_asked_for);
         asked_for.for_each(|object| sizes.add(object.first_bytes));
@@ -423,12 +427,17 @@ mod tests {
         }
     }
 
+    /// But the share of bytes is that of the true sums.
     #[test]
     fn sums_that_do_not_fit_stop_at_the_greatest_number() {
-        let requests = ["a", "b", "a", "b"].map(|url| (1, "u", url, 1 << 63)).to_vec();
-        let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
-        assert_eq!((stat.bytes, stat.working_set_bytes), (u64::MAX, u64::MAX));
-        assert_eq!(stat.byte_hit_ratio_max, 1.0);
+        for (urls, size, ratio) in
+            [(&["a", "b", "a", "b"][..], 1 << 63, 0.5), (&["a", "b", "a"], u64::MAX, 1.0 / 3.0)]
+        {
+            let requests = urls.iter().map(|url| (1, "u", *url, size)).collect();
+            let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
+            assert_eq!((stat.bytes, stat.working_set_bytes), (u64::MAX, u64::MAX));
+            assert_eq!(stat.byte_hit_ratio_max, ratio);
+        }
     }
 
     #[test]
