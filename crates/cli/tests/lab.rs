@@ -165,6 +165,11 @@ fn sim_counts_exactly_in_either_order_of_arguments() {
     let one = ["sim", "access.log", "auto", "lru", "1", "--ignore-obj-size", "1", "--csv"];
     let csv = bed.ok(&one);
     assert!(csv.lines().nth(2).unwrap().ends_with(",lru,1,,4,4,4,4,1,1"), "{csv}");
+    for (policies, caches) in [("lru", "through 1 cache in"), ("lru,fifo", "through 2 caches in")] {
+        let output = bed.run(&["sim", "access.log", policies, "10000"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(caches), "{said}");
+    }
 }
 
 /// Ten requests for one object, one a second, of which the first five warm up.

@@ -175,8 +175,9 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         say(format_args!("damelo: {warning}"));
     }
     let runs = report.caches.len().max(1);
+    let caches = if runs == 1 { "cache" } else { "caches" };
     say(format_args!(
-        "damelo: {} requests through {runs} caches in {seconds:.2} s, {:.2} million a second",
+        "damelo: {} requests through {runs} {caches} in {seconds:.2} s, {:.2} million a second",
         thousands(report.requests),
         report.requests as f64 * runs as f64 / seconds / 1e6
     ));
