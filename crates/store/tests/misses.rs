@@ -64,14 +64,15 @@ fn a_read_of_what_has_died_is_one_miss() {
             let store = Store::open_on(config, device, Arc::new(clock.clone())).unwrap();
             let value = vec![1; bytes];
             let expiring = CreateOptions { expires_unix_s: Some(100), ..CreateOptions::default() };
-            for key in 0..40_u8 {
-                store.create(&[0, key], GroupId::new(1), &value).wait().unwrap();
-                store.create_with(&[1, key], GroupId::new(2), &value, expiring).wait().unwrap();
-                if bytes > 10 {
-                    break;
+            // On pages of their own: what has expired is forgotten when its page is read for another.
+            let of_groups = [(0, CreateOptions::default()), (1, expiring)];
+            for (group, options) in of_groups {
+                for key in 0..if bytes > 10 { 1 } else { 40 } {
+                    let id = GroupId::new(1 + u64::from(group));
+                    store.create_with(&[group, key], id, &value, options).wait().unwrap();
                 }
+                store.sync().unwrap();
             }
-            store.sync().unwrap();
             if !in_memory {
                 store.drop_memory();
             }
@@ -87,4 +88,36 @@ fn a_read_of_what_has_died_is_one_miss() {
             assert_eq!(store.stats().misses_not_found, 1, "then it is forgotten");
         }
     }
+}
+
+/// Half of a page's objects have expired: reading the others tells, so that none of these takes
+/// memory, is counted as prefetched, or costs a read of its own later.
+#[test]
+fn what_has_expired_does_not_come_into_memory_with_its_page() {
+    const OBJECTS: u32 = 4_000;
+    let (clock, state) = (Hand::default(), State::new(DEVICE_BYTES, false));
+    let mut config = Config::new("expired", ByteSize::new(DEVICE_BYTES as u64));
+    config.memory = ByteSize::new(8 << 20);
+    let device = vec![Memory::device(&state)];
+    let store = Store::open_on(config, device, Arc::new(clock.clone())).unwrap();
+    for key in 0..OBJECTS {
+        let expires_unix_s = (key % 2 == 1).then_some(100);
+        let options = CreateOptions { expires_unix_s, ..CreateOptions::default() };
+        store.create_with(&key.to_le_bytes(), GroupId::new(1), &[1; 100], options).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    clock.0.store(100, Ordering::Relaxed);
+    let is_there = |key: u32| store.read(&key.to_le_bytes()).wait().unwrap().is_some();
+    assert!((0..OBJECTS).step_by(2).all(is_there));
+    let live = u64::from(OBJECTS / 2);
+    let stats = store.stats();
+    assert!(stats.page_reads > 0, "or this tests nothing");
+    assert!(stats.prefetched < live, "{} prefetched of {live}", stats.prefetched);
+    assert_eq!([stats.resident_objects, stats.index_objects], [live, live]);
+    assert!(!(1..OBJECTS).step_by(2).any(is_there));
+    let after = store.stats();
+    assert_eq!(after.disk_read_bytes, stats.disk_read_bytes, "they are known to be gone");
+    assert_eq!(after.misses_not_found - stats.misses_not_found, live);
+    assert_eq!(after.misses_expired, 0, "nobody asked while they were there");
 }

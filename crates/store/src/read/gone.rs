@@ -71,12 +71,36 @@ impl Engine {
     ) -> Found {
         // Locked, or a newer version could enter the index before its entries are removed.
         let shard = self.cache.resident.shard(hash);
-        if shard.contains(hash) || !self.knows(hash, location, life) {
+        // If nothing is there, the read of its page has forgotten it, or another reader.
+        let forgotten = self.index.candidates(hash.get()).is_empty();
+        if shard.contains(hash) || !(forgotten || self.knows(hash, location, life)) {
             return Found::LookAgain;
         }
         self.forget(hash);
         self.died(death);
         Found::Gone
+    }
+
+    /// Forgets a record that came with a page if it has expired; true then. In memory it would push
+    /// out what lives, and left in the index it would cost a read of its own. Nobody has asked for
+    /// it, so it is no miss.
+    pub(super) fn forgets_expired(
+        &self,
+        header: &RecordHeader,
+        location: Location,
+        life: SegmentLife,
+    ) -> bool {
+        if header.expires_s == 0 || !header.expired(self.clock.unix_seconds()) {
+            return false;
+        }
+        let hash = header.key_hash();
+        // Locked as in `dead`.
+        let shard = self.cache.resident.shard(hash);
+        let is_it = self.is_only_version(hash, location) && self.life_of(location) == life;
+        if is_it && !shard.contains(hash) {
+            self.forget(hash);
+        }
+        true
     }
 
     /// If anything is in memory, readers get that: a newer version, or this one, whole.

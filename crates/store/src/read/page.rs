@@ -355,7 +355,7 @@ impl Engine {
         receiver.recv().unwrap_or(false)
     }
 
-    /// Makes every live, undamaged object of a page resident.
+    /// Makes every live, undamaged object of a page resident, and forgets those that have expired.
     pub(crate) fn admit_page(self: &Arc<Engine>, segment: SegmentId, page: u64, run: Run) -> u64 {
         let page_bytes = self.space.page_bytes;
         let bytes = run.bytes(0, page_bytes as usize);
@@ -373,7 +373,10 @@ impl Engine {
                 let at = page * page_bytes + u64::from(offset);
                 (offset, record, self.space.location(segment, at))
             })
-            .filter(|(offset, record, location)| self.is_wanted(&run, *offset, record, *location))
+            .filter(|(offset, record, location)| {
+                !self.forgets_expired(record, *location, header.life())
+                    && self.is_wanted(&run, *offset, record, *location)
+            })
             .collect();
         let count = wanted.len() as u64;
         let state = self.groups.entry(GroupId::new(header.primary_group));
