@@ -23,6 +23,7 @@ use crate::group::{GROUP_BYTES, Groups};
 use crate::index::{Index, Location};
 use crate::memory::cache::Cache;
 use crate::memory::pool::Run;
+use crate::page_frames::PageFrames;
 use crate::page_groups::PageGroups;
 use crate::policy::admission::AdmissionPolicy;
 use crate::policy::disk::DiskPolicy;
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     pub(crate) groups: Groups,
     pub(crate) hints: PendingHints,
     pub(crate) page_groups: PageGroups,
+    pub(crate) page_frames: PageFrames,
     pub(crate) marks: Marks,
     pub(crate) journal: Journal,
     pub(crate) counters: Padded<Counters>,
@@ -247,7 +249,8 @@ impl Engine {
         if !hints.is_empty() {
             self.cache.requeue(&hints);
         }
-        let tables = self.groups.tracked() * GROUP_BYTES + self.touched.bytes();
+        let of_pages = self.touched.bytes() + self.page_frames.bytes();
+        let tables = self.groups.tracked() * GROUP_BYTES + of_pages;
         self.cache.charge_tables(tables + self.nursery.table_bytes() + self.summary_bytes());
     }
 

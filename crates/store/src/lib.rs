@@ -54,6 +54,7 @@ mod workers;
 // Per-group state: pages, hints, counters.
 mod group;
 // The main group of each page on disk.
+mod page_frames;
 mod page_groups;
 // The state of each segment (free, open, sealed, …) and the order of reuse.
 mod ring;

@@ -433,7 +433,8 @@ impl Store {
         self.engine().process.is_another()
     }
 
-    /// Reads the pages of a group into memory.
+    /// Reads the pages of a group into memory that are not there, so that those there in all fill at
+    /// most three quarters of it.
     ///
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`]. A page that

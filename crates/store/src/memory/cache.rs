@@ -14,6 +14,7 @@ use std::ops::Range;
 use super::pool::{Pool, Run};
 use super::regret::Regret;
 use super::resident::{Entry, FoundMut, Resident, records};
+use crate::format::PAGE_HEADER_BYTES;
 use crate::index::Index;
 use crate::policy::residency::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 use crate::types::{GroupId, KeyHash};
@@ -225,6 +226,15 @@ impl Cache {
     pub(crate) fn track(&self, run: Run, queue: Queue, records: Range<u32>) {
         self.regret.filled(run.len_bytes());
         self.enqueue(run, queue, records);
+    }
+
+    /// The tracked run that starts at this place, if it may be a page's frame: its records begin
+    /// where those of a page do. A log, whose records may not be written yet, begins with them.
+    pub(crate) fn page_frame(&self, first: u32) -> Option<Run> {
+        let slot = lock(self.slots.get(first as usize)?);
+        let is_whole = |run: &&Run| run.len_bytes() >= self.pool.frame_bytes();
+        let begins_so = slot.records.start == PAGE_HEADER_BYTES as u32;
+        slot.run.as_ref().filter(is_whole).filter(|_| begins_so).cloned()
     }
 
     fn enqueue(&self, run: Run, queue: Queue, records: Range<u32>) {

@@ -32,6 +32,7 @@ use crate::group::neighbours::Touched;
 use crate::index::Index;
 use crate::memory::cache::Cache;
 use crate::memory::pool::Pool;
+use crate::page_frames::PageFrames;
 use crate::page_groups::PageGroups;
 use crate::policy::admission;
 use crate::policy::disk::disk_policy;
@@ -363,6 +364,7 @@ fn assemble(parts: Parts) -> Engine {
         groups: Groups::new(config.groups_tracked_max, config.memory.bytes()),
         hints: Default::default(),
         page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
+        page_frames: PageFrames::new(frames, space.segment_bytes / page_bytes),
         marks: Default::default(),
         journal,
         counters: Default::default(),

@@ -355,18 +355,30 @@ impl Engine {
         receiver.recv().unwrap_or(false)
     }
 
-    /// Makes every live, undamaged object of a page resident, and forgets those that have expired.
-    pub(crate) fn admit_page(self: &Arc<Engine>, segment: SegmentId, page: u64, run: Run) -> u64 {
+    /// The header of a page that lies in a run, if it is this page in the present life of its
+    /// segment.
+    fn page_header(&self, run: &Run, segment: SegmentId, page: u64) -> Option<PageHeader> {
         let page_bytes = self.space.page_bytes;
         let bytes = run.bytes(0, page_bytes as usize);
-        let header = PageHeader::decode(bytes, self.space.nonce, page_bytes as u32);
-        let Ok(header) = header else { return 0 };
-        if header.life() != self.ring.life(segment) {
-            return 0;
-        }
+        let header = PageHeader::decode(bytes, self.space.nonce, page_bytes as u32).ok()?;
+        let is_it =
+            header.life() == self.ring.life(segment) && u64::from(header.page_index) == page;
+        is_it.then_some(header)
+    }
+
+    /// The live, undamaged objects of a page that are not in memory yet, and where its records end.
+    /// Forgets those that have expired.
+    fn wanted_of_page(
+        &self,
+        run: &Run,
+        header: &PageHeader,
+        segment: SegmentId,
+        page: u64,
+    ) -> (Vec<(u32, RecordHeader, Location)>, u32) {
+        let page_bytes = self.space.page_bytes;
         let mut end = PAGE_HEADER_BYTES as u32;
-        let wanted: Vec<(u32, RecordHeader, Location)> = header
-            .records(bytes)
+        let wanted = header
+            .records(run.bytes(0, page_bytes as usize))
             .map_while(Result::ok)
             .map(|(offset, record)| {
                 end = offset + record.stored_bytes() as u32;
@@ -375,9 +387,26 @@ impl Engine {
             })
             .filter(|(offset, record, location)| {
                 !self.forgets_expired(record, *location, header.life())
-                    && self.is_wanted(&run, *offset, record, *location)
+                    && self.is_wanted(run, *offset, record, *location)
             })
             .collect();
+        (wanted, end)
+    }
+
+    /// True if the page's frame is in memory, and a read of the page would bring nothing more.
+    pub(super) fn is_page_in_memory(&self, segment: SegmentId, page: u64) -> bool {
+        let frame = self.cache.page_frame(self.page_frames.get(segment, page));
+        frame.is_some_and(|run| {
+            let header = self.page_header(&run, segment, page);
+            let wanted = header.map(|header| self.wanted_of_page(&run, &header, segment, page).0);
+            wanted.is_some_and(|wanted| wanted.is_empty())
+        })
+    }
+
+    /// Makes every live, undamaged object of a page resident.
+    pub(crate) fn admit_page(self: &Arc<Engine>, segment: SegmentId, page: u64, run: Run) -> u64 {
+        let Some(header) = self.page_header(&run, segment, page) else { return 0 };
+        let (wanted, end) = self.wanted_of_page(&run, &header, segment, page);
         let count = wanted.len() as u64;
         let state = self.groups.entry(GroupId::new(header.primary_group));
         add(&self.counters.prefetched, count);
@@ -387,7 +416,7 @@ impl Engine {
         self.note_neighbours(&state, count);
         let queue = self.cache.arrive(state.hint(), Arrival::WithPage);
         let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
-        if wanted_bytes * 8 < page_bytes * 7 {
+        if wanted_bytes * 8 < self.space.page_bytes * 7 {
             self.copy_from_page(&run, queue, &wanted, header.life());
             return count;
         }
@@ -398,6 +427,7 @@ impl Engine {
             entry.state.set_prefetched(self.cache.now());
             self.publish_read(record.key_hash(), entry, header.life());
         }
+        self.page_frames.set(segment, page, run.first());
         self.cache.track(run, queue, PAGE_HEADER_BYTES as u32..end);
         count
     }

@@ -17,11 +17,13 @@ pub struct PrefetchReport {
     pub bytes: u64,
     /// Objects that came into memory.
     pub objects: u64,
+    /// Pages that were not read since all of their objects were known to be in memory.
+    pub pages_in_memory: u64,
 }
 
 impl Engine {
-    /// Reads the pages known to hold objects of a group, as many as fit in memory without evicting
-    /// loved objects.
+    /// Reads the pages known to hold objects of a group, but not those in memory: as many, with
+    /// these, as fit in memory without evicting loved objects. More would evict the first ones.
     pub(crate) fn prefetch_blocking(
         self: &Arc<Engine>,
         group: GroupId,
@@ -32,14 +34,18 @@ impl Engine {
         let most = self.cache.pool.frames() as u64 * 3 / 4;
         for run in state.pages(current) {
             for page in run.first_page..run.first_page + run.pages {
-                if report.pages >= most {
+                if report.pages + report.pages_in_memory >= most {
                     return Ok(report);
                 }
                 // It may take minutes, and a close waits for it.
                 if self.is_closed() {
                     return Err(ReadError::Closed);
                 }
-                self.prefetch_page(run.segment, u64::from(page), &mut report)?;
+                if self.is_page_in_memory(run.segment, u64::from(page)) {
+                    report.pages_in_memory += 1;
+                } else {
+                    self.prefetch_page(run.segment, u64::from(page), &mut report)?;
+                }
             }
         }
         Ok(report)

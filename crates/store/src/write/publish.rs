@@ -75,6 +75,7 @@ pub(super) fn publish_page(
         return;
     }
     let queue = engine.cache.arrive(hint, Arrival::Written);
+    engine.page_frames.set(segment, page_index, page.run.first());
     engine.cache.track(page.run, queue, PAGE_HEADER_BYTES as u32..page.used_bytes);
 }
 

@@ -1,0 +1,88 @@
+//! What a prefetch reads: the pages of a group that are not in memory.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::sync::Arc;
+
+use damelo::{ByteSize, Config, GroupId, PrefetchReport, Store, SystemClock};
+
+mod in_memory;
+
+use in_memory::{Memory, State};
+
+const DEVICE_BYTES: usize = 128 << 20;
+const GROUP: GroupId = GroupId::new(1);
+
+fn opened() -> Store {
+    let state = State::new(DEVICE_BYTES, false);
+    let mut config = Config::new("prefetch", ByteSize::new(DEVICE_BYTES as u64));
+    config.memory = ByteSize::new(16 << 20);
+    Store::open_on(config, vec![Memory::device(&state)], Arc::new(SystemClock::new())).unwrap()
+}
+
+fn key(group: GroupId, object: u32) -> Vec<u8> {
+    format!("{} {object}", group.get()).into_bytes()
+}
+
+fn fill(store: &Store, group: GroupId, objects: u32) {
+    for object in 0..objects {
+        store.create(&key(group, object), group, &[1; 500]).wait().unwrap();
+    }
+    store.sync().unwrap();
+}
+
+/// The last page that was written may come to its place in memory a little after the `sync`.
+fn drop_memory(store: &Store) {
+    while store.stats().resident_objects > 0 {
+        store.drop_memory();
+    }
+}
+
+fn prefetched(store: &Store) -> PrefetchReport {
+    let before = store.stats();
+    let report = store.prefetch(GROUP).wait().unwrap();
+    let after = store.stats();
+    assert_eq!(after.page_reads - before.page_reads, report.pages);
+    assert_eq!(after.disk_read_bytes - before.disk_read_bytes, report.bytes);
+    report
+}
+
+#[test]
+fn pages_in_memory_are_not_read() {
+    const OBJECTS: u32 = 4_000;
+    let store = opened();
+    fill(&store, GROUP, OBJECTS);
+    let written = prefetched(&store);
+    let pages = written.pages + written.pages_in_memory;
+    assert!(pages > 30 && written.pages <= 1, "what was written is in memory: {written:?}");
+    drop_memory(&store);
+    let all = prefetched(&store);
+    assert_eq!((all.pages, all.objects, all.pages_in_memory), (pages, OBJECTS.into(), 0));
+    let again = prefetched(&store);
+    assert_eq!((again.pages + again.pages_in_memory, again.objects), (pages, 0));
+    assert!(again.pages <= 1, "only the last, which is short, is not kept as a page");
+    assert!(store.remove(&key(GROUP, 7)).unwrap());
+    assert_eq!(prefetched(&store), again, "what is removed is not missed");
+}
+
+#[test]
+fn pages_that_have_left_memory_are_read_again() {
+    let store = opened();
+    fill(&store, GROUP, 4_000);
+    fill(&store, GroupId::new(2), 60_000);
+    let report = prefetched(&store);
+    assert!(report.pages > 30 && report.objects > 2_000, "{report:?}");
+}
+
+/// More would evict the first pages, which the next prefetch would read again, and so on.
+#[test]
+fn of_a_group_larger_than_memory_no_more_is_read_than_fits() {
+    let store = opened();
+    fill(&store, GROUP, 60_000);
+    drop_memory(&store);
+    let first = prefetched(&store);
+    assert!(first.pages > 100, "{first:?}");
+    let again = prefetched(&store);
+    assert_eq!(again.pages + again.pages_in_memory, first.pages);
+    assert!(again.pages <= again.objects, "a page is read for what it brings: {again:?}");
+}
