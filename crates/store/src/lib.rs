@@ -53,8 +53,9 @@ mod engine;
 mod workers;
 // Per-group state: pages, hints, counters.
 mod group;
-// The main group of each page on disk.
+// Where in memory the frame of a page on disk lies.
 mod page_frames;
+// The main group of each page on disk.
 mod page_groups;
 // The state of each segment (free, open, sealed, …) and the order of reuse.
 mod ring;
