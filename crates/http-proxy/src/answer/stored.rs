@@ -104,20 +104,18 @@ fn streamed(worker: &Worker, ask: &Ask, found: &Found) -> Option<Streamed> {
         Some(part) => (part.complete_bytes, part.start),
         None => (body.length_bytes(), 0),
     };
-    let ranges = match wanted(worker, ask, stored, length_bytes) {
-        Answer::Whole => vec![start..u64::MAX],
-        Answer::One(range) => vec![range],
-        Answer::Several(ranges) => ranges,
+    let (first, all) = match wanted(worker, ask, stored, length_bytes) {
+        Answer::Whole => (start..u64::MAX, start..u64::MAX),
+        Answer::One(range) => (range.clone(), range),
+        Answer::Several(ranges) => {
+            let end = ranges.iter().map(|range| range.end).max()?;
+            (ranges.first()?.clone(), ranges.iter().map(|range| range.start).min()?..end)
+        }
         Answer::Unsatisfiable => return None,
     };
     let within =
-        |range: &Range<u64>| range.start.saturating_sub(start)..range.end.saturating_sub(start);
-    let first = within(ranges.first()?);
-    let all = ranges
-        .iter()
-        .map(within)
-        .fold(first.clone(), |all, range| all.start.min(range.start)..all.end.max(range.end));
-    Some(Streamed { first, all })
+        |range: Range<u64>| range.start.saturating_sub(start)..range.end.saturating_sub(start);
+    Some(Streamed { first: within(first), all: within(all) })
 }
 
 /// Makes a response to this request from a stored one.
