@@ -69,10 +69,7 @@ pub(crate) fn read(text: &str, settings: &mut Settings) -> Result<Vec<Rule>, Vec
                         reading.mistake(key.span().start, "write [[rule]], without an s");
                     }
                     DeValue::Table(table) => {
-                        for (inner, value) in table {
-                            let full = format!("{name}.{}", inner.get_ref());
-                            read_key(&mut reading, settings, &full, inner.span().start, value);
-                        }
+                        read_table(&mut reading, settings, name, key.span().start, table);
                     }
                     _ => read_key(&mut reading, settings, name, key.span().start, value),
                 }
@@ -100,6 +97,26 @@ pub(super) fn line_of(text: &str, name: &str) -> Option<usize> {
         },
     };
     at.map(|at| line_at(text, at))
+}
+
+fn read_table(
+    reading: &mut Reading<'_>,
+    settings: &mut Settings,
+    name: &str,
+    at: usize,
+    table: &DeTable<'_>,
+) {
+    let tables = || KEYS.iter().filter_map(|key| Some(key.name.split_once('.')?.0));
+    // Of any other, its keys are unknown.
+    if table.is_empty() && tables().all(|known| known != name) {
+        let near = keys::nearest(name, tables());
+        let hint = near.map_or_else(String::new, |near| format!(": did you mean `[{near}]`?"));
+        reading.mistake(at, format!("there is no table `[{name}]`{hint}"));
+    }
+    for (inner, value) in table {
+        let full = format!("{name}.{}", inner.get_ref());
+        read_key(reading, settings, &full, inner.span().start, value);
+    }
 }
 
 fn read_key(

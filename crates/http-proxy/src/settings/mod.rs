@@ -261,7 +261,8 @@ mod tests {
              [[rule]]\n\
              size_min = 2\n\
              size_max = 1\n\
-             store = false\n",
+             store = false\n\
+             [logs]\n",
         )
         .unwrap_err();
         let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -273,6 +274,7 @@ mod tests {
             (8, "1 parsec"),
             (9, "`pass`"),
             (12, "`size_min`"),
+            (16, "no table `[logs]`: did you mean `[log]`"),
         ];
         assert_eq!(text.len(), expect.len(), "{text:?}");
         for (got, (line, words)) in text.iter().zip(expect) {
