@@ -111,9 +111,10 @@ impl Engine {
         }
         match self.read_blocking_with(hash, key, None, self.whole_max()) {
             Ok(found) => Ok(Resolved::of(found)),
-            // The record of a large object, itself small: a manifest or a patch.
+            // The record of a large object, itself small: a manifest or a patch. If it is not there
+            // any more, it was replaced meanwhile.
             Err(ReadError::TooLargeForMemory { .. }) => {
-                Ok(self.resolve_by_heads(hash, key, |_| true)?.unwrap_or(Resolved::Nothing))
+                Ok(self.resolve_by_heads(hash, key, |_| true)?.unwrap_or(Resolved::LookAgain))
             }
             Err(error) => Err(error),
         }
