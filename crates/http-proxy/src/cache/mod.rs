@@ -111,10 +111,7 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     let caching = &worker.shared.config.caching;
     match reuse::decide(&ask.wishes, &found.response.policy, caching, worker.now_ms()) {
         // To validate what cannot be sent then would take a second request.
-        Decision::Validate(_) if !answer::is_there(worker, ask, &found) => {
-            let key = found.key(primary).to_vec();
-            Plan::Ask(Question::missed(ask, key, ForwardReason::UriMiss))
-        }
+        Decision::Validate(_) if !answer::is_there(worker, ask, &found) => lost(ask, &found),
         Decision::Validate(reason) => {
             let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
             Plan::Ask(Question { found: Some(found), key, reason, conditions })
@@ -131,6 +128,11 @@ async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Deci
     if answer::begin(worker, ask, &mut found).await {
         return Plan::Serve(found, decision);
     }
+    lost(ask, &found)
+}
+
+/// The store has evicted something of what would be sent: a miss.
+fn lost(ask: &Ask, found: &Found) -> Plan {
     let key = found.key(&ask.target.primary).to_vec();
     Plan::Ask(Question::missed(ask, key, ForwardReason::UriMiss))
 }
