@@ -242,6 +242,46 @@ fn the_certificate_fits_the_name_and_is_read_again() {
     assert!(ask("b.test").is_err(), "the old one is gone");
 }
 
+/// Such as files that belong to nobody the proxy may read from, until a `chown` that leaves length
+/// and time as they are.
+#[test]
+fn certificates_that_could_not_be_used_are_read_again_though_they_look_the_same() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+    let list = vec![files.issue(&authority, "a", "a.test")];
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, list));
+    let address = tls_address(&proxy.info);
+    let ask = |name: &str| block_on(get_tls(&authority, address, name, BOTH, "/"));
+    let key = files.issue(&authority, "a", "b.test").key;
+    let good = std::fs::read(&key).expect("read");
+    std::fs::write(&key, vec![b'x'; good.len()]).expect("write");
+    let written = std::fs::metadata(&key).and_then(|meta| meta.modified()).expect("a time");
+    eventually("the files are found wanting", || {
+        assert!(ask("a.test").is_ok(), "the former certificate");
+        proxy.metric("damelo_proxy_certificate_errors_total") == 1
+    });
+    std::fs::write(&key, good).expect("write");
+    let file = std::fs::File::options().write(true).open(&key).expect("open");
+    file.set_modified(written).expect("set the time");
+    eventually("the new certificate is served", || ask("b.test").is_ok());
+    assert_eq!(proxy.metric("damelo_proxy_certificate_errors_total"), 1, "told once");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_does_not_hold_the_others_back() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+    let list = vec![files.issue(&authority, "a", "a.test"), files.issue(&authority, "b", "b.test")];
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, list));
+    let address = tls_address(&proxy.info);
+    let ask = |name: &str| block_on(get_tls(&authority, address, name, BOTH, "/"));
+    std::fs::remove_file(files.of("a").chain).expect("remove");
+    files.issue(&authority, "b", "c.test");
+    eventually("the other is served", || ask("c.test").is_ok());
+    assert_eq!(ask("a.test").expect("the former certificate").status, StatusCode::OK);
+    files.issue(&authority, "a", "d.test");
+    eventually("the one that came back is served", || ask("d.test").is_ok());
+    assert_eq!(ask("c.test").expect("the other still").status, StatusCode::OK);
+}
+
 #[test]
 fn certificates_that_cannot_be_used_keep_the_proxy_from_starting() {
     let (authority, files) = (Authority::new(), Files::new());

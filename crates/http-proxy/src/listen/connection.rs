@@ -209,11 +209,11 @@ async fn shake_hands(
 ) -> Result<(ClientStream, Protocol), Refused> {
     // A TLS listener without certificates is refused at start.
     let certificates = gate.certificates.as_ref().ok_or(Refused::Gone)?;
-    let (config, refreshed) = certificates.config();
-    if let Err(error) = refreshed {
+    let (config, errors) = certificates.config();
+    for error in errors {
         // Reported, because the operator who replaced the files would otherwise notice only when
         // the former certificates expire.
-        say(format_args!("damelo: certificates cannot be used, the former stay: {error}"));
+        say(format_args!("damelo: a certificate cannot be used, the former stays: {error}"));
         worker.counters.certificate_errors.one();
     }
     let shaking = TlsAcceptor::from(config).accept(stream);

@@ -1,7 +1,7 @@
 //! TLS towards clients: certificates from files, reloaded when the files change.
 //!
-//! Invariants: certificates that are unusable at start fail the start; those that become unusable
-//! later are counted, and the former ones stay in use. TLS 1.2 and 1.3, ring, ALPN `h2` and
+//! Invariants: certificates that are unusable at start fail the start; one that becomes unusable
+//! later is counted, and its former one stays in use, while the others follow their files. TLS 1.2 and 1.3, ring, ALPN `h2` and
 //! `http/1.1`. Sessions are resumed by tickets (RFC 8446 §4.6.1, RFC 5077) that clients keep and
 //! that only the current configuration can decrypt; new certificates come with new ticket keys.
 //! Threads: shared by all workers; the worker that performs a handshake checks the files, at most
@@ -28,51 +28,107 @@ use crate::io::locks::lock;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Supplies the TLS configuration of each handshake.
-pub(crate) struct Certificates {
-    files: Vec<CertificateFiles>,
-    current: Mutex<Current>,
-}
+pub(crate) struct Certificates(Mutex<Current>);
 
 struct Current {
     config: Arc<ServerConfig>,
-    stamps: Vec<Option<FileStamp>>,
+    pairs: Vec<Pair>,
+    /// Whether `config` lacks a certificate of `pairs`.
+    outdated: bool,
     looked: Instant,
 }
 
+/// A certificate, and the files it comes from.
+struct Pair {
+    files: CertificateFiles,
+    key: Arc<CertifiedKey>,
+    /// Those of the files that `key` was read from.
+    stamps: Stamps,
+    /// The failure that was reported last, and the stamps of the files that it is about.
+    reported: Option<(Stamps, String)>,
+}
+
+/// Of chain and key.
+type Stamps = [Option<FileStamp>; 2];
+
 impl Certificates {
     pub(crate) fn load(files: Vec<CertificateFiles>) -> Result<Certificates, ProxyError> {
+        let pairs = files.into_iter().map(Pair::load).collect::<Result<Vec<_>, _>>()?;
+        let config = server_config(&pairs)?;
+        let current = Current { config, pairs, outdated: false, looked: Instant::now() };
+        Ok(Certificates(Mutex::new(current)))
+    }
+
+    /// The configuration for the current files, with an error for each pair of them that has
+    /// changed and is unusable: its former certificate stays.
+    pub(crate) fn config(&self) -> (Arc<ServerConfig>, Vec<ProxyError>) {
+        let mut current = lock(&self.0);
+        let mut errors = Vec::new();
+        if current.looked.elapsed() >= LOOK_INTERVAL {
+            current.looked = Instant::now();
+            current.refresh(&mut errors);
+        }
+        (current.config.clone(), errors)
+    }
+}
+
+impl Current {
+    fn refresh(&mut self, errors: &mut Vec<ProxyError>) {
+        for pair in &mut self.pairs {
+            match pair.refresh() {
+                Ok(changed) => self.outdated |= changed,
+                Err(error) => errors.extend(error),
+            }
+        }
+        if !self.outdated {
+            return;
+        }
+        match server_config(&self.pairs) {
+            Ok(config) => (self.config, self.outdated) = (config, false),
+            Err(error) => errors.push(error),
+        }
+    }
+}
+
+impl Pair {
+    fn load(files: CertificateFiles) -> Result<Pair, ProxyError> {
+        // Taken before reading: a change during the read causes another read.
         let stamps = stamps(&files);
-        let config = server_config(&files)?;
-        let current = Mutex::new(Current { config, stamps, looked: Instant::now() });
-        Ok(Certificates { files, current })
+        let key = certified_key(&files)?;
+        Ok(Pair { files, key, stamps, reported: None })
     }
 
-    /// The configuration for the current files. With an error beside it, if they have changed and
-    /// are unusable; then it is the former one.
-    pub(crate) fn config(&self) -> (Arc<ServerConfig>, Result<(), ProxyError>) {
-        let mut current = lock(&self.current);
-        if current.looked.elapsed() < LOOK_INTERVAL {
-            return (current.config.clone(), Ok(()));
-        }
-        current.looked = Instant::now();
+    /// Reads the files again unless they are the ones in use. Returns whether the certificate has
+    /// changed; of an error only what was not reported yet.
+    ///
+    /// Files that were unusable are read again each time: what was wrong may be cured without
+    /// leaving a trace in their stamps, such as missing permissions or a lack of descriptors.
+    fn refresh(&mut self) -> Result<bool, Option<ProxyError>> {
         let stamps = stamps(&self.files);
-        if stamps == current.stamps {
-            return (current.config.clone(), Ok(()));
+        if stamps == self.stamps {
+            return Ok(false);
         }
-        // Chain and key are two files: a check between their two writes finds a mismatch, and the
-        // second write's stamp triggers another check.
-        current.stamps = stamps;
-        let result = server_config(&self.files).map(|config| current.config = config);
-        (current.config.clone(), result)
+        match certified_key(&self.files) {
+            Ok(key) => {
+                (self.key, self.stamps, self.reported) = (key, stamps, None);
+                Ok(true)
+            }
+            Err(error) => {
+                let failure = Some((stamps, error.to_string()));
+                let is_new = self.reported != failure;
+                self.reported = failure;
+                Err(is_new.then_some(error))
+            }
+        }
     }
 }
 
-fn stamps(files: &[CertificateFiles]) -> Vec<Option<FileStamp>> {
-    files.iter().flat_map(|files| [file_stamp(&files.chain), file_stamp(&files.key)]).collect()
+fn stamps(files: &CertificateFiles) -> Stamps {
+    [file_stamp(&files.chain), file_stamp(&files.key)]
 }
 
-fn server_config(files: &[CertificateFiles]) -> Result<Arc<ServerConfig>, ProxyError> {
-    let keys = files.iter().map(certified_key).collect::<Result<Vec<_>, _>>()?;
+fn server_config(pairs: &[Pair]) -> Result<Arc<ServerConfig>, ProxyError> {
+    let keys = pairs.iter().map(|pair| pair.key.clone()).collect();
     let provider = Arc::new(default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
