@@ -68,7 +68,10 @@ pub(crate) struct Auth {
 /// The file as last read.
 struct File {
     users: Users,
+    /// That of the file that `users` were read from.
     stamp: Option<FileStamp>,
+    /// The failure to read it that was reported last, and the stamp of the file that it is about.
+    reported: Option<(Option<FileStamp>, String)>,
     looked: Instant,
 }
 
@@ -111,7 +114,12 @@ impl Auth {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         Ok(Auth {
             path,
-            file: Mutex::new(File { users: read.users, stamp, looked: Instant::now() }),
+            file: Mutex::new(File {
+                users: read.users,
+                stamp,
+                reported: None,
+                looked: Instant::now(),
+            }),
             known: Arc::default(),
             key: key.map_err(|_| ProxyError::Randomness)?,
             checks: Checks::start(limits, HASHES_AT_ONCE)?,
@@ -177,22 +185,27 @@ impl Auth {
     }
 
     /// Rereads the file if it has changed. Invalid lines are skipped, so that removing a user takes
-    /// effect in any case; a file that cannot be read at all changes nothing. Either is reported
-    /// once per change.
+    /// effect in any case; a file that cannot be read at all changes nothing, and is read again
+    /// each time: what was wrong, such as missing permissions, may be cured without leaving a trace
+    /// in its stamp. Either is reported once per change.
     fn refresh(&self, file: &mut File, counters: &Counters) {
         let stamp = file_stamp(&self.path);
         if stamp == file.stamp {
             return;
         }
-        file.stamp = stamp;
         let wrong = match users::read(&self.path) {
             Ok(read) => {
-                file.users = read.users;
+                (file.users, file.stamp, file.reported) = (read.users, stamp, None);
                 read.wrong
                     .map(|wrong| format!("a line of the changed users file is left out: {wrong}"))
             }
             Err(error) => {
-                Some(format!("the changed users file is left out, the former stay: {error}"))
+                let failure = Some((stamp, error.to_string()));
+                let is_new = file.reported != failure;
+                file.reported = failure;
+                is_new.then(|| {
+                    format!("the changed users file is left out, the former stay: {error}")
+                })
             }
         };
         if let Some(wrong) = wrong {
@@ -351,6 +364,26 @@ mod tests {
         scene.rewrite(&ann);
         assert!(scene.admits("ann", "a").await && !scene.admits("bob", "b").await);
         assert_eq!(scene.counters.users_file_errors.get(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_could_not_be_read_is_read_again_though_it_looks_the_same() {
+        let (ann, bob) =
+            (hash_credentials("ann", "a").unwrap(), hash_credentials("bob", "b").unwrap());
+        let scene = Scene::new(&ann);
+        // Such as a file of somebody else until a `chown`, which changes neither length nor time.
+        fs::write(&scene.auth.path, vec![0xff; bob.len()]).unwrap();
+        let written = fs::metadata(&scene.auth.path).unwrap().modified().unwrap();
+        for _ in 0..2 {
+            scene.look_again();
+            assert!(scene.admits("ann", "a").await, "the former stay");
+        }
+        fs::write(&scene.auth.path, bob).unwrap();
+        let file = fs::File::options().write(true).open(&scene.auth.path).unwrap();
+        file.set_modified(written).unwrap();
+        scene.look_again();
+        assert!(scene.admits("bob", "b").await && !scene.admits("ann", "a").await);
+        assert_eq!(scene.counters.users_file_errors.get(), 1, "told once");
     }
 
     #[test]
