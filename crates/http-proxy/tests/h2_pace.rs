@@ -3,15 +3,19 @@
 
 mod support;
 
-use std::io::Write as _;
-use std::net::TcpStream;
+use std::io::{BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use support::frames::{
     DATA, GET_BLOCK, GET_OTHER_BLOCK, GOAWAY, HEADERS, RST_STREAM, frame, http2_raw, next_frame,
     request, window,
 };
-use support::{Gate, Origin, Proxy, eventually, reply};
+use support::wire::{ask_http2, block_on, http2_to};
+use support::{Gate, Home, Origin, Proxy, eventually, read_message, reply};
 
 fn hello() -> Origin {
     Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"))
@@ -137,6 +141,58 @@ fn an_http2_stream_that_stands_still_leaves_others_alone() {
             }
         }
         assert!(is_reset, "it may stand still for ever");
+    });
+}
+
+/// The URL of an origin that takes nothing of what is sent to `/`, and answers all else.
+fn deaf_at_one_path() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("an address");
+    let serve = |stream: TcpStream| {
+        let mut seen = [0; 7];
+        while stream.peek(&mut seen).expect("a request") < seen.len() {
+            std::thread::yield_now();
+        }
+        if &seen == b"POST / " {
+            return std::thread::sleep(support::PATIENCE);
+        }
+        let mut stream = BufReader::new(stream);
+        while read_message(&mut stream, false).is_some() {
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            stream.get_mut().write_all(answer).expect("answer");
+        }
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || serve(stream.expect("a connection")));
+        }
+    });
+    format!("http://{address}")
+}
+
+/// What an origin does not take of one upload must not fill the room of the others.
+#[test]
+fn an_http2_upload_that_stands_still_leaves_others_alone() {
+    let home = Home::new();
+    let proxy = Proxy::start_to(&home, deaf_at_one_path(), |_| {});
+    block_on(async {
+        let mut sender = http2_to(proxy.info.address).await;
+        let upload = |path: &str, bytes: usize| {
+            let body = Full::new(Bytes::from(vec![7; bytes]));
+            Request::post(format!("http://a{path}")).body(body).expect("a request")
+        };
+        // More than all sockets on its way hold.
+        let deaf = sender.send_request(upload("/", 64 << 20));
+        let others = async {
+            for _ in 0..50 {
+                let answer = ask_http2(&mut sender.clone(), upload("/other", 100 << 10)).await;
+                assert_eq!(answer.status, StatusCode::OK);
+            }
+        };
+        tokio::select! {
+            _ = deaf => panic!("it is never answered"),
+            () = others => {}
+        }
     });
 }
 

@@ -27,6 +27,12 @@ use crate::worker::Worker;
 
 /// Response bytes buffered for one HTTP/2 stream whose client has no window.
 const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
+/// Flow-control window of each upload: the most that waits in memory for an origin that takes none.
+const HTTP2_WINDOW_BYTES: u32 = 256 << 10;
+/// Flow-control window of a connection: the largest possible, because what a slow origin does not
+/// take of one upload would fill a smaller one and stall all others. Memory is bounded by
+/// [`HTTP2_WINDOW_BYTES`] times the streams that a connection may have.
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// Silence of an HTTP/2 client after which it is sent a PING.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Time to answer the PING. A slow reader sees the PING behind all that the sockets buffer, which
@@ -100,6 +106,8 @@ fn builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
         .max_pending_accept_reset_streams(limits.http2_resets_max)
         .max_header_list_size(limits.http2_header_bytes_max)
         .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
+        .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_TIMEOUT);
     // A forward proxy's CONNECT is for tunnels only.
