@@ -39,6 +39,8 @@ pub(crate) struct Activity {
     rests: AtomicBool,
     /// A response broke off, and only the way the connection is closed can tell its client.
     broken_off: AtomicBool,
+    /// The last response ends with the connection, whose client takes any normal close for its end.
+    ends_by_close: AtomicBool,
     /// Keeps the connection counted, including tunnels made of it.
     _counted: Option<Counted>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -65,6 +67,7 @@ impl Activity {
             may_linger: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             broken_off: AtomicBool::new(false),
+            ends_by_close: AtomicBool::new(false),
         })
     }
 
@@ -163,6 +166,11 @@ impl Activity {
         self.broken_off.load(Relaxed)
     }
 
+    /// Whether a normal close is the end of the last response.
+    pub(crate) fn ends_by_close(&self) -> bool {
+        self.ends_by_close.load(Relaxed)
+    }
+
     fn age_ms(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -183,6 +191,11 @@ impl Active {
     /// Records that the client did not get the complete response.
     pub(crate) fn broken(&self, by: BrokenBy) {
         self.activity.counters.broke_off(by);
+    }
+
+    /// Records that the response ends with the connection.
+    pub(crate) fn ends_by_close(&self) {
+        self.activity.ends_by_close.store(true, Relaxed);
     }
 
     /// Records that the response broke off where its client would otherwise take it as complete.

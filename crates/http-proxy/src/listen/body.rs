@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Version;
+use http::header::CONTENT_LENGTH;
+use http::{Response, Version};
 use hyper::body::{Body, SizeHint};
 
 use crate::answer::body::ProxyBody;
@@ -31,10 +32,18 @@ pub(crate) struct ClientBody {
 }
 
 impl ClientBody {
-    /// The body of an answer to a request of HTTP/1 in this version.
-    pub(super) fn of_http1(body: ProxyBody, active: Active, version: Version) -> ClientBody {
+    /// Gives an answer to a request of HTTP/1 in this version its body.
+    pub(super) fn of_http1(
+        response: Response<ProxyBody>,
+        active: Active,
+        version: Version,
+    ) -> Response<ClientBody> {
         let ends_by_close = version < Version::HTTP_11;
-        ClientBody { body, active, progress: None, ends_by_close }
+        let has_length = response.headers().contains_key(CONTENT_LENGTH);
+        if ends_by_close && !has_length && !response.body().has_ended() {
+            active.ends_by_close();
+        }
+        response.map(|body| ClientBody { body, active, progress: None, ends_by_close })
     }
 
     /// The body of an answer on a stream of HTTP/2.

@@ -72,6 +72,8 @@ pub(crate) struct Watched {
     /// Whether it looks out for clients that leave, in place of the library.
     notices_leaving: bool,
     progress: WriteProgress,
+    /// Whether the last answer was delivered and the end said.
+    is_shut: bool,
     /// The end of the time for what a client still sends after its last answer.
     lingers_until: Option<Instant>,
     read_timer: Option<Pin<Box<Sleep>>>,
@@ -106,6 +108,7 @@ impl Watched {
             headers_since: None,
             notices_leaving: false,
             progress: WriteProgress::new(deadlines.write),
+            is_shut: false,
             lingers_until: None,
             read_timer: None,
             interim: Arc::default(),
@@ -294,7 +297,9 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if self.activity.has_broken_off() {
+        // Dropped before its end was said: the client was given up, or the proxy stops.
+        let is_cut_off = self.activity.ends_by_close() && !self.is_shut;
+        if self.activity.has_broken_off() || is_cut_off {
             self.inner.reset_at_close();
         }
     }
@@ -343,6 +348,7 @@ impl AsyncWrite for Watched {
         let this = self.get_mut();
         let result = Pin::new(&mut this.inner).poll_shutdown(cx);
         ready!(this.written(result, cx))?;
+        this.is_shut = true;
         this.poll_lingering(cx).map(Ok)
     }
 }

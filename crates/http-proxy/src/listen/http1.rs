@@ -62,7 +62,7 @@ pub(super) async fn speak(
             if let Some(sender) = sender {
                 sender.end().await;
             }
-            let mut response = response.map(|body| ClientBody::of_http1(body, active, version));
+            let mut response = ClientBody::of_http1(response, active, version);
             name_status(&mut response);
             Ok::<_, Infallible>(response)
         }

@@ -62,6 +62,27 @@ fn an_old_client_sees_that_an_answer_broke_off() {
     }
 }
 
+/// Such as a proxy in front that speaks HTTP/1.0, and would store half an answer as a whole one.
+#[test]
+fn an_old_client_sees_that_its_answer_was_cut_off() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| Reply {
+        chunked: true,
+        hold: Some((64 << 10, held.clone())),
+        ..reply(200, "Cache-Control: max-age=60", noise(4, 128 << 10))
+    });
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.drain = Duration::ZERO);
+    let mut client = TcpStream::connect(proxy.info.address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GET /x HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
+    client.read_exact(&mut [0; 1000]).unwrap();
+    proxy.stop();
+    let end = client.read_to_end(&mut Vec::new());
+    assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    gate.open();
+}
+
 #[test]
 fn trailers_do_not_become_headers() {
     let origin = Origin::start(|_| Reply {
