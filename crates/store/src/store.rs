@@ -77,9 +77,8 @@ struct Shared {
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,
 /// nothing is there ([`Store::may_contain`]), hints and [`Store::drop_memory`] do nothing,
 /// statistics are empty, and dropping the handle does nothing. Objects that were read before
-/// ([`Object`](crate::Object)) can still be read there, but to drop one, or a [`Reader`] or
-/// [`Writer`], may wait for ever for a thread that the child does not have: let it leak. If
-/// the parent is killed, the child keeps the volumes locked until it ends or executes another program. The
+/// ([`Object`](crate::Object)) can still be read and dropped there. If the parent is killed, the
+/// child keeps the volumes locked until it ends or executes another program. The
 /// store's threads block all of the process's signals except those of their own faults (and
 /// `SIGPROF`).
 ///

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::mapped;
+use crate::process::Process;
 use crate::signal::Signal;
 
 mod blocks;
@@ -54,6 +55,7 @@ pub(crate) struct Pool {
     freed: Signal,
     /// Free memory stays with the process: see [`Pool::keeping`].
     keeps: bool,
+    process: Process,
 }
 
 // SAFETY: the mapping is plain memory; access to it goes through `Run`, whose users keep the
@@ -127,6 +129,7 @@ impl Pool {
             window_from: AtomicU32::new(0),
             freed: Signal::default(),
             keeps,
+            process: Process::current(),
         }))
     }
 
@@ -312,6 +315,11 @@ impl Pool {
     }
 
     fn release(&self, first: usize) {
+        if self.process.is_another() {
+            // A child's copy of the pool hands out nothing any more, and its lock may be one that a
+            // thread held at the fork.
+            return;
+        }
         let grains = self.headers[first].run_grains.load(Ordering::Relaxed) as usize;
         lock(&self.state).release(first, grains, |advice| self.follow(advice));
         self.freed.notify_all();

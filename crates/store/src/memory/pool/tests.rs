@@ -19,6 +19,32 @@ fn runs_are_contiguous_and_come_back() {
     assert_eq!(pool.used_bytes(), 5 * FRAME);
 }
 
+/// A thread of the parent may hold the pool's lock at the fork: here the one that forks does.
+#[test]
+#[cfg(not(miri))]
+fn a_run_is_dropped_in_a_child_without_the_lock() {
+    let pool = Pool::new(2, FRAME).unwrap();
+    let run = pool.try_take_frame().unwrap();
+    let state = lock(&pool.state);
+    // SAFETY: the child drops a run and leaves, without unwinding into the test; one that hangs is
+    // killed.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe { libc::alarm(60) };
+        drop(run);
+        // SAFETY: as above.
+        unsafe { libc::_exit(0) };
+    }
+    drop(state);
+    let mut status = 0;
+    // SAFETY: the place for the status is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was killed: it hung");
+    drop(run);
+    assert_eq!(pool.used_bytes(), 0, "the parent's pool goes on");
+}
+
 #[test]
 fn a_run_over_a_third_of_a_frame_is_as_long_as_it_must_be() {
     let pool = Pool::new(5, 16 * FRAME).unwrap();
