@@ -623,7 +623,7 @@ impl Drop for Shared {
 }
 
 pub(crate) fn lookup(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectInfo>, ReadError> {
-    Ok(engine.resolve(key)?.map(|source| match source {
+    Ok(engine.resolve_and_count(key)?.map(|source| match source {
         Source::Memory(object) => ObjectInfo::of(&object),
         Source::Disk(large) => large.info.clone(),
     }))

@@ -1,4 +1,5 @@
-//! A read that finds nothing is one miss, under one reason, whichever way it went.
+//! A read that finds nothing is one miss, under one reason, and one that finds something one hit,
+//! whichever way it went.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -86,6 +87,29 @@ fn a_read_of_what_has_died_is_one_miss() {
             assert_eq!(counted, [1, 1, 0], "{what} of {bytes} bytes, in memory: {in_memory}");
             assert!(!is_there(&store, &[1, 0]), "{what}");
             assert_eq!(store.stats().misses_not_found, 1, "then it is forgotten");
+        }
+    }
+}
+
+#[test]
+fn a_read_of_what_is_there_is_one_hit() {
+    for (what, is_there) in READS {
+        for (bytes, in_memory) in [(10, true), (10, false), (100_000, false), (400_000, false)] {
+            let state = State::new(DEVICE_BYTES, false);
+            let mut config = Config::new("hits", ByteSize::new(DEVICE_BYTES as u64));
+            config.memory = ByteSize::new(4 << 20);
+            let device = vec![Memory::device(&state)];
+            let store = Store::open_on(config, device, Arc::new(Hand::default())).unwrap();
+            store.create(b"key", GroupId::new(1), &vec![1; bytes]).wait().unwrap();
+            store.sync().unwrap();
+            if !in_memory {
+                store.drop_memory();
+            }
+            assert!(is_there(&store, b"key"), "{what}");
+            let stats = store.stats();
+            let counted = [stats.hits_memory, stats.hits_disk];
+            let expected = [u64::from(in_memory), u64::from(!in_memory)];
+            assert_eq!(counted, expected, "{what} of {bytes} bytes, in memory: {in_memory}");
         }
     }
 }

@@ -85,6 +85,19 @@ impl Engine {
         Ok(None)
     }
 
+    /// As `resolve`, for a read that needs no more to be answered, and so is a hit. What is in
+    /// memory was counted where it was found; who goes on to read from disk counts by itself.
+    pub(crate) fn resolve_and_count(
+        self: &Arc<Engine>,
+        key: &[u8],
+    ) -> Result<Option<Source>, ReadError> {
+        let source = self.resolve(key)?;
+        if matches!(source, Some(Source::Disk(_))) {
+            add(&self.counters.hits_disk, 1);
+        }
+        Ok(source)
+    }
+
     fn resolve_once(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Result<Resolved, ReadError> {
         match self.lookup_memory(hash, key) {
             InMemory::Found(object) => return Ok(Resolved::of(Some(object))),

@@ -33,7 +33,7 @@ pub struct Reader {
 
 impl Reader {
     pub(crate) fn open(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<Reader>, ReadError> {
-        let Some(source) = engine.resolve(key)? else { return Ok(None) };
+        let Some(source) = engine.resolve_and_count(key)? else { return Ok(None) };
         let info = match &source {
             Source::Memory(object) => ObjectInfo::of(object),
             Source::Disk(large) => large.info.clone(),
