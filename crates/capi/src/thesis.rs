@@ -7,7 +7,7 @@
 //! which of the two it means.
 //!
 //! Threads: any number at once; the table is locked for the length of a map operation, never during
-//! I/O. Closing must be the last use.
+//! I/O, and not in a child of `fork`. Closing must be the last use.
 
 use std::collections::HashMap;
 use std::ffi::{OsString, c_char, c_int};
@@ -33,6 +33,8 @@ pub struct DameloThesis {
     store: Store,
     group_count: c_int,
     pins: Mutex<HashMap<(Vec<u8>, c_int), Pin>>,
+    /// The process that opened it.
+    process_id: u32,
 }
 
 /// What is pinned under one name and group.
@@ -71,6 +73,11 @@ impl DameloThesis {
     }
 
     fn unpin(&self, name: &[u8], group: c_int) -> Result<(), Failure> {
+        if std::process::id() != self.process_id {
+            // A thread of the parent may have held the table's lock at the fork.
+            let detail = "the store was opened by the parent of this process";
+            return Err(Failure::new(Status::Closed, detail));
+        }
         let mut pins = self.pins();
         let key = (name.to_vec(), group);
         let Some(pin) = pins.get_mut(&key) else {
@@ -148,7 +155,8 @@ pub unsafe extern "C" fn damelo_thesis_open(
         let mut config = thesis_config(path, volume, std::env::var_os(ENV_VOLUME_SIZE))?;
         config.memory = thesis_memory(memory_mb)?;
         let store = Store::open(config)?;
-        *place = give(DameloThesis { store, group_count, pins: Mutex::default() });
+        let process_id = std::process::id();
+        *place = give(DameloThesis { store, group_count, pins: Mutex::default(), process_id });
         Ok(())
     })
 }

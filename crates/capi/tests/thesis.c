@@ -1,8 +1,12 @@
-/* thesis.c: the thesis's interface from C, with pins across replacement and wrong arguments. */
+/* thesis.c: the thesis's interface from C, with pins across replacement and a fork, and wrong arguments. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "check.h"
 
 #define GROUP(call) CHECK_STATUS(DAMELO_EGROUP, call)
 #define UNPINNED(call) CHECK_STATUS(DAMELO_ENOTPINNED, call)
+#define CLOSED(call) CHECK_STATUS(DAMELO_ECLOSED, call)
 
 static void opens_that_fail(const char *path) {
     damelo_thesis *thesis;
@@ -95,6 +99,31 @@ static void wrong_arguments(damelo_thesis *thesis) {
     INVALID(damelo_thesis_set_checkpoint(NULL, 1, 1));
 }
 
+/* In a child the store is closed, and its lock on the pins may be one that nobody gives back. */
+static void in_a_child(damelo_thesis *thesis) {
+    char *data;
+    int length, group, status = -1;
+    pid_t child;
+
+    OK(damelo_thesis_create(thesis, "shared", 3, "value", 5));
+    OK(damelo_thesis_read(thesis, "shared", 3, &data, &length));
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(memcmp(data, "value", 5) == 0);
+        CLOSED(damelo_thesis_create(thesis, "shared", 3, "child", 5));
+        CLOSED(damelo_thesis_lookup(thesis, "shared", &group));
+        CLOSED(damelo_thesis_read(thesis, "shared", 3, &data, &length));
+        CLOSED(damelo_thesis_remove(thesis, "shared", 3));
+        CLOSED(damelo_thesis_release(thesis, "shared", 3));
+        CLOSED(damelo_thesis_close(thesis));
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(damelo_thesis_release(thesis, "shared", 3));
+}
+
 int main(int argc, char **argv) {
     const char *path = path_in(directory_of(argc, argv), "raw4");
     damelo_thesis *thesis = NULL;
@@ -107,6 +136,7 @@ int main(int argc, char **argv) {
     pins(thesis);
     groups(thesis);
     wrong_arguments(thesis);
+    in_a_child(thesis);
     OK(damelo_thesis_create(thesis, "empty", 1, NULL, 0));
     OK(damelo_thesis_read(thesis, "empty", 1, &data, &length));
     CHECK(data != NULL && length == 0);
