@@ -19,6 +19,7 @@ use crate::handler::purge::{order_of_json, order_of_method};
 use crate::listen::proxy_protocol::{Parsed, parse};
 use crate::purge::PurgeKind;
 use crate::purge::marks::{Marks, Scope, Standing, Subject};
+use crate::purge::saved::{Delta, Known, Snapshot};
 use crate::purge::stamp::Stamp;
 use crate::ruleset::{Glob, Segments};
 use crate::settings::Settings;
@@ -104,11 +105,12 @@ pub fn stored_entry(data: &[u8]) {
     }
 }
 
-/// The stored purge ledger, and the list of a resource's variants.
+/// The stored marks of purges, and the list of a resource's variants.
 pub fn purge_marks(data: &[u8]) {
     let variants = decode_variants(data);
     assert_eq!(decode_variants(&encode_variants(&variants)), variants);
     assert!(data.starts_with(&encode_variants(&variants)));
+    saved_marks(data);
     let Some(mut marks) = Marks::decode(data) else { return };
     assert_eq!(Marks::decode(&marks.encode()).as_ref(), Some(&marks));
     // A purge of everything covers every older response, whatever marks were decoded.
@@ -126,6 +128,20 @@ pub fn purge_marks(data: &[u8]) {
     if before.generation < 1 << 62 {
         assert_eq!(Marks::decode(&marks.encode()), Some(marks));
     }
+}
+
+/// A snapshot and a delta, which continues whatever snapshot it names.
+fn saved_marks(data: &[u8]) {
+    if let Some(Snapshot { number: Some(number), marks }) = Snapshot::decode(data) {
+        let again = Snapshot::encode(number, &marks, data.len());
+        assert_eq!(Snapshot::decode(&again), Some(Snapshot { number: Some(number), marks }));
+    }
+    let Some(delta) = Delta::decode(data) else { return };
+    assert_eq!(Delta::encode(delta.snapshot, &delta.changes, data.len()), data);
+    let known = Known::new(Marks::new(1));
+    let snapshot = Snapshot { number: Some(delta.snapshot), marks: known.marks };
+    let continued = snapshot.continued(&delta);
+    assert_eq!(continued.is_some(), delta.changes.since() == 0);
 }
 
 /// Values of settings and of the command line: a value that can be shown reads back as itself. The
@@ -162,6 +178,7 @@ pub fn proxy_values(data: &[u8]) {
 mod tests {
     use super::*;
     use crate::documents::{hold_seed, seeds};
+    use crate::purge::stamp::TagId;
 
     /// Runs the parser on the target's seeds, intact and damaged: bytes changed, cut out,
     /// duplicated.
@@ -211,6 +228,11 @@ mod tests {
         // The order in which hashed marks are written is undefined, so the seed has only one.
         marks.set(Scope::Prefix(b"http://h/".to_vec()), PurgeKind::Hard, 6);
         hold_seed("purge_marks", "marks", &marks.encode());
+        let mut known = Known::new(Marks::new(1));
+        known.set(Scope::Tag(TagId(7)), PurgeKind::Soft, 5);
+        known.set(Scope::Prefix(b"http://h/".to_vec()), PurgeKind::Hard, 6);
+        hold_seed("purge_marks", "snapshot", &Snapshot::encode(3, &known.marks, 0));
+        hold_seed("purge_marks", "delta", &Delta::encode(3, &known.changes, 80));
         hold_seed("purge_marks", "variants", &encode_variants(&[b"a".to_vec(), Vec::new()]));
         let mut settings = Settings::default();
         for argument in ["cache=store:1GiB", "workers=2"] {

@@ -339,11 +339,6 @@ impl Marks {
         self.latest = self.latest.saturating_add(GENERATIONS_SKIPPED);
         self
     }
-
-    /// Returns the newer of two states of one ledger.
-    pub(crate) fn newer(a: Marks, b: Marks) -> Marks {
-        if a.latest >= b.latest { a } else { b }
-    }
 }
 
 /// The mark that covers a hit, in displayable form.
@@ -401,17 +396,17 @@ fn put_mark(bytes: &mut Vec<u8>, mark: &Mark) {
     bytes.put_u64_le(mark.soft_unix_s);
 }
 
-fn take<'b>(bytes: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
+pub(super) fn take<'b>(bytes: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
     let (taken, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(taken)
 }
 
-fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
+pub(super) fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
     take(bytes, 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     take(bytes, 8)?.try_into().ok().map(u64::from_le_bytes)
 }
 

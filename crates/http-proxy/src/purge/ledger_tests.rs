@@ -1,0 +1,118 @@
+//! Tests of the ledger on stores of files: over restarts, with losses, from many threads, and the
+//! bytes that it writes.
+
+use damelo::{ByteSize, Config};
+
+use super::super::stamp::{Stamp, TagId};
+use super::*;
+
+fn open_store(path: &std::path::Path) -> Store {
+    let mut config = Config::new(path, ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    let store = Store::open(config).unwrap();
+    store.wait_recovered();
+    store
+}
+
+fn standing(ledger: &Ledger, moment: Moment, tag: u64) -> Standing {
+    let stamp = Stamp { moment, tags: vec![TagId(tag)] };
+    ledger.judge(&Subject { stamp: &stamp, url: b"http://a/", url_hash: 0, group: 0 })
+}
+
+#[test]
+fn marks_and_their_ledger_outlive_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut store = open_store(&path);
+    let first = Ledger::open(store.clone()).unwrap().now().unwrap();
+    for round in 1..6 {
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let now = ledger.now().unwrap();
+        assert_eq!(now.ledger, first.ledger, "round {round}");
+        assert_eq!(standing(&ledger, now, round), Standing::Untouched);
+        assert!(ledger.is_clear(now));
+        ledger.purge(vec![Scope::Tag(TagId(round))], PurgeKind::Hard, 0).unwrap();
+        for earlier in 1..=round {
+            assert_eq!(standing(&ledger, first, earlier), Standing::Gone);
+            assert!(!ledger.is_clear(first));
+        }
+        assert_eq!(standing(&ledger, first, round + 1), Standing::Untouched);
+        assert_eq!(standing(&ledger, now, round), Standing::Gone);
+        drop(ledger);
+        store.close().unwrap();
+        store = open_store(&path);
+    }
+}
+
+#[test]
+fn lost_marks_make_everything_older_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(&directory.path().join("store"));
+    let ledger = Ledger::open(store.clone()).unwrap();
+    let before = ledger.now().unwrap();
+    ledger.purge(vec![Scope::Tag(TagId(1))], PurgeKind::Hard, 0).unwrap();
+    drop(ledger);
+    for entry in store.entries() {
+        store.remove(&entry.unwrap().key).unwrap();
+    }
+    let ledger = Ledger::open(store).unwrap();
+    assert_ne!(ledger.now().unwrap().ledger, before.ledger);
+    assert_eq!(standing(&ledger, before, 2), Standing::Gone);
+}
+
+#[test]
+fn many_purges_at_once_share_writes_and_all_hold() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store = open_store(&path);
+    let ledger = Ledger::open(store.clone()).unwrap();
+    let before = ledger.now().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let ledger = &ledger;
+            scope.spawn(move || {
+                for n in 0..20 {
+                    let tag = TagId(thread * 100 + n);
+                    ledger.purge(vec![Scope::Tag(tag)], PurgeKind::Hard, 0).unwrap();
+                }
+            });
+        }
+    });
+    drop(ledger);
+    store.close().unwrap();
+    let ledger = Ledger::open(open_store(&path)).unwrap();
+    for thread in 0..8 {
+        for n in 0..20 {
+            assert_eq!(standing(&ledger, before, thread * 100 + n), Standing::Gone);
+        }
+    }
+    assert_eq!(standing(&ledger, before, 99), Standing::Untouched);
+}
+
+/// Bytes that purges of one tag each write to a store with this many marks, as it counts them, and
+/// the bytes of all marks then.
+fn bytes_of_purges(marks: u64, purges: u64) -> (u64, u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(&directory.path().join("store"));
+    let ledger = Ledger::open(store.clone()).unwrap();
+    let tags = (0..marks).map(|tag| Scope::Tag(TagId(tag))).collect();
+    ledger.purge(tags, PurgeKind::Hard, 0).unwrap();
+    let before = store.stats().written_bytes;
+    for tag in marks..marks + purges {
+        ledger.purge(vec![Scope::Tag(TagId(tag))], PurgeKind::Hard, 0).unwrap();
+    }
+    let all = ledger.with_marks(|marks| marks.encode().len() as u64);
+    (store.stats().written_bytes - before, all)
+}
+
+/// A count of bytes, not a time.
+#[test]
+fn a_purge_writes_a_small_part_of_the_marks() {
+    let (written, all) = bytes_of_purges(4096, 1000);
+    println!("1,000 purges with {all} bytes of marks wrote {written} bytes");
+    assert!(all > 200_000);
+    assert!(written * 8 < all * 1000, "{written} bytes for 1,000 purges of {all} bytes of marks");
+    let (written, all) = bytes_of_purges(0, 100);
+    println!("100 purges with {all} bytes of marks wrote {written} bytes");
+    assert!(written < 100 * 32_000, "{written} bytes for 100 purges, with hardly a mark");
+}
