@@ -242,9 +242,14 @@ impl Ledger {
         }
         self.store.love(copies::group());
         let mut known = locks::write(&self.known);
-        // A new ledger takes the same path as a loaded one, so that its number is written as well.
-        let (marks, written) = found.unwrap_or_else(|| (known.marks.clone(), Written::default()));
-        *known = Known::new(marks.after_restart());
+        let mut written = Written::default();
+        if let Some((marks, found)) = found {
+            written = found;
+            known.go_on_with(marks.after_restart());
+        } else {
+            // A new ledger skips generations as well, so that it is written like one that was found.
+            *known = Known::new(known.marks.clone().after_restart());
+        }
         self.now.follow(&known.marks);
         drop(known);
         *lock(&self.written) = written;

@@ -60,6 +60,24 @@ fn lost_marks_make_everything_older_gone() {
     assert_eq!(standing(&ledger, before, 2), Standing::Gone);
 }
 
+/// As by an answer to an unsafe method while the store recovers.
+#[test]
+fn what_is_purged_before_the_marks_are_found_stays_purged() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(&directory.path().join("store"));
+    let ledger = Ledger::open(store).unwrap();
+    ledger.purge(vec![Scope::Tag(TagId(1))], PurgeKind::Hard, 0).unwrap();
+    let stored = ledger.now().unwrap();
+    // As it was before the store had found anything.
+    ledger.readable.store(false, Ordering::Release);
+    *locks::write(&ledger.known) = Known::new(Marks::new(3));
+    ledger.set(vec![Scope::Tag(TagId(2))], PurgeKind::Hard, 0);
+    assert!(ledger.find(true));
+    assert_eq!(standing(&ledger, stored, 1), Standing::Untouched, "stored after its purge");
+    assert_eq!(standing(&ledger, stored, 2), Standing::Gone);
+    assert_eq!(standing(&ledger, stored, 3), Standing::Untouched);
+}
+
 #[test]
 fn many_purges_at_once_share_writes_and_all_hold() {
     let directory = tempfile::tempdir().unwrap();

@@ -203,6 +203,21 @@ impl Known {
         Known { marks, changes }
     }
 
+    /// Goes on with marks that were found in the store. What has been purged before they were known
+    /// is purged of what they are about, too.
+    pub(crate) fn go_on_with(&mut self, found: Marks) {
+        let first = self.changes.since();
+        let early = std::mem::replace(self, Known::new(found)).changes;
+        if first > 0 {
+            // They were too many to be noted.
+            self.set(Scope::All, PurgeKind::Hard, 0);
+        }
+        let mut bytes = early.bytes.as_slice();
+        while let Some((scope, kind, now_unix_s)) = take_purge(&mut bytes) {
+            self.set(scope, kind, now_unix_s);
+        }
+    }
+
     /// Sets a mark; returns its generation.
     pub(crate) fn set(&mut self, scope: Scope, kind: PurgeKind, now_unix_s: u64) -> u64 {
         self.changes.note(&scope, kind, now_unix_s);

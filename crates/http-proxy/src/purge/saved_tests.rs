@@ -1,6 +1,8 @@
 //! Tests that a snapshot with its delta is what the marks were, whatever was purged, and that other
 //! bytes are refused.
 
+use super::super::marks::{Standing, Subject};
+use super::super::stamp::Stamp;
 use super::*;
 
 fn scope(random: &mut fastrand::Rng) -> Scope {
@@ -88,6 +90,23 @@ fn more_than_a_delta_holds_is_forgotten_at_once() {
     assert!(since > 0);
     known.changes.forget_up_to(reach);
     assert_eq!(known.changes.since(), since);
+}
+
+#[test]
+fn what_was_purged_too_often_to_be_noted_before_marks_were_found_is_everything() {
+    let found = some(5).marks;
+    let stamp = Stamp { moment: found.now(), tags: Vec::new() };
+    let subject = Subject { stamp: &stamp, url: b"http://h/0/x", url_hash: 0, group: 0 };
+    for (prefixes, wanted) in [(1, Standing::Untouched), (200, Standing::Gone)] {
+        let mut known = Known::new(Marks::new(1));
+        for n in 0..prefixes {
+            let prefix = format!("http://g/{n}{}", "x".repeat(4000)).into_bytes();
+            known.set(Scope::Prefix(prefix), PurgeKind::Hard, 0);
+        }
+        known.go_on_with(found.clone());
+        assert_eq!(known.marks.now().ledger, found.now().ledger);
+        assert_eq!(known.marks.judge(&subject), wanted);
+    }
 }
 
 #[test]
