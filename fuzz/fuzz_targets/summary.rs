@@ -45,6 +45,7 @@ fuzz_target!(|data: &[u8]| {
                 summary_crc: crc32c::crc32c(entries),
                 group_run_count: 0,
                 object_bytes: 0,
+                page_stride_bytes: 4096,
             },
         );
     });

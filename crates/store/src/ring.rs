@@ -1,6 +1,6 @@
 //! The ring of segments: which segments are free, open, sealed or resting, the order in which they
-//! are reused, and the number of each segment's current life. A life lasts from opening a free
-//! segment until it is freed again.
+//! are reused, and the number of each segment's current life and the stride of its pages. A life
+//! lasts from opening a free segment until it is freed again.
 //!
 //! Invariants: a segment's number grows with every life and is never given again, whatever of the
 //! life reached the disk; zero means that the segment holds nothing. Sealed segments are reused oldest first. A resting segment
@@ -12,12 +12,13 @@
 //! Threads: the flusher changes the ring (before the flusher runs, recovery does); every thread
 //! reads lives without a lock.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 
+use crate::format::{BLOCK_BYTES, is_page_stride};
 use crate::index::Location;
-use crate::space::{SegmentId, Space};
+use crate::space::{PageAt, SegmentId, Space};
 use crate::types::{SegmentLife, Sequence};
 
 /// A resting segment is sealed once this many younger lives have begun. Recovery, even after a
@@ -54,6 +55,10 @@ pub(crate) struct Ring {
     /// parts of large objects, and values under new metadata. Also true for segments written before
     /// the store was opened, where this is unknown.
     referred: Box<[AtomicBool]>,
+    /// Blocks from one page of a segment to the next, in its current life. Read without its life,
+    /// so whoever reads a page there compares the page's header.
+    page_strides: Box<[AtomicU16]>,
+    page_bytes: u64,
     state: Mutex<State>,
 }
 
@@ -62,20 +67,22 @@ pub(crate) struct Ring {
 pub(crate) const SPARSE_PERCENT: u64 = 30;
 
 impl Ring {
-    pub(crate) fn new(segments: u32) -> Ring {
+    pub(crate) fn new(segments: u32, page_bytes: u64) -> Ring {
         let zeros = || (0..segments).map(|_| AtomicU64::new(0)).collect();
         Ring {
             lives: zeros(),
             ranks: zeros(),
             oldest_objects: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
+            page_strides: (0..segments).map(|_| AtomicU16::new(0)).collect(),
+            page_bytes,
             state: Mutex::default(),
         }
     }
 
     /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lives.len() * 29
+        self.lives.len() * 31
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -85,6 +92,26 @@ impl Ring {
     #[inline]
     pub(crate) fn life(&self, segment: SegmentId) -> SegmentLife {
         SegmentLife::from_raw(self.lives[segment.0 as usize].load(Ordering::Acquire))
+    }
+
+    /// Bytes from one page of the segment to the next: a page's, or less.
+    #[inline]
+    pub(crate) fn page_stride(&self, segment: SegmentId) -> u64 {
+        let blocks = self.page_strides[segment.0 as usize].load(Ordering::Acquire);
+        if blocks == 0 { self.page_bytes } else { u64::from(blocks) * BLOCK_BYTES }
+    }
+
+    /// The page of the segment that has the byte at `offset`.
+    pub(crate) fn page_with(&self, segment: SegmentId, offset: u64) -> PageAt {
+        PageAt::with(segment, offset, self.page_stride(segment))
+    }
+
+    /// Notes the stride of a segment's pages, as its life begins or is found on disk. One that no
+    /// page has is taken for a page.
+    pub(crate) fn set_page_stride(&self, segment: SegmentId, stride_bytes: u64) {
+        let possible = is_page_stride(stride_bytes, self.page_bytes);
+        let blocks = if possible { (stride_bytes / BLOCK_BYTES) as u16 } else { 0 };
+        self.page_strides[segment.0 as usize].store(blocks, Ordering::Release);
     }
 
     /// Restores the state found at open: each segment's life. Free segments are taken from the
@@ -129,6 +156,7 @@ impl Ring {
     pub(crate) fn open_free(
         &self,
         space: &Space,
+        page_stride: u64,
         number: impl FnOnce() -> SegmentLife,
     ) -> Option<(SegmentId, SegmentLife)> {
         let mut state = lock(&self.state);
@@ -138,6 +166,7 @@ impl Ring {
         // With the lock held, so that whoever looks for open segments then sees this one.
         let life = number();
         self.begin_rank(&mut state, segment);
+        self.set_page_stride(segment, page_stride);
         self.lives[segment.0 as usize].store(life.get(), Ordering::Release);
         self.referred[segment.0 as usize].store(false, Ordering::Relaxed);
         let resting = std::mem::take(&mut state.resting);
@@ -212,6 +241,13 @@ impl Ring {
         state.resting.push((kind, segment));
     }
 
+    /// The stride of the pages of the resting segment of pages, if there is one.
+    pub(crate) fn resting_page_stride(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        let resting = state.resting.iter().find(|(kind, _)| *kind == SegmentKind::Pages)?;
+        Some(self.page_stride(resting.1))
+    }
+
     /// Takes the resting segment of a kind, and its life. It is open from now on.
     pub(crate) fn take_resting(&self, kind: SegmentKind) -> Option<(SegmentId, SegmentLife)> {
         let mut state = lock(&self.state);
@@ -235,6 +271,12 @@ impl Ring {
 
     pub(crate) fn free_count(&self) -> usize {
         lock(&self.state).free.len()
+    }
+
+    /// The strides of all segments' pages, in blocks.
+    pub(crate) fn page_stride_blocks(&self) -> Vec<u16> {
+        let segments = (0..self.segments()).map(SegmentId);
+        segments.map(|id| (self.page_stride(id) / BLOCK_BYTES) as u16).collect()
     }
 
     pub(crate) fn lives(&self) -> Vec<SegmentLife> {

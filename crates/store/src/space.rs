@@ -20,6 +20,31 @@ use crate::sync::{Mutex, lock};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
+/// A page: the how-manieth it is in its segment, and how far apart the pages there lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageAt {
+    pub(crate) segment: SegmentId,
+    pub(crate) number: u64,
+    /// Bytes to the next page: all that the page takes on disk.
+    pub(crate) stride: u64,
+}
+
+impl PageAt {
+    /// The page that has the byte at `offset` of the segment.
+    pub(crate) fn with(segment: SegmentId, offset: u64, stride: u64) -> PageAt {
+        PageAt { segment, number: offset / stride, stride }
+    }
+
+    /// Where it begins in its segment, in bytes.
+    pub(crate) fn start(self) -> u64 {
+        self.number * self.stride
+    }
+
+    pub(crate) fn next(self) -> PageAt {
+        PageAt { number: self.number + 1, ..self }
+    }
+}
+
 pub(crate) struct Volume {
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn Device>,
@@ -80,6 +105,12 @@ impl Space {
     pub(crate) fn split(&self, location: Location) -> (SegmentId, u64) {
         let bytes = location.units() * UNIT_BYTES;
         (SegmentId((bytes / self.segment_bytes) as u32), bytes % self.segment_bytes)
+    }
+
+    /// False for a page that would reach beyond its segment, as one may that was made of an offset
+    /// and a stride of different lives.
+    pub(crate) fn holds_page(&self, page: PageAt) -> bool {
+        page.start() + page.stride <= self.segment_bytes
     }
 
     pub(crate) fn holds(&self, segment: SegmentId) -> bool {

@@ -128,18 +128,21 @@ fn check_headers(
 ) {
     let first = entries.iter().map(offset_of).min().unwrap_or(image.len());
     let mut pages = vec![0];
+    let stride = footer.page_stride_bytes as usize;
     if first < BLOCK_BYTES as usize {
-        pages = entries.iter().map(|e| offset_of(e) / superblock.page_bytes as usize).collect();
+        pages = entries.iter().map(|e| offset_of(e) / stride).collect();
         pages.sort_unstable();
         pages.dedup();
     }
     for page in pages {
-        let at = page * superblock.page_bytes as usize;
+        let at = page * stride;
         match PageHeader::decode(&image[at..], superblock.nonce(), superblock.page_bytes) {
             Ok(header) => {
                 let life = header.segment_seq == footer.segment_seq;
                 if !life || header.page_index as usize != page {
                     complain(report, format!("page {page}: another page, or of another life"));
+                } else if header.stride_bytes != footer.page_stride_bytes {
+                    complain(report, format!("page {page}: another stride than the footer's"));
                 }
             }
             // An empty segment need not have one.
@@ -158,7 +161,9 @@ fn check_open(image: &[u8], superblock: &Superblock, report: &mut SegmentReport)
     {
         return check_open_extents(image, lead, nonce, report);
     }
-    let pages = || image.chunks_exact(page_bytes as usize);
+    // All pages of a life have one stride; without the first, those of the usual one are found.
+    let stride = first.as_ref().map_or(page_bytes, |header| header.stride_bytes);
+    let pages = || image.chunks_exact(stride as usize);
     // Pages of former lives have smaller numbers.
     let newest = pages().filter_map(|page| decode(page).ok()).map(|h| h.segment_seq).max();
     if let Some(newest) = newest {

@@ -226,5 +226,5 @@ fn another_version_of_the_format_is_named_as_such() {
     }
     fs::write(&path, image).unwrap();
     let error = check_volumes(&[path], &mut |_| {}).unwrap_err();
-    assert!(matches!(error, OpenError::Version { found: 4, expected: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::Version { found: 5, expected: 4, .. }), "{error}");
 }

@@ -139,6 +139,7 @@ impl Engine {
         };
         let tables = CheckpointTables {
             segment_seqs: self.ring.lives().into_iter().map(SegmentLife::get).collect(),
+            page_stride_blocks: self.ring.page_stride_blocks(),
             marks: self.marks.records(),
             shard_crcs: vec![0; plan.shard_count as usize],
         };

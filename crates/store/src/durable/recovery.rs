@@ -191,7 +191,10 @@ impl Engine {
     fn lives_of_segments(&self, found: Option<&Found>) -> Vec<SegmentLife> {
         let clean = found.filter(|found| found.header.clean);
         let lives = match clean {
-            Some(found) => lives_of(found).collect(),
+            Some(found) => {
+                self.restore_page_strides(&found.tables.page_stride_blocks);
+                lives_of(found).collect()
+            }
             // A store created just now has no records.
             None if self.created => vec![SegmentLife::NONE; self.space.segments as usize],
             None => self.find_segments(),
@@ -244,7 +247,10 @@ impl Engine {
                 let Some(slot) = slots.get(id) else { break };
                 let segment = SegmentId(id as u32);
                 let life = match read_footer(self, segment) {
-                    Ok(Some(footer)) => footer.life(),
+                    Ok(Some(footer)) => {
+                        self.ring.set_page_stride(segment, footer.page_stride_bytes.into());
+                        footer.life()
+                    }
                     Ok(None) => self.life_of_open(segment).unwrap_or_default(),
                     Err(_) => {
                         self.recovery.note_unread();
@@ -257,12 +263,21 @@ impl Engine {
         slots.iter().map(|slot| SegmentLife::from_raw(slot.load(Ordering::Relaxed))).collect()
     }
 
-    /// The life of a segment without a footer, from the header of its first page.
+    /// The strides that a clean checkpoint names.
+    fn restore_page_strides(&self, blocks: &[u16]) {
+        for (segment, blocks) in (0..self.ring.segments()).map(SegmentId).zip(blocks) {
+            self.ring.set_page_stride(segment, u64::from(*blocks) * BLOCK_BYTES);
+        }
+    }
+
+    /// The life of a segment without a footer, from the header of its first page, which also has
+    /// the stride of all.
     fn life_of_open(&self, segment: SegmentId) -> Option<SegmentLife> {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         self.space.read(segment, 0, &mut block).ok()?;
         let page =
             PageHeader::decode(&block, self.space.nonce, self.space.page_bytes as u32).ok()?;
+        self.ring.set_page_stride(segment, page.stride_bytes.into());
         Some(page.life())
     }
 
@@ -347,11 +362,12 @@ impl Engine {
 
     fn note_groups(&self, segment: SegmentId, life: SegmentLife, entries: &[SummaryEntry]) {
         let mut last = None;
+        let stride = self.ring.page_stride(segment);
         for entry in entries {
             if u64::from(entry.stored_units) * UNIT_BYTES > self.page_record_max() {
                 continue;
             }
-            let page = u64::from(entry.offset_units) * UNIT_BYTES / self.space.page_bytes;
+            let page = u64::from(entry.offset_units) * UNIT_BYTES / stride;
             if last == Some((page, entry.group())) {
                 continue;
             }

@@ -88,15 +88,16 @@ fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
         walk_extents(engine, image, first.life(), &mut entries);
         return entries;
     }
-    for (index, page) in image.chunks_exact(page_bytes).enumerate() {
+    let stride = first.stride_bytes as usize;
+    for (index, page) in image.chunks_exact(stride).enumerate() {
         let Ok(header) = PageHeader::decode(page, nonce, page_bytes as u32) else { continue };
         if header.segment_seq != first.segment_seq {
             continue;
         }
-        let end = header.used_bytes.min(page_bytes as u32);
+        let end = header.used_bytes.min(first.stride_bytes);
         let walk = RecordWalk::new(page, PAGE_HEADER_BYTES as u32, end, nonce, header.segment_seq);
         for (offset, record) in walk.map_while(Result::ok) {
-            let at = index * page_bytes + offset as usize;
+            let at = index * stride + offset as usize;
             entries.push(entry_of(at, &record));
         }
     }

@@ -6,7 +6,8 @@
 //! so a valid header means a complete checkpoint; the two slots take turns, so one stays valid
 //! while the other is being written; the higher valid `generation` wins.
 //!
-//! Slot: header (4096) | segment table | marks | shard checksums | pad to 4096 | shards.
+//! Slot: header (4096) | segment table | page strides | marks | shard checksums | pad to 4096 |
+//! shards.
 //!
 //! Threads: none; pure functions.
 
@@ -44,7 +45,7 @@ pub(crate) mod at {
             "32-byte cells of marks, prefix cells included, at most 65536";
         TABLES_CRC: u32, 56, "tables_crc", "crc32c of the tables region";
         TABLES_BYTES: u32, 60, "tables_bytes",
-            "bytes of the tables region: the three tables, unpadded";
+            "bytes of the tables region: the four tables, unpadded";
         CLEAN: u8, 64, "clean",
             "1 if written by an orderly stop: nothing in the segments is newer";
         LOCATION_BITS: u8, 65, "location_bits",
@@ -204,15 +205,16 @@ impl CheckpointHeader {
         BLOCK_BYTES + u64::from(self.tables_bytes).next_multiple_of(BLOCK_BYTES)
     }
 
-    fn table_ranges(&self) -> [Range<u64>; 3] {
+    fn table_ranges(&self) -> [Range<u64>; 4] {
         let segments = u64::from(self.segment_count) * 8;
-        let marks = segments + u64::from(self.mark_count) * JOURNAL_CELL_BYTES as u64;
+        let strides = segments + u64::from(self.segment_count) * 2;
+        let marks = strides + u64::from(self.mark_count) * JOURNAL_CELL_BYTES as u64;
         let crcs = marks + u64::from(self.shard_count) * 4;
-        [0..segments, segments..marks, marks..crcs]
+        [0..segments, segments..strides, strides..marks, marks..crcs]
     }
 
     fn validate(&self, checkpoint_bytes: u64) -> Result<(), FormatError> {
-        let [_, _, crcs] = self.table_ranges();
+        let [.., crcs] = self.table_ranges();
         ensure(crcs.end == u64::from(self.tables_bytes), "tables of a checkpoint")?;
         ensure(self.mark_count <= MARKS_MAX, "marks of a checkpoint")?;
         let shard = u64::from(self.shard_bytes);
@@ -231,6 +233,8 @@ impl CheckpointHeader {
 pub struct CheckpointTables {
     /// Segment sequence of each segment of the store; 0 = free.
     pub segment_seqs: Vec<u64>,
+    /// Distance of the pages of each segment, in blocks of 4096 bytes; as many as segments.
+    pub page_stride_blocks: Vec<u16>,
     /// Deletions and purges that still matter.
     pub marks: Vec<JournalRecord>,
     /// Checksum of each shard.
@@ -252,6 +256,9 @@ impl CheckpointTables {
         }
         let mut bytes: Vec<u8> =
             self.segment_seqs.iter().flat_map(|seq| seq.to_le_bytes()).collect();
+        let strides_known = self.page_stride_blocks.len() == self.segment_seqs.len();
+        ensure(strides_known, "page strides of a checkpoint")?;
+        bytes.extend(self.page_stride_blocks.iter().flat_map(|blocks| blocks.to_le_bytes()));
         bytes.extend_from_slice(&marks);
         bytes.extend(self.shard_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
         let count = |len: usize| {
@@ -282,9 +289,10 @@ impl CheckpointTables {
             return Err(FormatError::Checksum { what: "checkpoint tables" });
         }
         let wrong = FormatError::Damaged { what: "tables of a checkpoint" };
-        let [segments, marks, crcs] = header.table_ranges();
+        let [segments, strides, marks, crcs] = header.table_ranges();
         ensure(crcs.end == need, "tables of a checkpoint")?;
         let segments = part(region, &segments).ok_or(wrong)?.as_chunks::<8>().0;
+        let strides = part(region, &strides).ok_or(wrong)?.as_chunks::<2>().0;
         let crcs = part(region, &crcs).ok_or(wrong)?.as_chunks::<4>().0;
         let cells = part(region, &marks).ok_or(wrong)?;
         let mut walk = JournalWalk::marks(cells, header.nonce);
@@ -292,6 +300,7 @@ impl CheckpointTables {
         ensure(walk.offset() == cells.len(), "marks of a checkpoint")?;
         Ok(Self {
             segment_seqs: segments.iter().map(|seq| u64::from_le_bytes(*seq)).collect(),
+            page_stride_blocks: strides.iter().map(|blocks| u16::from_le_bytes(*blocks)).collect(),
             marks,
             shard_crcs: crcs.iter().map(|crc| u32::from_le_bytes(*crc)).collect(),
         })

@@ -15,7 +15,7 @@ use super::{AREAS_OFFSET, BLOCK_BYTES, round_up};
 /// The fewest segments a volume may have.
 pub const SEGMENTS_MIN: u32 = 4;
 
-/// The most segments of a store: their table in a checkpoint has a 32-bit length.
+/// The most segments of a store: their tables in a checkpoint have a 32-bit length.
 pub const SEGMENTS_MAX: u32 = 1 << 28;
 
 /// The largest alignment of the first segment.
@@ -184,13 +184,14 @@ pub fn segments_upper_bound(volume_bytes: u64, segment_bytes: u64) -> u32 {
     u32::try_from(segments).unwrap_or(u32::MAX)
 }
 
-/// Bytes of one checkpoint slot: header, tables (segments, marks, shard checksums) and shards.
+/// Bytes of one checkpoint slot: header, tables (segments, page strides, marks, shard checksums)
+/// and shards.
 ///
 /// `index_slots` above [`INDEX_SLOTS_MAX`] counts as that.
 #[must_use]
 pub fn checkpoint_slot_bytes(index_slots: u64, total_segments: u32) -> u64 {
     let shards = ShardPlan::of(index_slots.min(INDEX_SLOTS_MAX));
-    let tables = u64::from(total_segments) * 8
+    let tables = u64::from(total_segments) * (8 + 2)
         + u64::from(MARKS_MAX) * JOURNAL_CELL_BYTES as u64
         + u64::from(shards.shard_count) * 4;
     BLOCK_BYTES + tables.next_multiple_of(BLOCK_BYTES) + shards.total_bytes()

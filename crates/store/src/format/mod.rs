@@ -46,7 +46,7 @@ pub use manifest::{
     MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES, MANIFEST_PARTS_MAX, Manifest, ManifestPart,
 };
 pub use mend::mend_bit;
-pub use page::{PAGE_HEADER_BYTES, PageHeader};
+pub use page::{PAGE_HEADER_BYTES, PageHeader, is_page_stride, page_stride_min};
 pub use patch::{PATCH_BYTES, Patch};
 pub use record::{
     CHUNK_BYTES, ChunkCrcs, KEY_MAX_BYTES, META_MAX_BYTES, RECORD_HEADER_BYTES, RecordError,
@@ -74,7 +74,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub const BLOCK: usize = 4096;
 
 /// The one version of the format that this code reads and writes.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 /// Offset of the journal area (and of everything that follows the two superblocks).
 pub const AREAS_OFFSET: u64 = 65_536;

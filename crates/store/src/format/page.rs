@@ -1,15 +1,16 @@
 //! The header of a page: a run of small records that were written together.
 //!
-//! Owns the first 64 bytes of a page; the records follow adjacently from offset 64 and the rest of
-//! the page is zero. Invariants: a page is written once per life of its segment; `segment_seq`
-//! tells this life from an older one; a decoded header's `used_bytes` lies inside the page.
+//! Owns the first 64 bytes of a page; the records follow adjacently from offset 64, and what lies
+//! behind them means nothing. Invariants: a page is written once per life of its segment; `segment_seq`
+//! tells this life from an older one; a decoded header's `used_bytes` lies inside the page, and its
+//! stride is one that the store's pages may have.
 //!
 //! Threads: none; pure functions.
 
 use super::fields::{Field, Slot, table};
 use super::record::RECORD_HEADER_BYTES;
 use super::record_walk::RecordWalk;
-use super::{FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
+use super::{BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
 use crate::types::SegmentLife;
 
 /// Bytes of a page header.
@@ -31,11 +32,28 @@ pub(crate) mod at {
         RECORD_COUNT: u32, 20, "record_count",
             "records that follow; a walk that finds another number is damaged";
         USED_BYTES: u32, 24, "used_bytes", "end of the last record, this header included";
-        RESERVED: [u8; 4], 28, "reserved", "zero";
+        STRIDE_BYTES: u32, 28, "stride_bytes",
+            "distance of the segment's pages; whole blocks, from three quarters of a page to a page";
         PRIMARY_GROUP: u64, 32, "primary_group", "group that the page was opened for";
         ZERO: [u8; 20], 40, "zero", "room";
         CRC: u32, 60, "header_crc", "crc32c of bytes 0..60";
     }
+}
+
+/// The smallest distance that pages of this size may have: three quarters of it, in whole blocks.
+///
+/// Objects of any one length up to a third of a page fill at least that much of it.
+#[must_use]
+pub const fn page_stride_min(page_bytes: u64) -> u64 {
+    (page_bytes - page_bytes / 4).next_multiple_of(BLOCK_BYTES)
+}
+
+/// Whether pages of a segment may lie this many bytes apart.
+#[must_use]
+pub const fn is_page_stride(stride_bytes: u64, page_bytes: u64) -> bool {
+    stride_bytes.is_multiple_of(BLOCK_BYTES)
+        && stride_bytes >= page_stride_min(page_bytes)
+        && stride_bytes <= page_bytes
 }
 
 /// What starts a page.
@@ -51,6 +69,8 @@ pub struct PageHeader {
     pub record_count: u32,
     /// Bytes used, this header included.
     pub used_bytes: u32,
+    /// Distance of the pages of this segment, in bytes; see [`is_page_stride`].
+    pub stride_bytes: u32,
     /// The group that the page was opened for.
     pub primary_group: u64,
 }
@@ -71,6 +91,7 @@ impl PageHeader {
         at::PAGE_INDEX.put(&mut bytes, self.page_index);
         at::RECORD_COUNT.put(&mut bytes, self.record_count);
         at::USED_BYTES.put(&mut bytes, self.used_bytes);
+        at::STRIDE_BYTES.put(&mut bytes, self.stride_bytes);
         at::PRIMARY_GROUP.put(&mut bytes, self.primary_group);
         at::CRC.seal(&mut bytes);
         bytes
@@ -92,14 +113,14 @@ impl PageHeader {
         if found != nonce.0 {
             return Err(FormatError::OtherStore { found });
         }
-        let zero = at::RESERVED.is_zero(bytes) && at::ZERO.is_zero(bytes);
-        ensure(zero, "reserved bytes of a page header")?;
+        ensure(at::ZERO.is_zero(bytes), "reserved bytes of a page header")?;
         let header = Self {
             nonce,
             segment_seq: at::SEGMENT_SEQ.get(bytes),
             page_index: at::PAGE_INDEX.get(bytes),
             record_count: at::RECORD_COUNT.get(bytes),
             used_bytes: at::USED_BYTES.get(bytes),
+            stride_bytes: at::STRIDE_BYTES.get(bytes),
             primary_group: at::PRIMARY_GROUP.get(bytes),
         };
         header.validate(page_bytes)?;
@@ -120,7 +141,9 @@ impl PageHeader {
 
     fn validate(&self, page_bytes: u32) -> Result<(), FormatError> {
         let used = u64::from(self.used_bytes);
-        ensure(used <= u64::from(page_bytes), "used bytes of a page")?;
+        let stride = u64::from(self.stride_bytes);
+        ensure(is_page_stride(stride, page_bytes.into()), "stride of a page")?;
+        ensure(used <= stride, "used bytes of a page")?;
         ensure(used.is_multiple_of(UNIT_BYTES), "used bytes of a page")?;
         let records = used.checked_sub(PAGE_HEADER_BYTES as u64);
         let count = u64::from(self.record_count);

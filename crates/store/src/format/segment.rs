@@ -10,6 +10,7 @@
 
 use super::fields::{Field, Slot, table};
 use super::record::RecordKind;
+use super::superblock::PAGE_MAX_BYTES;
 use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
 use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
@@ -41,7 +42,8 @@ pub(crate) mod footer_at {
             "runs of adjacent entries of one group; how well it is co-located";
         OBJECT_BYTES: u64, 40, "object_bytes",
             "bytes of records, without page headers and free space";
-        ZERO: [u8; 12], 48, "zero", "room";
+        PAGE_STRIDE_BYTES: u32, 48, "page_stride_bytes", "as in the headers of its pages";
+        ZERO: [u8; 8], 52, "zero", "room";
         CRC: u32, 60, "header_crc", "crc32c of bytes 0..60; the rest of the block is zero";
     }
 }
@@ -79,6 +81,8 @@ pub struct SegmentFooter {
     pub group_run_count: u32,
     /// Bytes of records in the segment.
     pub object_bytes: u64,
+    /// Distance of its pages, in bytes.
+    pub page_stride_bytes: u32,
 }
 
 impl SegmentFooter {
@@ -101,6 +105,7 @@ impl SegmentFooter {
         footer_at::SUMMARY_CRC.put(&mut bytes, self.summary_crc);
         footer_at::GROUP_RUN_COUNT.put(&mut bytes, self.group_run_count);
         footer_at::OBJECT_BYTES.put(&mut bytes, self.object_bytes);
+        footer_at::PAGE_STRIDE_BYTES.put(&mut bytes, self.page_stride_bytes);
         footer_at::CRC.seal(&mut bytes);
         let mut block = [0; FOOTER_BLOCK_BYTES];
         block[..FOOTER_BYTES].copy_from_slice(&bytes);
@@ -138,6 +143,7 @@ impl SegmentFooter {
             summary_crc: footer_at::SUMMARY_CRC.get(bytes),
             group_run_count: footer_at::GROUP_RUN_COUNT.get(bytes),
             object_bytes: footer_at::OBJECT_BYTES.get(bytes),
+            page_stride_bytes: footer_at::PAGE_STRIDE_BYTES.get(bytes),
         };
         footer.validate(segment_bytes)?;
         Ok(footer)
@@ -163,6 +169,9 @@ impl SegmentFooter {
         ensure(segment_bytes.checked_sub(BLOCK_BYTES) == Some(end), "summary offset")?;
         ensure(self.group_run_count <= self.entry_count, "group runs of a footer")?;
         ensure(self.object_bytes <= u64::from(self.summary_offset), "object bytes of a footer")?;
+        let stride = u64::from(self.page_stride_bytes);
+        let possible = (BLOCK_BYTES..=u64::from(PAGE_MAX_BYTES)).contains(&stride);
+        ensure(possible && stride.is_multiple_of(BLOCK_BYTES), "page stride of a footer")?;
         ensure(self.segment_seq != 0, "segment sequence of a footer")
     }
 }

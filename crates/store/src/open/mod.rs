@@ -26,7 +26,7 @@ use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::replay::{JournalContents, read_journal};
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::format::{FORMAT_VERSION, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES};
+use crate::format::{FORMAT_VERSION, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES, page_stride_min};
 use crate::group::Groups;
 use crate::group::neighbours::Touched;
 use crate::index::Index;
@@ -354,17 +354,18 @@ fn assemble(parts: Parts) -> Engine {
         disk: own_disk, reinsertion: own_reinsertion, admission: own_admission, ..
     } = config.own_policies.clone();
     let (page_bytes, frames) = (space.page_bytes, cache.pool.frames());
+    let pages_per_segment = space.segment_bytes / page_stride_min(page_bytes);
     let nursery_bytes = (config.memory.bytes() / NURSERY_SHARE).min(NURSERY_MAX);
     Engine {
         clock,
-        ring: Ring::new(space.segments),
+        ring: Ring::new(space.segments, page_bytes),
         nursery: Nursery::new(nursery_bytes),
         inline: Default::default(),
         gate: Default::default(),
         groups: Groups::new(config.groups_tracked_max, config.memory.bytes()),
         hints: Default::default(),
-        page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
-        page_frames: PageFrames::new(frames, space.segment_bytes / page_bytes),
+        page_groups: PageGroups::new(space.segments, pages_per_segment),
+        page_frames: PageFrames::new(frames, pages_per_segment),
         marks: Default::default(),
         journal,
         counters: Default::default(),

@@ -24,7 +24,7 @@ use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::object::Object;
 use crate::policy::residency::{Arrival, Hint, Queue};
-use crate::space::SegmentId;
+use crate::space::PageAt;
 use crate::stats::add;
 use crate::types::{GroupId, KeyHash, SegmentLife};
 
@@ -83,8 +83,7 @@ impl Engine {
     pub(crate) fn note_alone(&self, hash: KeyHash, candidate: &Candidate) {
         let Some(group) = self.page_group(candidate.location) else { return };
         let state = self.groups.entry(group);
-        let (segment, offset) = self.space.split(candidate.location);
-        let place = self.page_place(segment, offset / self.space.page_bytes);
+        let place = self.page_place(self.page_with(candidate.location));
         match self.touched.note(place, hash, self.cache.now()) {
             Before::Another(then) if self.cache.is_recent(then) => {
                 state.neighbours.used();
@@ -106,8 +105,14 @@ impl Engine {
 
     /// The group that a page mostly holds, if known.
     fn page_group(&self, location: Location) -> Option<GroupId> {
+        let page = self.page_with(location);
+        self.page_groups.get(page.segment, page.number)
+    }
+
+    /// The page with this location, by the stride that its segment has now.
+    fn page_with(&self, location: Location) -> PageAt {
         let (segment, offset) = self.space.split(location);
-        self.page_groups.get(segment, offset / self.space.page_bytes)
+        self.ring.page_with(segment, offset)
     }
 
     /// Reads the candidate's page, and the record itself from it if that is no object in memory
@@ -119,9 +124,11 @@ impl Engine {
         candidate: &Candidate,
         look: Look,
     ) -> Result<Option<Found>, ReadError> {
-        let (segment, offset) = self.space.split(candidate.location);
-        let page = offset / self.space.page_bytes;
-        let lead = match self.flights.join(self.page_place(segment, page)) {
+        let page = self.page_with(candidate.location);
+        if !self.space.holds_page(page) {
+            return Ok(None);
+        }
+        let lead = match self.flights.join(self.page_place(page)) {
             Joined::Follower(flight) if look.shared => {
                 add(&self.counters.shared_reads, 1);
                 flight.wait();
@@ -135,20 +142,27 @@ impl Engine {
             return Ok(None);
         }
         let mut pages = vec![(page, lead)];
-        self.add_read_ahead(segment, &mut pages);
+        self.add_read_ahead(&mut pages);
         let life = self.life_of(candidate.location);
-        let Some(run) = self.read_pages(segment, pages) else { return Ok(None) };
+        let Some(run) = self.read_pages(pages) else { return Ok(None) };
         if let Some(object) = self.lookup_fresh(hash, key) {
             return Ok(Some(Found::Object(object)));
         }
-        self.accept_one(hash, key, candidate, self.raw_of_page(run, offset, life), look).map(Some)
+        let raw = self.raw_of_page(run, page, candidate.location, life);
+        self.accept_one(hash, key, candidate, raw, look).map(Some)
     }
 
-    /// The record at this offset of its segment, in the page that was read.
-    fn raw_of_page(&self, run: Run, offset: u64, life: SegmentLife) -> RawRecord {
-        let page_bytes = self.space.page_bytes;
-        let start = (offset % page_bytes) as usize;
-        RawRecord { run, start, len: page_bytes as usize, life }
+    /// The record at this location, in its page that was read.
+    fn raw_of_page(
+        &self,
+        run: Run,
+        page: PageAt,
+        location: Location,
+        life: SegmentLife,
+    ) -> RawRecord {
+        let (_, offset) = self.space.split(location);
+        let start = (offset - page.start()) as usize;
+        RawRecord { run, start, len: page.stride as usize, life }
     }
 
     /// An object that a page read has just brought in; it counts as a hit on disk, not in memory. A
@@ -180,30 +194,31 @@ impl Engine {
     }
 
     /// Key of a page's flight, distinct from those of objects (which are never this large).
-    fn page_place(&self, segment: SegmentId, page: u64) -> u64 {
-        (1 << 63) | self.space.location(segment, page * self.space.page_bytes).units()
+    fn page_place(&self, page: PageAt) -> u64 {
+        (1 << 63) | self.space.location(page.segment, page.start()).units()
     }
 
     /// Adds the following pages if the page's group is known and read sequentially.
-    fn add_read_ahead(&self, segment: SegmentId, pages: &mut Vec<(u64, Lead)>) {
+    fn add_read_ahead(&self, pages: &mut Vec<(PageAt, Lead)>) {
         let first = pages[0].0;
-        let Some(group) = self.page_groups.get(segment, first) else { return };
+        let Some(group) = self.page_groups.get(first.segment, first.number) else { return };
         let state = self.groups.entry(group);
-        let here = self.page_place(segment, first);
-        let step = self.space.page_bytes / UNIT_BYTES;
+        let here = self.page_place(first);
+        let step = first.stride / UNIT_BYTES;
         let in_order = state.next_page.load(Ordering::Relaxed) == here;
         if in_order {
-            for page in first + 1..first + READ_AHEAD_BYTES / self.space.page_bytes {
-                let place = self.page_place(segment, page);
-                if (page + 1) * self.space.page_bytes > self.space.segment_bytes
-                    || self.page_groups.get(segment, page) != Some(group)
+            let mut page = first.next();
+            while (pages.len() as u64) < READ_AHEAD_BYTES / first.stride {
+                if !self.space.holds_page(page)
+                    || self.page_groups.get(page.segment, page.number) != Some(group)
                 {
                     break;
                 }
-                match self.flights.join(place) {
+                match self.flights.join(self.page_place(page)) {
                     Joined::Leader(lead) => pages.push((page, lead)),
                     Joined::Follower(_) => break,
                 }
+                page = page.next();
             }
         }
         state.next_page.store(here + step * pages.len() as u64, Ordering::Relaxed);
@@ -211,14 +226,14 @@ impl Engine {
 
     /// Reads consecutive pages in one I/O and makes their objects resident; returns the first page.
     /// `None` if that is not possible.
-    fn read_pages(self: &Arc<Engine>, segment: SegmentId, pages: Vec<(u64, Lead)>) -> Option<Run> {
+    fn read_pages(self: &Arc<Engine>, pages: Vec<(PageAt, Lead)>) -> Option<Run> {
         // Does not wait for a page frame: if none is available, the caller waits for the memory of
         // the object alone.
         let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         let started = self.clock.monotonic();
-        let done = !runs.is_empty() && self.transfer(segment, pages[0].0, &runs);
+        let done = !runs.is_empty() && self.transfer(pages[0].0, &runs);
         let first = runs.first().filter(|_| done).cloned();
-        self.pages_read(segment, pages, done.then_some(runs), started);
+        self.pages_read(pages, done.then_some(runs), started);
         first
     }
 
@@ -239,8 +254,7 @@ impl Engine {
     /// the flights.
     fn pages_read(
         self: &Arc<Engine>,
-        segment: SegmentId,
-        pages: Vec<(u64, Lead)>,
+        pages: Vec<(PageAt, Lead)>,
         runs: Option<Vec<Run>>,
         started: Duration,
     ) {
@@ -248,10 +262,10 @@ impl Engine {
             let (time, count) = (self.clock.monotonic().saturating_sub(started), runs.len());
             self.costs.note(true, time / count as u32);
             self.counters.read_latency.record(time);
-            self.count_read(&self.counters.page_reads, count as u64 * self.space.page_bytes);
+            self.count_read(&self.counters.page_reads, count as u64 * pages[0].0.stride);
             add(&self.counters.readahead_pages, count as u64 - 1);
             for (run, (page, _)) in runs.into_iter().zip(&pages) {
-                self.admit_page(segment, *page, run);
+                self.admit_page(*page, run);
             }
         }
         for (_, lead) in pages {
@@ -268,38 +282,41 @@ impl Engine {
         promise: Arc<Promise>,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
-        let (segment, offset) = self.space.split(candidate.location);
-        let page_bytes = self.space.page_bytes;
-        let page = offset / page_bytes;
-        let Some(room) = self.room_to_submit(page_bytes as usize) else { return fallback(None) };
-        let lead = match self.flights.join(self.page_place(segment, page)) {
+        let page = self.page_with(candidate.location);
+        if !self.space.holds_page(page) {
+            return fallback(None);
+        }
+        let page_bytes = self.space.page_bytes as usize;
+        let Some(room) = self.room_to_submit(page_bytes) else { return fallback(None) };
+        let lead = match self.flights.join(self.page_place(page)) {
             Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
             Joined::Leader(lead) => lead,
         };
         let mut pages = vec![(page, lead)];
-        self.add_read_ahead(segment, &mut pages);
+        self.add_read_ahead(&mut pages);
         let ahead = self.room_for_read_ahead(&mut pages);
         let started = self.clock.monotonic();
         let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         if runs.is_empty() {
-            self.pages_read(segment, pages, None, started);
+            self.pages_read(pages, None, started);
             return fallback(None);
         }
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let (this, held) = (Arc::clone(self), runs.clone());
         let (candidate, life) = (*candidate, self.life_of(candidate.location));
-        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
-        self.space.submit(IoOp::Read, segment, page * page_bytes, &pieces, move |outcome| {
+        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page.stride as usize)).collect();
+        self.space.submit(IoOp::Read, page.segment, page.start(), &pieces, move |outcome| {
             let run = held.first().filter(|_| outcome.is_ok()).cloned();
-            this.pages_read(segment, pages, outcome.is_ok().then_some(held), started);
+            this.pages_read(pages, outcome.is_ok().then_some(held), started);
             match this.lookup_fresh(hash, &key) {
                 Some(object) => {
                     add(&this.counters.hits_disk, 1);
                     promise.put(Ok(Some(object)));
                 }
-                None => fallback(
-                    run.map(|run| InHand { candidate, raw: this.raw_of_page(run, offset, life) }),
-                ),
+                None => fallback(run.map(|run| InHand {
+                    candidate,
+                    raw: this.raw_of_page(run, page, candidate.location, life),
+                })),
             }
             drop((room, ahead));
         });
@@ -307,7 +324,7 @@ impl Engine {
 
     /// Reserves memory for the pages after the first. Without it they are left out: a burst of
     /// awaited reads must not evict the cache.
-    fn room_for_read_ahead(self: &Arc<Engine>, pages: &mut Vec<(u64, Lead)>) -> Option<Room> {
+    fn room_for_read_ahead(self: &Arc<Engine>, pages: &mut Vec<(PageAt, Lead)>) -> Option<Room> {
         let bytes = (pages.len() - 1) * self.space.page_bytes as usize;
         let room = (bytes > 0).then(|| self.room_to_submit(bytes)).flatten();
         if room.is_none() {
@@ -337,17 +354,16 @@ impl Engine {
         });
     }
 
-    fn transfer(&self, segment: SegmentId, first: u64, runs: &[Run]) -> bool {
-        let page_bytes = self.space.page_bytes;
-        let start = first * page_bytes;
+    fn transfer(&self, first: PageAt, runs: &[Run]) -> bool {
+        let bytes = first.stride as usize;
         if let [run] = runs {
             // SAFETY: the run is fresh and known to this thread only.
-            let buf = unsafe { run.bytes_mut(0, page_bytes as usize) };
-            return self.space.read(segment, start, buf).is_ok();
+            let buf = unsafe { run.bytes_mut(0, bytes) };
+            return self.space.read(first.segment, first.start(), buf).is_ok();
         }
-        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
+        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, bytes)).collect();
         let (sender, receiver) = channel();
-        self.space.submit(IoOp::Read, segment, start, &pieces, move |outcome| {
+        self.space.submit(IoOp::Read, first.segment, first.start(), &pieces, move |outcome| {
             // The receiver waits below, unless its thread has died.
             let _ = sender.send(outcome.is_ok());
         });
@@ -357,12 +373,13 @@ impl Engine {
 
     /// The header of a page that lies in a run, if it is this page in the present life of its
     /// segment.
-    fn page_header(&self, run: &Run, segment: SegmentId, page: u64) -> Option<PageHeader> {
-        let page_bytes = self.space.page_bytes;
-        let bytes = run.bytes(0, page_bytes as usize);
-        let header = PageHeader::decode(bytes, self.space.nonce, page_bytes as u32).ok()?;
-        let is_it =
-            header.life() == self.ring.life(segment) && u64::from(header.page_index) == page;
+    fn page_header(&self, run: &Run, page: PageAt) -> Option<PageHeader> {
+        let bytes = run.bytes(0, page.stride as usize);
+        let page_bytes = self.space.page_bytes as u32;
+        let header = PageHeader::decode(bytes, self.space.nonce, page_bytes).ok()?;
+        let is_it = header.life() == self.ring.life(page.segment)
+            && u64::from(header.page_index) == page.number
+            && u64::from(header.stride_bytes) == page.stride;
         is_it.then_some(header)
     }
 
@@ -372,18 +389,16 @@ impl Engine {
         &self,
         run: &Run,
         header: &PageHeader,
-        segment: SegmentId,
-        page: u64,
+        page: PageAt,
     ) -> (Vec<(u32, RecordHeader, Location)>, u32) {
-        let page_bytes = self.space.page_bytes;
         let mut end = PAGE_HEADER_BYTES as u32;
         let wanted = header
-            .records(run.bytes(0, page_bytes as usize))
+            .records(run.bytes(0, page.stride as usize))
             .map_while(Result::ok)
             .map(|(offset, record)| {
                 end = offset + record.stored_bytes() as u32;
-                let at = page * page_bytes + u64::from(offset);
-                (offset, record, self.space.location(segment, at))
+                let at = page.start() + u64::from(offset);
+                (offset, record, self.space.location(page.segment, at))
             })
             .filter(|(offset, record, location)| {
                 !self.forgets_expired(record, *location, header.life())
@@ -394,19 +409,19 @@ impl Engine {
     }
 
     /// True if the page's frame is in memory, and a read of the page would bring nothing more.
-    pub(super) fn is_page_in_memory(&self, segment: SegmentId, page: u64) -> bool {
-        let frame = self.cache.page_frame(self.page_frames.get(segment, page));
+    pub(super) fn is_page_in_memory(&self, page: PageAt) -> bool {
+        let frame = self.cache.page_frame(self.page_frames.get(page.segment, page.number));
         frame.is_some_and(|run| {
-            let header = self.page_header(&run, segment, page);
-            let wanted = header.map(|header| self.wanted_of_page(&run, &header, segment, page).0);
+            let header = self.page_header(&run, page);
+            let wanted = header.map(|header| self.wanted_of_page(&run, &header, page).0);
             wanted.is_some_and(|wanted| wanted.is_empty())
         })
     }
 
     /// Makes every live, undamaged object of a page resident.
-    pub(crate) fn admit_page(self: &Arc<Engine>, segment: SegmentId, page: u64, run: Run) -> u64 {
-        let Some(header) = self.page_header(&run, segment, page) else { return 0 };
-        let (wanted, end) = self.wanted_of_page(&run, &header, segment, page);
+    pub(crate) fn admit_page(self: &Arc<Engine>, page: PageAt, run: Run) -> u64 {
+        let Some(header) = self.page_header(&run, page) else { return 0 };
+        let (wanted, end) = self.wanted_of_page(&run, &header, page);
         let count = wanted.len() as u64;
         let state = self.groups.entry(GroupId::new(header.primary_group));
         add(&self.counters.prefetched, count);
@@ -427,7 +442,7 @@ impl Engine {
             entry.state.set_prefetched(self.cache.now());
             self.publish_read(record.key_hash(), entry, header.life());
         }
-        self.page_frames.set(segment, page, run.first());
+        self.page_frames.set(page.segment, page.number, run.first());
         self.cache.track(run, queue, PAGE_HEADER_BYTES as u32..end);
         count
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::error::ReadError;
-use crate::space::SegmentId;
+use crate::space::PageAt;
 use crate::types::GroupId;
 
 /// Result of a prefetch.
@@ -41,10 +41,12 @@ impl Engine {
                 if self.is_closed() {
                     return Err(ReadError::Closed);
                 }
-                if self.is_page_in_memory(run.segment, u64::from(page)) {
+                let stride = self.ring.page_stride(run.segment);
+                let page = PageAt { segment: run.segment, number: u64::from(page), stride };
+                if self.is_page_in_memory(page) {
                     report.pages_in_memory += 1;
                 } else {
-                    self.prefetch_page(run.segment, u64::from(page), &mut report)?;
+                    self.prefetch_page(page, &mut report)?;
                 }
             }
         }
@@ -53,21 +55,22 @@ impl Engine {
 
     fn prefetch_page(
         self: &Arc<Engine>,
-        segment: SegmentId,
-        page: u64,
+        page: PageAt,
         report: &mut PrefetchReport,
     ) -> Result<(), ReadError> {
-        let bytes = self.space.page_bytes;
-        let run = self.take_for_read(1)?;
-        // SAFETY: the run is fresh and known to this thread only.
-        let buf = unsafe { run.bytes_mut(0, bytes as usize) };
-        if self.space.read(segment, page * bytes, buf).is_err() {
+        if !self.space.holds_page(page) {
             return Ok(());
         }
-        self.count_read(&self.counters.page_reads, bytes);
-        report.objects += self.admit_page(segment, page, run);
+        let run = self.take_for_read(1)?;
+        // SAFETY: the run is fresh and known to this thread only.
+        let buf = unsafe { run.bytes_mut(0, page.stride as usize) };
+        if self.space.read(page.segment, page.start(), buf).is_err() {
+            return Ok(());
+        }
+        self.count_read(&self.counters.page_reads, page.stride);
+        report.objects += self.admit_page(page, run);
         report.pages += 1;
-        report.bytes += bytes;
+        report.bytes += page.stride;
         Ok(())
     }
 }

@@ -12,20 +12,23 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::nursery::{Finished, Staged, StagedExtent, Work};
-use super::packer::fill_page;
+use super::packer::{best_stride, fill_page};
 use super::page_build::{BuiltPage, build_page, cut_page, finish_page, split_largest};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
-use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
+use super::segment::{
+    OpenSegment, Wanted, close_segment, continue_segment, open_segment, rest_segment,
+};
 use super::superseded::{leave_out_dead, leave_out_dead_extents, replaced_ever, some_expired};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{
-    BLOCK_BYTES, PAGE_HEADER_BYTES, RecordKind, SummaryEntry, UNIT_BYTES, settle_record,
+    BLOCK_BYTES, PAGE_HEADER_BYTES, RecordKind, SummaryEntry, UNIT_BYTES, page_stride_min,
+    settle_record,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
 use crate::policy::residency::Hint;
-use crate::ring::SegmentKind;
+use crate::space::PageAt;
 use crate::stats::add;
 use crate::types::GroupId;
 
@@ -52,6 +55,8 @@ pub(crate) struct Flusher {
     pages: Option<OpenSegment>,
     extents: Option<OpenSegment>,
     batch: Vec<BuiltPage>,
+    /// Bytes from one page to the next in the next segment, by the objects of the one before.
+    next_stride: u64,
     /// A frame set aside, so that waiting objects reach the disk even if readers hold all others.
     spare: Option<Run>,
     /// The value of [`replaced_ever`] when nothing waited: while it is unchanged, no waiting object
@@ -71,7 +76,9 @@ impl Flusher {
     pub(crate) fn new(engine: &Engine) -> Flusher {
         let spare = engine.cache.pool.try_take_frame();
         let replaced_before = replaced_ever(engine);
-        Flusher { pages: None, extents: None, batch: Vec::new(), spare, replaced_before }
+        let next_stride = engine.space.page_bytes;
+        let batch = Vec::new();
+        Flusher { pages: None, extents: None, batch, next_stride, spare, replaced_before }
     }
 
     /// The flusher thread: runs until the nursery is stopped and empty, then seals.
@@ -128,7 +135,7 @@ impl Flusher {
     }
 
     fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(GroupId, Vec<Staged>)>, partial: bool) {
-        let capacity = engine.space.page_bytes - PAGE_HEADER_BYTES as u64;
+        let capacity = self.capacity(engine);
         // Keeps enough of a group for its next page to have a choice of objects too, unless all
         // must go.
         let keep = if partial { capacity } else { capacity + capacity / 4 };
@@ -143,7 +150,7 @@ impl Flusher {
             let mut bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
             let mut objects = VecDeque::from(objects);
             while bytes > keep {
-                let page = cut_page(&mut objects, capacity as u32);
+                let page = cut_page(&mut objects, self.capacity(engine) as u32);
                 bytes -= page.iter().map(|s| u64::from(s.stored_bytes)).sum::<u64>();
                 self.add_page(engine, page);
             }
@@ -153,17 +160,20 @@ impl Flusher {
                 engine.nursery.put_back(group, objects.into());
             }
         }
-        self.build_mixed(engine, small, capacity as u32);
+        self.build_mixed(engine, small);
         self.write_batch(engine);
     }
 
+    /// Bytes of records that a page takes now. It lies in the open segment, the one that the store
+    /// was closed with, or the next, and must not reach the page behind it.
+    fn capacity(&self, engine: &Engine) -> u64 {
+        let open = self.pages.as_ref().map(|open| open.page_stride);
+        let stride = open.or_else(|| engine.ring.resting_page_stride()).unwrap_or(self.next_stride);
+        stride - PAGE_HEADER_BYTES as u64
+    }
+
     /// Builds pages of several small groups, each group contiguous and on as few pages as possible.
-    fn build_mixed(
-        &mut self,
-        engine: &Arc<Engine>,
-        mut groups: Vec<(GroupId, Vec<Staged>)>,
-        capacity: u32,
-    ) {
+    fn build_mixed(&mut self, engine: &Arc<Engine>, mut groups: Vec<(GroupId, Vec<Staged>)>) {
         groups.retain(|(_, objects)| !objects.is_empty());
         // Summed once: a page takes few of what may be hundreds of thousands of groups.
         let mut sizes: Vec<u32> = groups
@@ -171,6 +181,7 @@ impl Flusher {
             .map(|(_, objects)| objects.iter().map(|s| s.stored_bytes).sum())
             .collect();
         while !groups.is_empty() {
+            let capacity = self.capacity(engine) as u32;
             let mut chosen = fill_page(&sizes, capacity);
             chosen.sort_unstable();
             let mut page = Vec::new();
@@ -214,48 +225,59 @@ impl Flusher {
     /// Writes the pages gathered so far, in one I/O if they fit in one segment.
     fn write_batch(&mut self, engine: &Arc<Engine>) {
         while !self.batch.is_empty() {
-            let page_bytes = engine.space.page_bytes;
-            let first_entries = self.batch[0].moves.len();
-            let open = match ensure_open(
-                &mut self.pages,
-                engine,
-                SegmentKind::Pages,
-                page_bytes,
-                first_entries,
-            ) {
-                Ok(open) => open,
-                Err(_) => {
-                    for page in self.batch.drain(..) {
-                        drop_page(engine, page);
-                    }
-                    return;
+            let mut batch = std::mem::take(&mut self.batch);
+            let Ok(open) = self.ensure_pages(engine, &batch) else {
+                for page in batch {
+                    drop_page(engine, page);
                 }
+                return;
             };
             let mut entries = 0;
             let mut count = 0_u64;
-            for page in &self.batch {
+            for page in &batch {
                 entries += page.moves.len();
-                if open.room(engine.space.segment_bytes, entries) < (count + 1) * page_bytes {
+                if open.room(engine.space.segment_bytes, entries) < (count + 1) * open.page_stride {
                     break;
                 }
                 count += 1;
             }
-            let pages: Vec<BuiltPage> = self.batch.drain(..count as usize).collect();
-            submit_pages(engine, open, pages);
+            let rest = batch.split_off(count as usize);
+            submit_pages(engine, open, batch);
+            self.batch = rest;
         }
+    }
+
+    /// The open segment of pages, with room for the first of these and with pages large enough for
+    /// each of them. That of the next segment is what would have suited the objects of the last.
+    fn ensure_pages(
+        &mut self,
+        engine: &Arc<Engine>,
+        batch: &[BuiltPage],
+    ) -> io::Result<&mut OpenSegment> {
+        let page_bytes = engine.space.page_bytes;
+        let used = batch.iter().map(|page| u64::from(page.used_bytes)).max().unwrap_or(0);
+        let stride_min = used.next_multiple_of(BLOCK_BYTES).max(page_stride_min(page_bytes));
+        let (wanted, entries) = (Wanted::Page { stride_min }, batch[0].moves.len());
+        if let Some(full) = take_full(&mut self.pages, engine, wanted, entries) {
+            engine.summary_entries.store(full.entries.len(), Ordering::Relaxed);
+            let lengths = full.entries.iter().map(|e| e.stored_units * UNIT_BYTES as u32);
+            self.next_stride = best_stride(lengths, page_bytes);
+            close_segment(engine, full);
+        }
+        let page_stride = self.next_stride.max(stride_min);
+        ensure_open(&mut self.pages, engine, wanted, entries, page_stride)
     }
 
     fn write_extents(&mut self, engine: &Arc<Engine>, mut extents: Vec<StagedExtent>) {
         leave_out_dead_extents(engine, &mut extents);
         let mut waiting = VecDeque::from(extents);
         while let Some(first) = waiting.pop_front() {
-            let open = match ensure_open(
-                &mut self.extents,
-                engine,
-                SegmentKind::Extents,
-                on_disk(&first),
-                1,
-            ) {
+            let wanted = Wanted::Extent { bytes: on_disk(&first) };
+            if let Some(full) = take_full(&mut self.extents, engine, wanted, 1) {
+                close_segment(engine, full);
+            }
+            let page_stride = engine.space.page_bytes;
+            let open = match ensure_open(&mut self.extents, engine, wanted, 1, page_stride) {
                 Ok(open) => open,
                 Err(error) => {
                     drop_extent(engine, first, &error.to_string());
@@ -283,34 +305,36 @@ fn on_disk(extent: &StagedExtent) -> u64 {
     u64::from(extent.staged.stored_bytes).next_multiple_of(BLOCK_BYTES)
 }
 
+/// Takes the open segment if it has no room for this. One on a volume out of service is taken too:
+/// every write up to its end would fail.
+fn take_full(
+    slot: &mut Option<OpenSegment>,
+    engine: &Engine,
+    wanted: Wanted,
+    entries: usize,
+) -> Option<OpenSegment> {
+    slot.take_if(|open| {
+        !open.has_room(engine, wanted, entries) || engine.space.spot(open.id, 0).volume.is_out()
+    })
+}
+
+/// The open segment, which has room for this if there is one; else the one that rests, or a new one
+/// whose pages have this stride.
 fn ensure_open<'a>(
     slot: &'a mut Option<OpenSegment>,
     engine: &Arc<Engine>,
-    kind: SegmentKind,
-    bytes: u64,
+    wanted: Wanted,
     entries: usize,
+    page_stride: u64,
 ) -> io::Result<&'a mut OpenSegment> {
-    // A segment on a volume out of service is closed too: every write up to its end would fail.
-    let is_over = |open: &OpenSegment| {
-        open.room(engine.space.segment_bytes, entries) < bytes
-            || engine.space.spot(open.id, 0).volume.is_out()
-    };
-    if slot.as_ref().is_some_and(is_over)
-        && let Some(open) = slot.take()
-    {
-        if kind == SegmentKind::Pages {
-            engine.summary_entries.store(open.entries.len(), Ordering::Relaxed);
-        }
-        close_segment(engine, open);
+    if slot.is_none() {
+        *slot = continue_segment(engine, wanted, entries);
     }
     if slot.is_none() {
-        *slot = continue_segment(engine, kind, bytes, entries);
-    }
-    if slot.is_none() {
-        *slot = Some(open_segment(engine, kind)?);
+        *slot = Some(open_segment(engine, wanted.kind(), page_stride)?);
     }
     let open = slot.as_mut().expect("opened just above");
-    if open.room(engine.space.segment_bytes, entries) < bytes {
+    if !open.has_room(engine, wanted, entries) {
         return Err(io::Error::other("an empty segment is too small for this"));
     }
     Ok(open)
@@ -322,28 +346,33 @@ fn writes_max(engine: &Engine) -> usize {
 }
 
 fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPage>) {
-    let page_bytes = engine.space.page_bytes;
-    let start = open.cursor;
+    let stride = open.page_stride;
+    let (start, first) = (open.cursor, PageAt::with(open.id, open.cursor, stride));
     for page in &pages {
         finish_page(engine, open, page);
-        open.cursor += page_bytes;
+        open.cursor += stride;
     }
     engine.summary_entries.fetch_max(open.entries.len(), Ordering::Relaxed);
     let (id, life) = (open.id, open.life);
     add(&engine.counters.pages_written, pages.len() as u64);
+    // Nobody reads a page beyond what it uses, so the last one is not written beyond it either: of
+    // a page with one small object, that a sync waits for, a block.
+    let used = pages.last().map_or(0, |page| page.used_bytes.next_multiple_of(BLOCK_BYTES as u32));
     let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
-    let pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, page_bytes as usize)).collect();
+    let mut pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, stride as usize)).collect();
+    pieces.iter_mut().last().into_iter().for_each(|(_, bytes)| *bytes = used as usize);
     let this = Arc::clone(engine);
     let done = begin_write(engine, open, &pieces, move |outcome| {
         let mut written = Finished::default();
-        for (index, page) in pages.into_iter().enumerate() {
-            let at = start + index as u64 * page_bytes;
+        let mut place = first;
+        for page in pages {
             if outcome.is_err() {
                 drop_page(&this, page);
-                continue;
+            } else {
+                page.staged.iter().for_each(|staged| written.add(staged));
+                publish_page(&this, place, life, page);
             }
-            page.staged.iter().for_each(|staged| written.add(staged));
-            publish_page(&this, id, life, at, page);
+            place = place.next();
         }
         this.nursery.finished(&written, 0);
     });

@@ -127,9 +127,10 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
     let header = PageHeader {
         nonce: engine.space.nonce,
         segment_seq: open.life.get(),
-        page_index: (open.cursor / engine.space.page_bytes) as u32,
+        page_index: (open.cursor / open.page_stride) as u32,
         record_count: page.moves.len() as u32,
         used_bytes: page.used_bytes,
+        stride_bytes: open.page_stride as u32,
         primary_group: page.moves[0].group.get(),
     };
     // SAFETY: the frame is not published yet.

@@ -15,18 +15,17 @@ use crate::format::{PAGE_HEADER_BYTES, UNIT_BYTES};
 use crate::index::LengthClass;
 use crate::memory::resident::{Entry, Record};
 use crate::policy::residency::Arrival;
-use crate::space::SegmentId;
+use crate::space::{PageAt, SegmentId};
 use crate::stats::add;
 use crate::types::{GroupId, KeyHash, SegmentLife};
 
 pub(super) fn publish_page(
     engine: &Arc<Engine>,
-    segment: SegmentId,
+    place: PageAt,
     life: SegmentLife,
-    at: u64,
     page: BuiltPage,
 ) {
-    let page_index = at / engine.space.page_bytes;
+    let (segment, page_index, at) = (place.segment, place.number, place.start());
     let mut noted: BTreeSet<GroupId> = BTreeSet::new();
     for m in &page.moves {
         let mut shard = engine.cache.resident.shard(m.hash);

@@ -27,6 +27,8 @@ pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) life: SegmentLife,
     pub(crate) cursor: u64,
+    /// Bytes from one page to the next.
+    pub(crate) page_stride: u64,
     /// Mapped rather than allocated: it grows to megabytes, which go back to the system when the
     /// segment is full.
     pub(crate) entries: MappedVec<SummaryEntry>,
@@ -34,6 +36,24 @@ pub(crate) struct OpenSegment {
     /// The store is being closed: the sealed segment rests, and the next open continues it.
     rests: bool,
     pub(crate) writes: Arc<SegmentWrites>,
+}
+
+/// What a segment is to have room for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted {
+    /// A page that is used up to here.
+    Page { stride_min: u64 },
+    /// An extent that takes so many bytes.
+    Extent { bytes: u64 },
+}
+
+impl Wanted {
+    pub(crate) fn kind(self) -> SegmentKind {
+        match self {
+            Wanted::Page { .. } => SegmentKind::Pages,
+            Wanted::Extent { .. } => SegmentKind::Extents,
+        }
+    }
 }
 
 /// The writes of one segment in flight, and the segment itself once it is full: the last write
@@ -85,11 +105,12 @@ pub(crate) fn rest_segment(engine: &Arc<Engine>, mut open: OpenSegment) {
 }
 
 impl OpenSegment {
-    fn new(id: SegmentId, life: SegmentLife, cursor: u64) -> OpenSegment {
+    fn new(id: SegmentId, life: SegmentLife, cursor: u64, page_stride: u64) -> OpenSegment {
         OpenSegment {
             id,
             life,
             cursor,
+            page_stride,
             entries: MappedVec::new_in(Mapped),
             object_bytes: 0,
             rests: false,
@@ -104,6 +125,16 @@ impl OpenSegment {
         segment_bytes.saturating_sub(self.cursor).saturating_sub(tail)
     }
 
+    /// Whether this fits in, with `more` entries.
+    pub(crate) fn has_room(&self, engine: &Engine, wanted: Wanted, more: usize) -> bool {
+        let bytes = match wanted {
+            Wanted::Page { stride_min } if stride_min > self.page_stride => return false,
+            Wanted::Page { .. } => self.page_stride,
+            Wanted::Extent { bytes } => bytes,
+        };
+        self.room(engine.space.segment_bytes, more) >= bytes
+    }
+
     pub(crate) fn note(&mut self, entry: SummaryEntry) {
         self.object_bytes += u64::from(entry.stored_units) * 64;
         self.entries.push(entry);
@@ -114,6 +145,7 @@ impl OpenSegment {
 pub(crate) fn open_segment(
     engine: &Arc<Engine>,
     kind: SegmentKind,
+    page_stride: u64,
 ) -> Result<OpenSegment, io::Error> {
     // Each segment may fail once; after that, none is left to try.
     for _ in 0..=engine.ring.segments() {
@@ -132,7 +164,9 @@ pub(crate) fn open_segment(
         let next_seq = Sequence::from_raw(engine.next_seq.load(Ordering::SeqCst));
         let oldest = engine.nursery.oldest_seq().map_or(next_seq, |waiting| waiting.min(next_seq));
         let number = || SegmentLife::begun_at(engine.new_seq());
-        let Some((id, life)) = engine.ring.open_free(&engine.space, number) else { break };
+        let Some((id, life)) = engine.ring.open_free(&engine.space, page_stride, number) else {
+            break;
+        };
         engine.ring.note_oldest(id, oldest);
         // Erase the footer of the former life first: from now on the segment counts as open.
         let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
@@ -144,7 +178,7 @@ pub(crate) fn open_segment(
         match begun {
             Ok(cursor) => {
                 add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64 + cursor);
-                return Ok(OpenSegment::new(id, life, cursor));
+                return Ok(OpenSegment::new(id, life, cursor, page_stride));
             }
             Err(_) => engine.ring.free(id),
         }
@@ -153,16 +187,15 @@ pub(crate) fn open_segment(
 }
 
 /// Continues the segment that was open when the store was closed or crashed, if it has room for
-/// `bytes` in `entries` records.
+/// this in `entries` records.
 pub(crate) fn continue_segment(
     engine: &Arc<Engine>,
-    kind: SegmentKind,
-    bytes: u64,
+    wanted: Wanted,
     entries: usize,
 ) -> Option<OpenSegment> {
-    let (id, life) = engine.ring.take_resting(kind)?;
-    let open = resume(engine, id, life, kind)
-        .filter(|open| open.room(engine.space.segment_bytes, entries) >= bytes)
+    let (id, life) = engine.ring.take_resting(wanted.kind())?;
+    let open = resume(engine, id, life, wanted.kind())
+        .filter(|open| open.has_room(engine, wanted, entries))
         .filter(|_| clear_footer(engine, id).is_ok());
     match &open {
         Some(_) => add(&engine.counters.segments_continued, 1),
@@ -188,13 +221,14 @@ fn resume(
         Some(_) => return None,
         None => walk_to_go_on(engine, id, life)?,
     };
+    let page_stride = engine.ring.page_stride(id);
     let unit = match kind {
-        SegmentKind::Pages => engine.space.page_bytes,
+        SegmentKind::Pages => page_stride,
         SegmentKind::Extents => BLOCK_BYTES,
     };
     let end = |e: &SummaryEntry| u64::from(e.offset_units + e.stored_units) * UNIT_BYTES;
     let cursor = entries.iter().map(end).max()?.next_multiple_of(unit);
-    let mut open = OpenSegment::new(id, life, cursor);
+    let mut open = OpenSegment::new(id, life, cursor, page_stride);
     entries.into_iter().for_each(|entry| open.note(entry));
     Some(open)
 }
@@ -217,6 +251,7 @@ fn write_lead(engine: &Engine, id: SegmentId, life: SegmentLife) -> io::Result<u
         page_index: 0,
         record_count: 0,
         used_bytes: PAGE_HEADER_BYTES as u32,
+        stride_bytes: engine.space.page_bytes as u32,
         primary_group: 0,
     };
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
@@ -241,6 +276,7 @@ fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
         summary_crc: 0,
         group_run_count: 0,
         object_bytes: open.object_bytes,
+        page_stride_bytes: open.page_stride as u32,
     };
     let block_start = footer.summary_block();
     let mut tail = AlignedBuf::zeroed((segment_bytes - block_start) as usize);

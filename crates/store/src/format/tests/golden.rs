@@ -10,14 +10,14 @@ use crate::format::{PageHeader, RecordHeader, SegmentFooter, Superblock};
 
 /// The superblock up to its zeros.
 const SUPERBLOCK: &str = "\
-    44414d454c4f0001030000000040000000000002000000006400000000000200\
+    44414d454c4f0001040000000040000000000002000000006400000000000200\
     0000000000000000000102030405060708090a0b0c0d0e0f0000000001000000\
     0000100000000000887766554433221100000100000000000000100000000000\
     00001100000000000000c0000000000000000002000000000000004000000000\
     00f1536500000000";
 
 /// The last four bytes of the superblock.
-const SUPERBLOCK_CRC: &str = "69afd88f";
+const SUPERBLOCK_CRC: &str = "138b912e";
 
 /// A plain object with an expiry.
 const OBJECT: &str = "\
@@ -47,8 +47,8 @@ const MANIFEST: &str = "\
 
 /// A page header.
 const PAGE: &str = "\
-    504147450001020305000000000000000300000001000000c000000000000000\
-    07000000000000000000000000000000000000000000000000000000f5cc2981";
+    504147450001020305000000000000000300000001000000c000000000100000\
+    07000000000000000000000000000000000000000000000000000000f284da12";
 
 /// Two summary entries.
 const SUMMARY: &str = "\
@@ -58,7 +58,7 @@ const SUMMARY: &str = "\
 /// A segment footer.
 const FOOTER: &str = "\
     464f4f540001020303000000020000000500000000000000c0ef0f0040000000\
-    ead091a70100000000410000000000000000000000000000000000003b543775";
+    ead091a701000000004100000000000000100000000000000000000052e9a728";
 
 /// One journal record of each kind, the prefix with its payload cells.
 const JOURNAL: &str = "\
@@ -72,17 +72,18 @@ const JOURNAL: &str = "\
 
 /// The tables region of a checkpoint.
 const TABLES: &str = "\
-    0000000000000000050000000000000006000000000000008f16201500010203\
-    020000000400000007000000000000001500000000000000efbeadde";
+    0000000000000000050000000000000006000000000000000100020003018f16\
+    201500010203020000000400000007000000000000001500000000000000efbe\
+    adde";
 
 /// A checkpoint header up to its zeros.
 const CHECKPOINT: &str = "\
     434b505400010203030000000000000019000000000000000600000000000000\
-    000200000000000001000000001000000300000001000000a8c8e4823c000000\
+    00020000000000000100000000100000030000000100000015e8278142000000\
     010e";
 
 /// The last four bytes of the checkpoint header.
-const CHECKPOINT_CRC: &str = "a425b42f";
+const CHECKPOINT_CRC: &str = "5c4a8077";
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -138,7 +139,7 @@ fn golden_bytes_decode() {
     assert_eq!(Superblock::decode(&block), Ok(samples::superblock()));
     let header = RecordHeader::decode(&unhex(OBJECT), samples::NONCE).unwrap();
     assert_eq!((header.seq, header.group, header.expires_s), (9, 7, 1_800_000_000));
-    let page = PageHeader::decode(&unhex(PAGE), samples::NONCE, 16_384);
+    let page = PageHeader::decode(&unhex(PAGE), samples::NONCE, 4096);
     assert_eq!(page, Ok(samples::page_header()));
     let footer = SegmentFooter::decode(&unhex(FOOTER), samples::NONCE, 1 << 20);
     assert_eq!(footer, Ok(samples::footer()));

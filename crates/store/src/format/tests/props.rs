@@ -159,6 +159,7 @@ proptest! {
             page_index: numbers.1,
             record_count: count as u32,
             used_bytes: page.len() as u32,
+            stride_bytes: 4096,
             primary_group: numbers.2,
         };
         page[..64].copy_from_slice(&header.encode());
@@ -213,7 +214,7 @@ proptest! {
 
     #[test]
     fn checkpoints(
-        segment_seqs in prop::collection::vec(any::<u64>(), 0..50),
+        segments in prop::collection::vec(any::<(u64, u16)>(), 0..50),
         ops in prop::collection::vec((any_op(), any::<u32>()), 0..20),
         index_slots in 1_u64..1 << 20,
         clean in any::<bool>(),
@@ -221,6 +222,7 @@ proptest! {
     ) {
         let marks: Vec<_> =
             ops.into_iter().map(|(op, epoch)| JournalRecord { op, epoch, seq: 1 }).collect();
+        let (segment_seqs, page_stride_blocks): (Vec<u64>, Vec<u16>) = segments.into_iter().unzip();
         let plan = ShardPlan::of(index_slots);
         let shard_crcs = (0..plan.shard_count).collect();
         let slot = checkpoint_slot_bytes(index_slots, segment_seqs.len() as u32);
@@ -231,7 +233,7 @@ proptest! {
             location_bits,
             ..samples::checkpoint()
         };
-        let tables = CheckpointTables { segment_seqs, marks, shard_crcs };
+        let tables = CheckpointTables { segment_seqs, page_stride_blocks, marks, shard_crcs };
         let (bytes, header) = tables.encode(base).unwrap();
         prop_assert_eq!(CheckpointHeader::decode(&header.encode(), NONCE, slot), Ok(header));
         prop_assert_eq!(CheckpointTables::decode(&bytes, &header), Ok(tables));

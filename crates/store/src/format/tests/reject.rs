@@ -160,6 +160,8 @@ fn pages() {
     refused(PageHeader { used_bytes: 0, ..header });
     refused(PageHeader { used_bytes: 191, ..header });
     refused(PageHeader { used_bytes: 4160, ..header });
+    refused(PageHeader { stride_bytes: 0, ..header });
+    refused(PageHeader { stride_bytes: 8192, ..header });
     refused(PageHeader { record_count: 2, ..header });
     refused(PageHeader { record_count: u32::MAX, ..header });
     refused(PageHeader { record_count: 0, ..header });
@@ -168,6 +170,23 @@ fn pages() {
     assert_eq!(empty.records(&empty.encode()).count(), 0);
     let full = PageHeader { record_count: 31, used_bytes: 4096 - 64, ..header };
     assert_eq!(PageHeader::decode(&full.encode(), NONCE, 4096), Ok(full));
+}
+
+#[test]
+fn page_strides() {
+    let page = 16_384;
+    let decoded = |stride_bytes: u32, used_bytes: u32| {
+        let header = PageHeader { stride_bytes, used_bytes, ..samples::page_header() };
+        PageHeader::decode(&header.encode(), NONCE, page).map(|_| ())
+    };
+    assert_eq!(decoded(16_384, 16_384), Ok(()));
+    assert_eq!(decoded(12_288, 12_288), Ok(()));
+    let used = FormatError::Damaged { what: "used bytes of a page" };
+    assert_eq!(decoded(12_288, 12_352), Err(used), "it would reach into the next page");
+    for stride_bytes in [8192, 12_288 + 64, 20_480, u32::MAX] {
+        let stride = FormatError::Damaged { what: "stride of a page" };
+        assert_eq!(decoded(stride_bytes, 192), Err(stride), "{stride_bytes}");
+    }
 }
 
 #[test]
@@ -198,6 +217,9 @@ fn footers_and_entries() {
     refused(SegmentFooter { group_run_count: 3, ..footer });
     refused(SegmentFooter { object_bytes: u64::MAX, ..footer });
     refused(SegmentFooter { segment_seq: 0, ..footer });
+    for page_stride_bytes in [0, 64, 4160, 2 << 20] {
+        refused(SegmentFooter { page_stride_bytes, ..footer });
+    }
     assert!(SegmentFooter::decode(&footer.encode(), NONCE, 4095).is_err());
     let entry = samples::summary()[0];
     let limit = u64::from(footer.summary_offset);
@@ -252,7 +274,7 @@ fn checkpoints() {
     refused(CheckpointHeader { location_bits: 39, ..header });
     refused(CheckpointHeader { index_slots: 513, ..header });
     refused(CheckpointHeader { index_slots: u64::MAX, ..header });
-    let tables_bytes = |marks: u32| 3 * 8 + marks * 32 + 4;
+    let tables_bytes = |marks: u32| 3 * (8 + 2) + marks * 32 + 4;
     let with_marks = |mark_count| {
         let tables_bytes = tables_bytes(mark_count);
         CheckpointHeader { mark_count, tables_bytes, ..header }

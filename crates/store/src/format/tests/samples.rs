@@ -92,6 +92,7 @@ pub(super) fn page_header() -> PageHeader {
         page_index: 3,
         record_count: 1,
         used_bytes: 192,
+        stride_bytes: 4096,
         primary_group: 7,
     }
 }
@@ -141,6 +142,7 @@ pub(super) fn footer() -> SegmentFooter {
         summary_crc: crc32c::crc32c(&summary_bytes()),
         group_run_count: 1,
         object_bytes: 128 + 0x102 * 64,
+        page_stride_bytes: 4096,
     }
 }
 
@@ -167,6 +169,7 @@ pub(super) fn journal_bytes() -> Vec<u8> {
 pub(super) fn tables() -> CheckpointTables {
     CheckpointTables {
         segment_seqs: vec![0, 5, 6],
+        page_stride_blocks: vec![1, 2, 0x0103],
         marks: vec![journal()[1].clone()],
         shard_crcs: vec![0xdead_beef],
     }
