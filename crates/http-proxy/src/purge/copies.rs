@@ -33,7 +33,8 @@ const DELTA_KEY: &[u8] = b"\0damelo-proxy/purges/since/";
 /// A snapshot is written again after 1/`REWRITE_DIVISOR` of the log was reused.
 const REWRITE_DIVISOR: u64 = 4;
 /// The store gives an object that is longer than this part of a page its own blocks on disk. One
-/// that is shorter takes a page, and when it must be durable at once, all of the page is written.
+/// that is shorter lies in a page, which takes the room of a whole one when it must be durable at
+/// once.
 const PAGE_SHARE: u64 = 3;
 
 /// Why something was not written.
