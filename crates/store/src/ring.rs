@@ -66,6 +66,11 @@ pub(crate) struct Ring {
 /// All of that may be kept: rewriting it frees more than twice its size.
 pub(crate) const SPARSE_PERCENT: u64 = 30;
 
+/// The largest page has 256 blocks.
+fn blocks_of(bytes: u64) -> u16 {
+    (bytes / BLOCK_BYTES) as u16
+}
+
 impl Ring {
     pub(crate) fn new(segments: u32, page_bytes: u64) -> Ring {
         let zeros = || (0..segments).map(|_| AtomicU64::new(0)).collect();
@@ -74,7 +79,7 @@ impl Ring {
             ranks: zeros(),
             oldest_objects: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
-            page_strides: (0..segments).map(|_| AtomicU16::new(0)).collect(),
+            page_strides: (0..segments).map(|_| AtomicU16::new(blocks_of(page_bytes))).collect(),
             page_bytes,
             state: Mutex::default(),
         }
@@ -98,7 +103,7 @@ impl Ring {
     #[inline]
     pub(crate) fn page_stride(&self, segment: SegmentId) -> u64 {
         let blocks = self.page_strides[segment.0 as usize].load(Ordering::Acquire);
-        if blocks == 0 { self.page_bytes } else { u64::from(blocks) * BLOCK_BYTES }
+        u64::from(blocks) * BLOCK_BYTES
     }
 
     /// The page of the segment that has the byte at `offset`.
@@ -110,8 +115,8 @@ impl Ring {
     /// page has is taken for a page.
     pub(crate) fn set_page_stride(&self, segment: SegmentId, stride_bytes: u64) {
         let possible = is_page_stride(stride_bytes, self.page_bytes);
-        let blocks = if possible { (stride_bytes / BLOCK_BYTES) as u16 } else { 0 };
-        self.page_strides[segment.0 as usize].store(blocks, Ordering::Release);
+        let stride_bytes = if possible { stride_bytes } else { self.page_bytes };
+        self.page_strides[segment.0 as usize].store(blocks_of(stride_bytes), Ordering::Release);
     }
 
     /// Restores the state found at open: each segment's life. Free segments are taken from the
@@ -275,8 +280,7 @@ impl Ring {
 
     /// The strides of all segments' pages, in blocks.
     pub(crate) fn page_stride_blocks(&self) -> Vec<u16> {
-        let segments = (0..self.segments()).map(SegmentId);
-        segments.map(|id| (self.page_stride(id) / BLOCK_BYTES) as u16).collect()
+        self.page_strides.iter().map(|blocks| blocks.load(Ordering::Acquire)).collect()
     }
 
     pub(crate) fn lives(&self) -> Vec<SegmentLife> {

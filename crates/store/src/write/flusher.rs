@@ -347,7 +347,7 @@ fn writes_max(engine: &Engine) -> usize {
 
 fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPage>) {
     let stride = open.page_stride;
-    let (start, first) = (open.cursor, PageAt::with(open.id, open.cursor, stride));
+    let first = PageAt::with(open.id, open.cursor, stride);
     for page in &pages {
         finish_page(engine, open, page);
         open.cursor += stride;
@@ -360,7 +360,9 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
     let used = pages.last().map_or(0, |page| page.used_bytes.next_multiple_of(BLOCK_BYTES as u32));
     let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
     let mut pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, stride as usize)).collect();
-    pieces.iter_mut().last().into_iter().for_each(|(_, bytes)| *bytes = used as usize);
+    if let Some((_, bytes)) = pieces.last_mut() {
+        *bytes = used as usize;
+    }
     let this = Arc::clone(engine);
     let done = begin_write(engine, open, &pieces, move |outcome| {
         let mut written = Finished::default();
@@ -376,7 +378,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
         }
         this.nursery.finished(&written, 0);
     });
-    engine.space.submit(IoOp::Write, id, start, &pieces, done);
+    engine.space.submit(IoOp::Write, id, first.start(), &pieces, done);
 }
 
 /// Waits until few enough writes are in flight, then begins one of these pieces into an open
