@@ -93,6 +93,36 @@ fn objects_of_one_length_leave_little_of_their_pages_empty() {
 }
 
 #[test]
+fn in_memory_they_take_what_they_take_on_disk() {
+    let disk = State::new(DEVICE_BYTES, false);
+    let store = opened(&disk);
+    let share = |store: &Store| {
+        let stats = store.stats();
+        stats.resident_objects as f64 * EVEN_BYTES as f64 / stats.memory_used_bytes as f64
+    };
+    fill(&store, 0..2_000, EVEN_BYTES);
+    assert!(share(&store) > 0.9, "as written: {}", share(&store));
+    assert_eq!(right(&store, 0..2_000, EVEN_BYTES), 2_000);
+    assert!(share(&store) > 0.9, "as read: {}", share(&store));
+}
+
+/// Pages that were built for the segment before may lie farther apart than their memory is long.
+#[test]
+fn lengths_may_change_at_any_time() {
+    let store = opened(&State::new(DEVICE_BYTES, false));
+    let bytes = |turn: u32| [EVEN_BYTES, 5_000, 20_000][turn as usize % 3];
+    for turn in 0..12 {
+        fill(&store, turn * 300..(turn + 1) * 300, bytes(turn));
+    }
+    for turn in 0..12 {
+        store.drop_memory();
+        let numbers = turn * 300..(turn + 1) * 300;
+        assert_eq!(right(&store, numbers, bytes(turn)), 300, "turn {turn}");
+    }
+    assert_eq!(store.stats().damaged_records, 0);
+}
+
+#[test]
 fn they_are_found_after_a_close_and_after_a_crash() {
     let disk = State::new(DEVICE_BYTES, false);
     let store = opened(&disk);

@@ -190,6 +190,12 @@ impl Cache {
         self.take(self.pool.frame_bytes(), requester)
     }
 
+    /// Takes a run for one of the pages that lie `stride` bytes apart: a frame, unless much of it
+    /// would be unused.
+    pub(crate) fn take_for_page(&self, stride: u64, requester: Hint) -> Option<Run> {
+        self.take(self.pool.part_of_frame(stride as usize), requester)
+    }
+
     /// Frees consecutive places by evicting exactly the runs that overlap them.
     fn take_window(&self, bytes: usize) -> Option<Run> {
         if bytes <= self.pool.frame_bytes() {
@@ -232,9 +238,8 @@ impl Cache {
     /// where those of a page do. A log, whose records may not be written yet, begins with them.
     pub(crate) fn page_frame(&self, first: u32) -> Option<Run> {
         let slot = lock(self.slots.get(first as usize)?);
-        let is_whole = |run: &&Run| run.len_bytes() >= self.pool.frame_bytes();
         let begins_so = slot.records.start == PAGE_HEADER_BYTES as u32;
-        slot.run.as_ref().filter(is_whole).filter(|_| begins_so).cloned()
+        slot.run.as_ref().filter(|_| begins_so).cloned()
     }
 
     fn enqueue(&self, run: Run, queue: Queue, records: Range<u32>) {

@@ -300,12 +300,20 @@ impl Pool {
         None
     }
 
-    /// Cuts a run of one frame to the `used` bytes and frees the rest for other runs. Does nothing
-    /// where the rest is too small to be worth a system call.
+    /// Bytes of a run of at most one frame of which the first `used` are needed: all of the frame
+    /// where the rest is not worth what a cut frame costs.
+    pub(crate) fn part_of_frame(&self, used: usize) -> usize {
+        let part = used.div_ceil(GRAIN_BYTES).max(1) * GRAIN_BYTES;
+        let rest = self.frame_bytes.saturating_sub(part);
+        if rest * CUT_SHARE < self.frame_bytes { self.frame_bytes } else { part }
+    }
+
+    /// Cuts a run of one frame to the `used` bytes and frees the rest for other runs, if that is
+    /// worth a system call.
     pub(crate) fn shorten(&self, run: &Run, used: usize) {
         let from = run.len_bytes() / GRAIN_BYTES;
-        let to = used.div_ceil(GRAIN_BYTES).max(1);
-        if from > self.grains_per_frame() || (from - to) * CUT_SHARE < self.grains_per_frame() {
+        let to = self.part_of_frame(used) / GRAIN_BYTES;
+        if from > self.grains_per_frame() || to >= from {
             return;
         }
         let first = run.first as usize;

@@ -229,7 +229,7 @@ impl Engine {
     fn read_pages(self: &Arc<Engine>, pages: Vec<(PageAt, Lead)>) -> Option<Run> {
         // Does not wait for a page frame: if none is available, the caller waits for the memory of
         // the object alone.
-        let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
+        let runs = self.runs_for(pages[0].0.stride, pages.len());
         let started = self.clock.monotonic();
         let done = !runs.is_empty() && self.transfer(pages[0].0, &runs);
         let first = runs.first().filter(|_| done).cloned();
@@ -237,17 +237,9 @@ impl Engine {
         first
     }
 
-    /// The first frame, and as many more as are available without waiting; none without the first.
-    fn runs_for(&self, first: Option<Run>, pages: usize) -> Vec<Run> {
-        let mut runs = Vec::with_capacity(pages);
-        runs.extend(first);
-        while !runs.is_empty() && runs.len() < pages {
-            match self.cache.take_frame(Hint::Loved) {
-                Some(run) => runs.push(run),
-                None => break,
-            }
-        }
-        runs
+    /// Runs for as many of `pages` pages as there is memory for without waiting.
+    fn runs_for(&self, stride: u64, pages: usize) -> Vec<Run> {
+        (0..pages).map_while(|_| self.cache.take_for_page(stride, Hint::Loved)).collect()
     }
 
     /// Completes a page I/O, successful if there are runs: counts it, admits its objects, and lands
@@ -296,7 +288,7 @@ impl Engine {
         self.add_read_ahead(&mut pages);
         let ahead = self.room_for_read_ahead(&mut pages);
         let started = self.clock.monotonic();
-        let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
+        let runs = self.runs_for(pages[0].0.stride, pages.len());
         if runs.is_empty() {
             self.pages_read(pages, None, started);
             return fallback(None);
@@ -372,9 +364,10 @@ impl Engine {
     }
 
     /// The header of a page that lies in a run, if it is this page in the present life of its
-    /// segment.
+    /// segment, and whole.
     fn page_header(&self, run: &Run, page: PageAt) -> Option<PageHeader> {
-        let bytes = run.bytes(0, page.stride as usize);
+        let stride = page.stride as usize;
+        let bytes = (run.len_bytes() >= stride).then(|| run.bytes(0, stride))?;
         let page_bytes = self.space.page_bytes as u32;
         let header = PageHeader::decode(bytes, self.space.nonce, page_bytes).ok()?;
         let is_it = header.life() == self.ring.life(page.segment)
@@ -431,7 +424,7 @@ impl Engine {
         self.note_neighbours(&state, count);
         let queue = self.cache.arrive(state.hint(), Arrival::WithPage);
         let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
-        if wanted_bytes * 8 < self.space.page_bytes * 7 {
+        if wanted_bytes * 8 < run.len_bytes() as u64 * 7 {
             self.copy_from_page(&run, queue, &wanted, header.life());
             return count;
         }

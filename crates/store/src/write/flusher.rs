@@ -164,12 +164,16 @@ impl Flusher {
         self.write_batch(engine);
     }
 
-    /// Bytes of records that a page takes now. It lies in the open segment, the one that the store
-    /// was closed with, or the next, and must not reach the page behind it.
-    fn capacity(&self, engine: &Engine) -> u64 {
+    /// Bytes from a page built now to the next: it will most likely lie in the open segment, the one
+    /// that the store was closed with, or the next.
+    fn stride(&self, engine: &Engine) -> u64 {
         let open = self.pages.as_ref().map(|open| open.page_stride);
-        let stride = open.or_else(|| engine.ring.resting_page_stride()).unwrap_or(self.next_stride);
-        stride - PAGE_HEADER_BYTES as u64
+        open.or_else(|| engine.ring.resting_page_stride()).unwrap_or(self.next_stride)
+    }
+
+    /// Bytes of records that a page takes now: it must not reach the page behind it.
+    fn capacity(&self, engine: &Engine) -> u64 {
+        self.stride(engine) - PAGE_HEADER_BYTES as u64
     }
 
     /// Builds pages of several small groups, each group contiguous and on as few pages as possible.
@@ -198,7 +202,8 @@ impl Flusher {
     }
 
     fn add_page(&mut self, engine: &Arc<Engine>, objects: Vec<Staged>) {
-        let Some(run) = engine.take_for_flush(self.spare.is_some()) else {
+        let stride = self.stride(engine);
+        let Some(run) = engine.take_for_flush(stride, self.spare.is_some()) else {
             return self.pass_page(engine, objects);
         };
         if let Some(page) = build_page(engine, run, objects) {
@@ -240,6 +245,11 @@ impl Flusher {
                     break;
                 }
                 count += 1;
+                // Built for a smaller stride: what lies between it and the next is not in its run,
+                // and of the last page of a write nothing is written that it does not use.
+                if (page.run.len_bytes() as u64) < open.page_stride {
+                    break;
+                }
             }
             let rest = batch.split_off(count as usize);
             submit_pages(engine, open, batch);
@@ -467,12 +477,12 @@ fn note_extent(
 }
 
 impl Engine {
-    /// A frame for a page being built. `None` after `FRAME_WAIT` if there is a spare frame to use
+    /// A run for a page being built. `None` after `FRAME_WAIT` if there is a spare frame to use
     /// instead.
-    fn take_for_flush(&self, has_spare: bool) -> Option<Run> {
+    fn take_for_flush(&self, stride: u64, has_spare: bool) -> Option<Run> {
         let begun = Instant::now();
         loop {
-            if let Some(run) = self.cache.take_frame(Hint::Loved) {
+            if let Some(run) = self.cache.take_for_page(stride, Hint::Loved) {
                 return Some(run);
             }
             if has_spare && begun.elapsed() >= FRAME_WAIT {
