@@ -174,7 +174,7 @@ fn flush(nursery: &Nursery, written: &Mutex<Vec<u64>>) {
         match nursery.take(PAGE, || Duration::ZERO, || Duration::from_millis(1)) {
             Work::Stop => return,
             Work::Idle => {}
-            Work::Extents(_) => unreachable!("none was handed in"),
+            Work::Extents(_) | Work::Sparse { .. } => unreachable!("none was handed in"),
             Work::Pages { groups, partial } => {
                 for (group, mut objects) in groups {
                     let whole = if partial { objects.len() } else { objects.len() / 4 * 4 };

@@ -155,6 +155,7 @@ counters! {
     purges "damelo_purges" [] "Purge marks set.";
     pages_written "damelo_pages_written" [] "Pages written.";
     pages_through_spare "damelo_pages_through_spare" [] "Pages written while readers held all memory.";
+    nursery_moved_bytes "damelo_nursery_moved_bytes" [] "Bytes of records moved in memory while they wait to be written.";
     extents_written "damelo_extents_written" [] "Extents written.";
     written_bytes "damelo_written_bytes" [] "Bytes written to segments, summaries included.";
     written_object_bytes "damelo_written_object_bytes" [] "Bytes of new records written.";

@@ -281,19 +281,23 @@ impl Engine {
         hash: KeyHash,
         stored: usize,
     ) -> Result<(), CreateBlocked> {
-        let (run, offset) = loop {
-            if let Some(place) = self.nursery.reserve(stored) {
-                break place;
-            }
-            let fresh = self.cache.take_frame(Hint::Loved).ok_or(CreateBlocked::MustWait)?;
-            self.nursery.refill(fresh);
-        };
+        let (run, offset) = self.room_for_small(stored).ok_or(CreateBlocked::MustWait)?;
         let room = Room { run, offset, is_extent: false, chunked: false };
         self.stage(new, hash, room, |run, fields, header| {
             // SAFETY: the range was reserved for this create and is published only after this.
             let record = unsafe { run.bytes_mut(offset, stored) };
             encode(record, fields, new, header);
         })
+    }
+
+    /// Room for a record in the run that creates are filling; `None` if readers hold all memory.
+    pub(super) fn room_for_small(&self, stored: usize) -> Option<(Run, usize)> {
+        loop {
+            if let Some(place) = self.nursery.reserve(stored) {
+                return Some(place);
+            }
+            self.nursery.refill(self.cache.take_frame(Hint::Loved)?);
+        }
     }
 
     fn create_extent(

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::compaction::compact;
 use super::nursery::{Finished, Staged, StagedExtent, Work};
 use super::packer::{best_stride, fill_page};
 use super::page_build::{BuiltPage, build_page, cut_page, finish_page, split_largest};
@@ -105,6 +106,10 @@ impl Flusher {
         match engine.nursery.take(page_bytes, || engine.clock.monotonic(), nap) {
             Work::Pages { groups, partial } => self.build(engine, groups, partial),
             Work::Extents(extents) => self.write_extents(engine, extents),
+            Work::Sparse { groups, came_before } => {
+                let left = compact(engine, groups, came_before);
+                self.build(engine, left, true);
+            }
             Work::Idle => {
                 engine.nursery.release_open();
                 self.note_empty(engine);

@@ -1,5 +1,5 @@
 //! The write path. `create` checks, admits and copies an object into memory, and `nursery` keeps it
-//! there with its group. `packer` chooses the objects of a page, `page_build` lays out its bytes,
+//! there with its group; `compaction` moves together what waits for long. `packer` chooses the objects of a page, `page_build` lays out its bytes,
 //! and `superseded` leaves out dead objects. `flusher` writes pages and extents into segments, and
 //! `publish` then enters them into the index. `segment` manages the open segments, and `reclaim`
 //! reuses the oldest. `longest`: limits of length; `value`: borrowed bytes of a value; `writer`:
@@ -9,6 +9,7 @@
 //! checkpoints; `sync`: writing everything out; `inline` and `inline_slot`: the flusher's work done by callers. Each module
 //! states its invariants and threads.
 
+mod compaction;
 pub(crate) mod create;
 pub(crate) mod flusher;
 mod forget;

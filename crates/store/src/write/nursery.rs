@@ -20,7 +20,7 @@ use crate::memory::resident::Record;
 use crate::signal::Signal;
 use crate::types::{GroupId, SegmentLife, Sequence};
 
-use waiting::{Choice, Pending, State, earlier};
+use waiting::{Choice, Pending, State, Then, earlier};
 
 /// An object that waits.
 pub(crate) struct Staged {
@@ -35,7 +35,7 @@ pub(crate) struct Staged {
     /// The round in which it came, modulo 2^32; a new round begins at each drain. Set by the
     /// nursery.
     pub(crate) round: u32,
-    /// Value of `handed_in` when it came; set by the nursery.
+    /// Value of `handed_in` when it came, or was moved; set by the nursery when it comes.
     pub(crate) came_at: u64,
 }
 
@@ -90,8 +90,12 @@ const EXTENTS_BYTES: u64 = 1 << 20;
 const EXTENTS_PART: u64 = 2;
 
 /// A run is held as long as one object in it waits, so a few objects of small groups could hold all
-/// memory. Such objects are written when runs of this many times the limit have been handed in
-/// since they came.
+/// memory. Those that came first are moved together when the runs handed in since then may hold
+/// this percentage of what waits or is being written, and 1/`SPARSE_PART` of the limit.
+const SPARSE_PERCENT: u64 = 150;
+const SPARSE_PART: u64 = 8;
+/// Where there was no memory to move them to, they are written once the runs handed in since they
+/// came make up this many times the limit.
 const SPAN_LIMITS: u64 = 2;
 
 /// Memory of a list in percent of its contents: its pieces, the copy in one piece that the flusher
@@ -136,6 +140,12 @@ pub(crate) enum Work {
         partial: bool,
     },
     Extents(Vec<StagedExtent>),
+    /// Of these groups' objects those with a `came_at` below this lie in runs that little else
+    /// holds. They are to be moved together, and all objects to be put back.
+    Sparse {
+        groups: Vec<(GroupId, Vec<Staged>)>,
+        came_before: u64,
+    },
     Idle,
     Stop,
 }
@@ -165,15 +175,46 @@ impl Nursery {
         let state = lock(&self.state);
         self.wants_extents(&state)
             || state.waiting_bytes >= self.flush_at_bytes
-            || self.is_stretched(&state)
+            || self.is_sparse(&state)
+    }
+
+    /// Bytes of runs handed in since the oldest of the objects in groups came: all of them may be
+    /// held.
+    fn span(&self, state: &State) -> u64 {
+        match state.groups.is_empty() {
+            true => 0,
+            false => self.handed_in().saturating_sub(state.oldest_came_at),
+        }
+    }
+
+    /// Bytes of runs handed in so far: the time of `came_at`.
+    pub(crate) fn handed_in(&self) -> u64 {
+        self.handed_in.load(Ordering::Relaxed)
+    }
+
+    /// Most bytes of runs that waiting objects may hold.
+    fn span_max(&self) -> u64 {
+        self.bytes() * SPARSE_PERCENT / 100 + self.limit_bytes / SPARSE_PART
+    }
+
+    /// True if waiting objects may hold much more memory than they fill.
+    fn is_sparse(&self, state: &State) -> bool {
+        self.span(state) > self.span_max()
+    }
+
+    /// The groups with objects older than half of that span, so that all older runs are freed.
+    fn choose_sparse(&self, state: &mut State) -> Option<Choice> {
+        if !self.is_sparse(state) {
+            return None;
+        }
+        let came_before = self.handed_in() - self.span_max() / 2;
+        state.choose_older(came_before, Then::Move { came_before })
     }
 
     /// True if an object may be waiting that came so long ago that all runs handed in since may be
     /// held.
     fn is_stretched(&self, state: &State) -> bool {
-        let handed_in = self.handed_in.load(Ordering::Relaxed);
-        let span = handed_in.saturating_sub(state.oldest_came_at);
-        !state.groups.is_empty() && span > SPAN_LIMITS * self.limit_bytes
+        self.span(state) > SPAN_LIMITS * self.limit_bytes
     }
 
     /// The groups with objects older than half of that span, so that all older runs are freed.
@@ -181,8 +222,8 @@ impl Nursery {
         if !self.is_stretched(state) {
             return None;
         }
-        let handed_in = self.handed_in.load(Ordering::Relaxed);
-        state.choose_older(handed_in - SPAN_LIMITS * self.limit_bytes / 2)
+        let came_before = self.handed_in() - SPAN_LIMITS * self.limit_bytes / 2;
+        state.choose_older(came_before, Then::Write { partial: true })
     }
 
     /// True if the waiting extents are worth a write, or must not wait for more.
@@ -196,7 +237,7 @@ impl Nursery {
     /// True if pages are to be written now.
     fn wants_pages(&self, state: &State, now: Duration) -> bool {
         let asked = state.drain_pages || state.stop;
-        let full = state.group_bytes() >= self.flush_at_bytes || self.is_stretched(state);
+        let full = state.group_bytes() >= self.flush_at_bytes || self.is_sparse(state);
         !state.groups.is_empty() && (asked || full || state.is_group_due(now))
     }
 
@@ -234,12 +275,13 @@ impl Nursery {
             return false;
         }
         staged.round = state.enter_round(seq);
-        staged.came_at = self.handed_in.load(Ordering::Relaxed);
+        staged.came_at = self.handed_in();
         state.note_came_at(staged.came_at);
         let bytes = u64::from(staged.stored_bytes);
         state.groups_due = earlier(state.groups_due, staged.due.time());
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, staged.due.time());
+        pending.came_at = pending.came_at.min(staged.came_at);
         pending.objects.push(staged);
         pending.bytes += bytes;
         let group_bytes = pending.bytes;
@@ -249,7 +291,7 @@ impl Nursery {
         state.objects += 1;
         state.most = state.most.max(state.objects + state.in_flight);
         state.most_groups = state.most_groups.max(state.groups.len());
-        let wake = state.waiting_bytes >= self.flush_at_bytes || self.is_stretched(&state);
+        let wake = state.waiting_bytes >= self.flush_at_bytes || self.is_sparse(&state);
         drop(state);
         if wake {
             self.work.notify_one();
@@ -308,7 +350,7 @@ impl Nursery {
         }
     }
 
-    /// Puts back objects that did not fill a page.
+    /// Puts back objects that did not fill a page, or that were moved.
     pub(crate) fn put_back(&self, group: GroupId, objects: Vec<Staged>) {
         if objects.is_empty() {
             return;
@@ -316,11 +358,13 @@ impl Nursery {
         let mut state = lock(&self.state);
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
-        state.note_came_at(objects[0].came_at);
+        let came_at = objects.iter().map(|s| s.came_at).min().unwrap_or(u64::MAX);
+        state.note_came_at(came_at);
         let due = objects.iter().fold(None, |due, object| earlier(due, object.due.time()));
         state.groups_due = earlier(state.groups_due, due);
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, due);
+        pending.came_at = pending.came_at.min(came_at);
         pending.objects.put_before(objects);
         pending.bytes += bytes;
         let group_bytes = pending.bytes;
@@ -341,7 +385,7 @@ impl Nursery {
     ) -> Work {
         let mut state = lock(&self.state);
         let asked = state.drain_pages || state.drain_extents || state.stop;
-        let urgent = asked || self.wants_extents(&state) || self.is_stretched(&state);
+        let urgent = asked || self.wants_extents(&state) || self.is_sparse(&state);
         let nap = nap();
         if !urgent && state.waiting_bytes < self.flush_at_bytes && !nap.is_zero() {
             state = self.work.wait_for(state, nap).0;
@@ -383,6 +427,8 @@ impl Nursery {
         }
         if std::mem::take(&mut state.drain_pages) || state.stop {
             state.choose_largest(u64::MAX)
+        } else if let Some(choice) = self.choose_sparse(state) {
+            Some(choice)
         } else if over {
             state.choose_largest(self.flush_at_bytes / 2)
         } else {
@@ -394,7 +440,7 @@ impl Nursery {
     /// creates wait for the lock. No other thread takes groups.
     fn take_chosen(&self, state: MutexGuard<'_, State>, choice: Choice) -> Work {
         drop(state);
-        let partial = choice.partial;
+        let then = choice.then;
         let chosen = choice.in_order();
         let mut groups = Vec::with_capacity(chosen.len());
         for some in chosen.chunks(GROUPS_AT_ONCE) {
@@ -406,7 +452,10 @@ impl Nursery {
                 thread::yield_now();
             }
         }
-        Work::Pages { groups, partial }
+        match then {
+            Then::Write { partial } => Work::Pages { groups, partial },
+            Then::Move { came_before } => Work::Sparse { groups, came_before },
+        }
     }
 
     /// Requests that everything now in the nursery be written, and waits until it is. Later objects

@@ -30,11 +30,6 @@ impl List {
         self.last.push(staged);
     }
 
-    /// The object that came first.
-    pub(super) fn first(&self) -> Option<&Staged> {
-        self.full.first().unwrap_or(&self.last).first()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.full.iter().map(Vec::len).sum::<usize>() + self.last.len()
     }
@@ -87,11 +82,10 @@ mod tests {
             list.put_before((0..earlier).map(|n| staged(&run, n)).collect());
             list.push(staged(&run, earlier + later));
             assert_eq!(list.len() as u32, earlier + later + 1);
-            assert_eq!(list.first().map(|first| first.offset), Some(0));
             let offsets: Vec<u32> = list.into_vec().iter().map(|staged| staged.offset).collect();
             assert_eq!(offsets, (0..=earlier + later).collect::<Vec<u32>>());
         }
-        assert!(List::default().first().is_none() && List::default().into_vec().is_empty());
+        assert!(List::default().into_vec().is_empty());
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn pages_get_their_turn_while_extents_keep_coming() {
                 nursery.finished(&Finished::of(&objects), 0);
                 Some((objects.len(), partial))
             }
-            Work::Idle | Work::Stop => panic!("extents wait"),
+            Work::Sparse { .. } | Work::Idle | Work::Stop => panic!("extents wait"),
         }
     };
     assert!(stage(&nursery, 7, &run, 100));
@@ -152,27 +152,59 @@ fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     assert_eq!(nursery.bytes(), 0);
 }
 
-#[test]
-fn what_came_long_ago_goes_though_little_waits() {
-    let pool = Pool::new(1, PAGE as usize).unwrap();
-    let run = pool.try_take_frame().unwrap();
-    let nursery = Nursery::new(4 * PAGE);
+/// Hands in runs until there is work, and returns that.
+fn refill_until_work(nursery: &Nursery, run: &Run) -> (u64, Work) {
     let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
-    let span = SPAN_LIMITS * 4;
-    for group in 0..=span {
-        assert!(matches!(take(), Work::Idle) && !nursery.wants_flush(), "{group}");
-        nursery.refill(run.clone());
-        // One object came at the beginning, one in the middle, one late.
-        if [0, span / 2 + 2, span].contains(&group) {
-            assert!(stage(&nursery, group, &run, 100));
+    let before = nursery.handed_in();
+    loop {
+        match take() {
+            Work::Idle => assert!(!nursery.wants_flush()),
+            work => return (nursery.handed_in() - before, work),
         }
+        nursery.refill(run.clone());
     }
-    assert!(!nursery.wants_flush());
-    nursery.refill(run.clone());
-    assert!(nursery.wants_flush());
-    let Work::Pages { groups, partial: true } = take() else { panic!("the first must go") };
-    assert_eq!(groups.iter().map(|(id, _)| id.get()).collect::<Vec<_>>(), [0]);
-    assert!(matches!(take(), Work::Idle), "the others came later");
+}
+
+#[test]
+fn what_came_long_ago_is_moved_though_little_waits() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(16 * PAGE);
+    // Two objects of half a page hold a run each, and the runs between them may be held as well.
+    assert!(stage(&nursery, 5, &run, 100));
+    (0..3).for_each(|_| nursery.refill(run.clone()));
+    assert!(stage(&nursery, 6, &run, 100));
+    let (bytes, work) = refill_until_work(&nursery, &run);
+    assert_eq!(bytes, PAGE, "four runs for one page, and an eighth of the limit is two");
+    let Work::Sparse { groups, came_before } = work else { panic!("they are not to be written") };
+    let [(group, objects)] = &groups[..] else { panic!("the other came later") };
+    assert_eq!((group.get(), objects[0].came_at), (5, 0));
+    assert!((1..=3 * PAGE).contains(&came_before));
+    // Once it is moved, it has come just now, and the other is the oldest.
+    let (group, mut objects) = groups.into_iter().next().unwrap();
+    objects[0].came_at = nursery.handed_in();
+    nursery.put_back(group, objects);
+    let (bytes, work) = refill_until_work(&nursery, &run);
+    assert!(matches!(work, Work::Sparse { .. }));
+    assert_eq!(bytes, 3 * PAGE, "as long after the other came as before");
+}
+
+#[test]
+fn what_came_long_ago_and_could_not_be_moved_is_written() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(4 * PAGE);
+    assert!(stage(&nursery, 5, &run, 100));
+    let written_after = loop {
+        match refill_until_work(&nursery, &run).1 {
+            Work::Sparse { groups, .. } => {
+                let kept = |(group, objects)| nursery.put_back(group, objects);
+                groups.into_iter().for_each(kept);
+                nursery.refill(run.clone());
+            }
+            Work::Pages { partial: true, .. } => break nursery.handed_in(),
+            _ => panic!("nothing else is asked for"),
+        }
+    };
+    assert_eq!(written_after, SPAN_LIMITS * 4 * PAGE + PAGE);
 }
 
 /// More groups than are taken at once, chosen without examining each.
@@ -221,12 +253,12 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
     // Sixteen objects of half a page are half of the limit: group 3 has a page's worth, the others
     // less.
     (0..15).chain([3]).for_each(push);
-    assert_eq!(take(), (vec![3, 14, 13, 12, 11, 10, 9], true), "a quarter of the limit");
+    assert_eq!(take(), (vec![3, 0, 1, 2, 4, 5, 6], true), "a quarter of the limit, oldest first");
     // The others are still there, one of them fills, and a group put back counts together with
     // later objects.
-    (0..5).for_each(|_| push(4));
+    (0..5).for_each(|_| push(7));
     (20..30).for_each(push);
-    assert_eq!(take(), (vec![4], false));
+    assert_eq!(take(), (vec![7], false));
     nursery.request_flush();
     let Work::Pages { mut groups, .. } = nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO)
     else {

@@ -5,6 +5,7 @@
 //! the flusher has taken count as `in_flight` until they are finished or put back. Threads: the
 //! holder of the lock.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -12,12 +13,19 @@ use super::StagedExtent;
 use super::list::List;
 use crate::types::{GroupId, Sequence};
 
-#[derive(Default)]
 pub(super) struct Pending {
     pub(super) objects: List,
     pub(super) bytes: u64,
+    /// Smallest `came_at` of the objects.
+    pub(super) came_at: u64,
     /// Time on the monotonic clock at which the first of the objects is due.
     pub(super) due: Option<Duration>,
+}
+
+impl Default for Pending {
+    fn default() -> Pending {
+        Pending { objects: List::default(), bytes: 0, came_at: u64::MAX, due: None }
+    }
 }
 
 /// Objects that came between the ends of two rounds and are not finished.
@@ -31,34 +39,57 @@ impl Round {
     const NEW: Round = Round { unfinished: 0, oldest_seq: Sequence::MAX };
 }
 
-/// Groups chosen for the flusher: their bytes when they were chosen, and their ids.
+/// What is to be done with chosen groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// They are written; `partial`: even as pages that are not full.
+    Write { partial: bool },
+    /// Their objects that came before are moved together.
+    Move { came_before: u64 },
+}
+
+/// A group as it was when it was chosen.
+struct Chosen {
+    bytes: u64,
+    came_at: u64,
+    id: GroupId,
+}
+
+impl Chosen {
+    fn of((id, pending): (&GroupId, &Pending)) -> Chosen {
+        Chosen { bytes: pending.bytes, came_at: pending.came_at, id: *id }
+    }
+}
+
+/// Groups chosen for the flusher.
 pub(super) struct Choice {
-    groups: Vec<(u64, GroupId)>,
+    groups: Vec<Chosen>,
     /// `Some`: take the largest first, until they make up this many bytes. `None`: take all.
     largest_bytes: Option<u64>,
-    /// Build pages of them even if the pages are not full.
-    pub(super) partial: bool,
+    pub(super) then: Then,
 }
 
 impl Choice {
-    fn of_all(groups: Vec<(u64, GroupId)>, partial: bool) -> Option<Choice> {
-        (!groups.is_empty()).then_some(Choice { groups, largest_bytes: None, partial })
+    fn of_all(groups: Vec<Chosen>, then: Then) -> Option<Choice> {
+        (!groups.is_empty()).then_some(Choice { groups, largest_bytes: None, then })
     }
 
     /// Sorted, independently of the hash map's order: runs of a simulator must be reproducible.
     pub(super) fn in_order(mut self) -> Vec<GroupId> {
         let Some(target) = self.largest_bytes else {
-            self.groups.sort_unstable_by_key(|(_, group)| *group);
-            return self.groups.into_iter().map(|(_, group)| group).collect();
+            self.groups.sort_unstable_by_key(|group| group.id);
+            return self.groups.into_iter().map(|group| group.id).collect();
         };
-        self.groups.sort_unstable_by(|a, b| b.cmp(a));
+        // Of groups that are about as large the oldest, which hold runs of which little is left.
+        let order = |group: &Chosen| (Reverse(group.bytes.ilog2()), group.came_at, group.id);
+        self.groups.sort_unstable_by_key(order);
         let mut sum = 0;
-        let chosen = self.groups.into_iter().take_while(|(bytes, _)| {
+        let chosen = self.groups.into_iter().take_while(|group| {
             let wanted = sum < target;
-            sum += bytes;
+            sum += group.bytes;
             wanted
         });
-        chosen.map(|(_, group)| group).collect()
+        chosen.map(|group| group.id).collect()
     }
 }
 
@@ -200,35 +231,33 @@ impl State {
         }
         let mut full = Vec::new();
         self.largest_bytes = 0;
-        for (id, pending) in &self.groups {
-            match pending.bytes {
-                bytes if bytes >= full_bytes => full.push((bytes, *id)),
+        for group in self.groups.iter().map(Chosen::of) {
+            match group.bytes {
+                bytes if bytes >= full_bytes => full.push(group),
                 bytes => self.largest_bytes = self.largest_bytes.max(bytes),
             }
         }
-        Choice::of_all(full, false)
+        Choice::of_all(full, Then::Write { partial: false })
     }
 
     /// Chooses the largest groups, until they make up `target` bytes.
     pub(super) fn choose_largest(&mut self, target: u64) -> Option<Choice> {
-        let groups = self.groups.iter().map(|(id, pending)| (pending.bytes, *id)).collect();
-        let choice = Choice::of_all(groups, true);
+        let groups = self.groups.iter().map(Chosen::of).collect();
+        let choice = Choice::of_all(groups, Then::Write { partial: true });
         choice.map(|choice| Choice { largest_bytes: Some(target), ..choice })
     }
 
     /// Chooses the groups with an object whose `came_at` is below `came_before`.
-    pub(super) fn choose_older(&mut self, came_before: u64) -> Option<Choice> {
-        // A group's objects are in order of arrival.
-        let came_at = |p: &Pending| p.objects.first().map_or(u64::MAX, |first| first.came_at);
+    pub(super) fn choose_older(&mut self, came_before: u64, then: Then) -> Option<Choice> {
         let mut older = Vec::new();
         self.oldest_came_at = u64::MAX;
-        for (id, pending) in &self.groups {
-            match came_at(pending) {
-                at if at < came_before => older.push((pending.bytes, *id)),
+        for group in self.groups.iter().map(Chosen::of) {
+            match group.came_at {
+                at if at < came_before => older.push(group),
                 at => self.oldest_came_at = self.oldest_came_at.min(at),
             }
         }
-        Choice::of_all(older, true)
+        Choice::of_all(older, then)
     }
 
     /// Chooses the groups that are due.
@@ -238,13 +267,13 @@ impl State {
         }
         let mut due = Vec::new();
         self.groups_due = None;
-        for (id, pending) in &self.groups {
-            match pending.due {
-                Some(at) if at <= now => due.push((pending.bytes, *id)),
+        for group in &self.groups {
+            match group.1.due {
+                Some(at) if at <= now => due.push(Chosen::of(group)),
                 later => self.groups_due = earlier(self.groups_due, later),
             }
         }
-        Choice::of_all(due, true)
+        Choice::of_all(due, Then::Write { partial: true })
     }
 }
 
