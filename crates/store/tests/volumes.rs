@@ -1,5 +1,5 @@
-//! Stores on two volumes of which one goes out of service: the other goes on, takes what is new,
-//! and nothing that was deleted is served again.
+//! Stores on volumes of which one fails: what is left goes on, takes what is new, and nothing that
+//! was deleted is served again.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -11,12 +11,14 @@ use std::time::Duration;
 use damelo::{ByteSize, Config, CreateError, GroupId, Store};
 use troubled::{Disk, Stopped, get, put};
 
-fn open(disks: &[Disk; 2], change: impl FnOnce(&mut Config)) -> Store {
+fn open(disks: &[Disk], change: impl FnOnce(&mut Config)) -> Store {
     let size_bytes = disks[0].with_bytes(<[u8]>::len) as u64;
     let mut config = Config::new("first", ByteSize::new(size_bytes));
-    let mut second = config.volumes[0].clone();
-    second.path = "second".into();
-    config.volumes.push(second);
+    for path in ["second", "third"].iter().take(disks.len() - 1) {
+        let mut further = config.volumes[0].clone();
+        further.path = path.into();
+        config.volumes.push(further);
+    }
     config.memory = ByteSize::new(4 << 20);
     config.page = Some(ByteSize::new(16 << 10));
     config.segment = Some(ByteSize::new(256 << 10));
@@ -110,6 +112,33 @@ fn what_is_new_is_not_written_where_each_write_fails() {
         let lost = (0..2_000).filter(|n| get(&store, &format!("new/{n}")).is_none()).count();
         assert_eq!(lost, 0, "after {keys} keys");
     }
+}
+
+/// As no checkpoint makes room in the journal, each waits ten seconds for one; two side by side.
+#[test]
+fn what_the_journal_has_no_room_for_is_gone_all_the_same() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |config| {
+        config.volume_errors_max = u32::MAX;
+        config.memory_wait = Duration::ZERO;
+    });
+    put(&store, "removed", 1, b"old");
+    put(&store, "purged", 2, b"old");
+    disks[1].fail();
+    let prefix = vec![b'x'; 8_000];
+    let mut replacements = (0..100).map(|_| {
+        store.purge_prefix(&prefix).unwrap();
+        store.create(b"replaced", GroupId::new(1), b"new").wait()
+    });
+    assert!(replacements.any(|replaced| replaced.is_err()), "the journal is full");
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.remove(b"removed").unwrap_err());
+        scope.spawn(|| store.purge_group(GroupId::new(2)).unwrap_err());
+    });
+    for key in ["replaced", "removed", "purged"] {
+        assert_eq!(get(&store, key), None, "{key}");
+    }
+    assert_eq!(store.stats().journal_errors, 3);
 }
 
 /// A caller that ignores the error of its cache must not be served what it meant to replace.

@@ -58,7 +58,7 @@ impl Engine {
         }
         self.stir();
         self.work_inline_if_tight();
-        self.journal.wait_room().map_err(PurgeError::Journal)?;
+        let room = self.counted(self.journal.wait_room());
         let hash = self.hash(key);
         let mut shard = self.cache.resident.shard(hash);
         if caller.is_some_and(Caller::is_gone) {
@@ -81,7 +81,8 @@ impl Engine {
             return Ok(false);
         }
         add(&self.counters.removes, u64::from(known));
-        self.journal_append(JournalOp::DeleteKey { hash: hash.get() }, seq)
+        // Without room the remove is in effect all the same, as the error says.
+        room.and_then(|()| self.journal_append(JournalOp::DeleteKey { hash: hash.get() }, seq))
             .map_err(PurgeError::Journal)?;
         Ok(known)
     }
@@ -93,12 +94,12 @@ impl Engine {
         }
         self.stir();
         self.work_inline_if_tight();
-        self.journal.wait_room().map_err(PurgeError::Journal)?;
+        let room = self.counted(self.journal.wait_room());
         let purging = exclusive(&self.purge_lock);
         let seq = self.new_seq();
         self.marks.apply(&op, seq);
         drop(purging);
         add(&self.counters.purges, 1);
-        self.journal_append(op, seq).map_err(PurgeError::Journal)
+        room.and_then(|()| self.journal_append(op, seq)).map_err(PurgeError::Journal)
     }
 }
