@@ -114,6 +114,31 @@ fn what_is_new_is_not_written_where_each_write_fails() {
     }
 }
 
+/// All memory hits, and nothing to write but the journal, which is mapped memory: only checkpoints
+/// touch the device.
+#[test]
+fn purges_go_on_where_no_checkpoint_can_be_written() {
+    for (which, count) in [(0, 1), (0, 2), (1, 2)] {
+        let disks: Vec<Disk> = (0..count).map(|_| Disk::new(24 << 20)).collect();
+        let store = open(&disks, |_| ());
+        (0..200).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+        store.checkpoint().unwrap();
+        disks[which].fail();
+        for group in 2..45_000 {
+            store.purge_group(GroupId::new(group)).unwrap();
+        }
+        store.purge_group(GroupId::new(1)).unwrap();
+        assert_eq!(store.stats().journal_errors, 0);
+        // Killed, and the device is well again.
+        std::mem::forget(store);
+        let disks: Vec<Disk> = disks.iter().map(Disk::copied).collect();
+        let store = open(&disks, |_| ());
+        assert_eq!((0..200).find(|n| get(&store, &format!("old/{n}")).is_some()), None);
+        put(&store, "new", 1, b"it goes on");
+        store.checkpoint().unwrap();
+    }
+}
+
 /// As no checkpoint makes room in the journal, each waits ten seconds for one; two side by side.
 #[test]
 fn what_the_journal_has_no_room_for_is_gone_all_the_same() {

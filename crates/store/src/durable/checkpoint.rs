@@ -94,10 +94,17 @@ impl Engine {
         match &outcome {
             Ok(()) => {
                 *newest += 1;
+                self.checkpoints.failures.store(0, Ordering::Relaxed);
                 add(&self.counters.checkpoints, 1);
                 let _ = self.counted(self.journal.append_left());
             }
-            Err(_) => add(&self.counters.checkpoint_errors, 1),
+            Err(_) => {
+                add(&self.counters.checkpoint_errors, 1);
+                let failures = self.checkpoints.failures.fetch_add(1, Ordering::Relaxed) + 1;
+                if failures >= self.config.volume_errors_max {
+                    self.journal.go_uncovered();
+                }
+            }
         }
         outcome
     }

@@ -3,7 +3,7 @@
 //! The journal has two halves, used in turn; each life of a half has an epoch. All of it is on disk
 //! twice, a record in the first copy before it is in the second, so that damage to one of them loses
 //! nothing; [`read_journal`](super::replay::read_journal) reads both. Invariants: a half is overwritten only after completion of a checkpoint that began after the half's last record was
-//! written, unless the volume with the checkpoints is out of service ([`Journal::go_uncovered`]);
+//! written, unless checkpoints fail ([`Journal::go_uncovered`]);
 //! the first record of a half names the required checkpoint's generation, so that recovery knows
 //! when it may not trust older segments. The last quarter of a half that cannot be overwritten yet
 //! is reserved for callers that a checkpoint waits for; other callers wait for room before they
@@ -63,7 +63,7 @@ pub(crate) struct Journal {
     wants_checkpoint: AtomicBool,
     /// Little room is left, and no checkpoint covers the other half yet.
     tight: AtomicBool,
-    /// No more checkpoints will be written while this store is open.
+    /// Checkpoints fail, and are not waited for until one is complete.
     uncovered: AtomicBool,
 }
 
@@ -209,10 +209,10 @@ impl Journal {
         area.sync()
     }
 
-    /// Stops waiting for checkpoints, because the volume that holds them is out of service. Halves
-    /// are overwritten all the same, and then require a checkpoint that does not exist: the next
-    /// open forgets every object older than the journal, which it might otherwise serve although it
-    /// was deleted.
+    /// Stops waiting for checkpoints until one is complete, because the volume that holds them is
+    /// out of service, or they keep failing. Halves are overwritten all the same, and then require a
+    /// checkpoint that does not exist: an open before there is one forgets every object older than
+    /// the journal, which it might otherwise serve although it was deleted.
     pub(crate) fn go_uncovered(&self) {
         let state = lock(&self.state);
         self.uncovered.store(true, Ordering::Relaxed);
@@ -317,6 +317,7 @@ impl Journal {
         let mut state = lock(&self.state);
         state.covered_epoch = state.covered_epoch.max(epoch.saturating_sub(1));
         state.covered_generation = state.covered_generation.max(generation);
+        self.uncovered.store(false, Ordering::Relaxed);
         self.note_room(&state);
         drop(state);
         self.covered.notify_all();

@@ -5,7 +5,7 @@
 //! generation.
 
 use crate::device::submit_deferred;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, PoisonError, lock};
 
 /// The progress of recovery.
@@ -92,11 +92,13 @@ impl RecoveryState {
 pub(crate) struct CheckpointState {
     /// Generation of the newest complete checkpoint.
     pub(super) newest: Mutex<u64>,
+    /// Attempts in a row that failed.
+    pub(super) failures: AtomicU32,
 }
 
 impl CheckpointState {
     pub(crate) fn new(generation: u64) -> CheckpointState {
-        CheckpointState { newest: Mutex::new(generation) }
+        CheckpointState { newest: Mutex::new(generation), failures: AtomicU32::new(0) }
     }
 
     /// Notes that generations up to this one are taken.
