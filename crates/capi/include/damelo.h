@@ -175,6 +175,10 @@ const char *damelo_last_error_message(void);
 
 /* ---- options -------------------------------------------------------------------------------- */
 
+/* A setter refuses (DAMELO_EINVAL) what is outside an enumeration, and some of what is out of range. Whatever
+ * else is, or does not go with another option or the volumes, is refused by damelo_open, also with
+ * DAMELO_EINVAL; damelo_last_error_message() names the option, its value and its limits. */
+
 /* Options for a store on a file or block device at `path`. A file that does not exist is made with
  * `size_bytes`, and a new store takes so much of a device, or is refused if there is less; 0
  * declares no size: the store must exist then. NULL when the path is. */
@@ -305,7 +309,8 @@ void damelo_text_free(char *text);
 /* ---- objects -------------------------------------------------------------------------------- */
 
 /* A key has 1 to 65,536 bytes. Creating one of another length gives DAMELO_EKEY; asking for it gives
- * DAMELO_ENOTFOUND, since no object can have it. */
+ * DAMELO_ENOTFOUND, since no object can have it. Metadata has at most 1 MiB, where segments are small or memory
+ * is little less; more gives DAMELO_EMETADATA. */
 
 /* Stores an object. An existing one with this key is replaced atomically; who reads it keeps it. When the
  * new one is refused (DAMELO_ETOOLARGE, _EMETADATA, _EMEMORY, _ENOTADMITTED) the old one, being out of date,
@@ -373,12 +378,14 @@ int damelo_set_metadata_with(damelo_store *store, const void *key, size_t key_by
                              const void *metadata, size_t metadata_bytes,
                              uint64_t expires_unix_s);
 
-/* Deletes an object, without data I/O. DAMELO_ENOTFOUND: certainly not there. */
+/* Deletes an object, without data I/O. DAMELO_ENOTFOUND: certainly not there. DAMELO_EIO: it is gone, but a
+ * crash may bring it back. */
 int damelo_remove(damelo_store *store, const void *key, size_t key_bytes);
 
 /* ---- groups --------------------------------------------------------------------------------- */
 
-/* The group of a name: the same number in every process and release. 0 for a null name. */
+/* The group of a name, which may be empty: the same number in every process and release. 0 for a null
+ * name of another length than 0. */
 uint64_t damelo_group_of(const void *name, size_t name_bytes);
 
 /* Keep the group's objects in memory; let them go first; neither. */
@@ -392,7 +399,9 @@ int damelo_prefetch(damelo_store *store, uint64_t group, uint64_t *pages, uint64
 /* DAMELO_ENOTFOUND: nothing is known of this group. */
 int damelo_get_group_stats(const damelo_store *store, uint64_t group, damelo_group_stats *out);
 
-/* Drop all objects of a group, with a prefix (not empty), or all there are. O(1), durable. */
+/* Drop all objects of a group, with a prefix, or all there are. O(1), durable. A prefix has 1 to 8,192
+ * bytes, fewer than a key may have; of another length it gives DAMELO_EKEY, and nothing is dropped. DAMELO_EIO:
+ * they are dropped, but a crash may bring them back. */
 int damelo_purge_group(damelo_store *store, uint64_t group);
 int damelo_purge_prefix(damelo_store *store, const void *prefix, size_t prefix_bytes);
 int damelo_purge_all(damelo_store *store);
@@ -400,7 +409,8 @@ int damelo_purge_all(damelo_store *store);
 /* ---- streams -------------------------------------------------------------------------------- */
 
 /* Begins an object whose bytes come bit by bit. `length_hint` may be DAMELO_LENGTH_UNKNOWN, or another
- * than the length that comes: a commit stores what was written. */
+ * than the length that comes: a commit stores what was written. A hint of more than the store takes gives
+ * DAMELO_ETOOLARGE. */
 int damelo_writer_open(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                        const void *metadata, size_t metadata_bytes, uint64_t expires_unix_s,
                        uint64_t length_hint, damelo_writer **out);

@@ -45,7 +45,9 @@ static void purges(damelo_store *store) {
 }
 
 static void wrong_arguments(damelo_store *store) {
+    static const char prefix[8193] = "longer than a prefix may be";
     damelo_group_stats stats;
+    damelo_info info;
     INVALID(damelo_love(NULL, 1));
     INVALID(damelo_hate(NULL, 1));
     INVALID(damelo_neutral(NULL, 1));
@@ -56,8 +58,15 @@ static void wrong_arguments(damelo_store *store) {
     INVALID(damelo_purge_prefix(NULL, LIT("x")));
     INVALID(damelo_purge_prefix(store, NULL, 1));
     CHECK_STATUS(DAMELO_EKEY, damelo_purge_prefix(store, NULL, 0));
+    OK(damelo_create(store, prefix, sizeof prefix, 4, LIT("x")));
+    CHECK_STATUS(DAMELO_EKEY, damelo_purge_prefix(store, prefix, sizeof prefix));
+    OK(damelo_lookup(store, prefix, sizeof prefix, &info));
+    OK(damelo_purge_prefix(store, prefix, sizeof prefix - 1));
+    MISSING(damelo_lookup(store, prefix, sizeof prefix, &info));
     INVALID(damelo_purge_all(NULL));
     CHECK(damelo_group_of(NULL, 4) == 0);
+    CHECK(damelo_group_of(NULL, 0) == damelo_group_of("", 0));
+    CHECK(damelo_group_of(NULL, 0) != 0);
     CHECK(damelo_group_of(LIT("example.org")) == damelo_group_of(LIT("example.org")));
     CHECK(damelo_group_of(LIT("example.org")) != damelo_group_of(LIT("example.com")));
 }

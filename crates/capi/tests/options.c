@@ -107,6 +107,31 @@ static void all_set(const char *directory) {
     OK(damelo_close(store));
 }
 
+#define REFUSED_BY_OPEN(setting)                                                                  \
+    do {                                                                                          \
+        damelo_store *store = NULL;                                                               \
+        damelo_options *options = small_options(directory);                                       \
+        OK(setting);                                                                              \
+        INVALID(damelo_open(options, &store));                                                    \
+        CHECK(store == NULL);                                                                     \
+        CHECK(*damelo_last_error_message() != 0);                                                 \
+        damelo_options_free(options);                                                             \
+    } while (0)
+
+/* What setters take, and the open does not. */
+static void only_the_open_knows(const char *directory) {
+    REFUSED_BY_OPEN(damelo_options_set_memory(options, 1));
+    REFUSED_BY_OPEN(damelo_options_set_memory(options, UINT64_MAX));
+    REFUSED_BY_OPEN(damelo_options_set_objects_max(options, UINT64_MAX));
+    REFUSED_BY_OPEN(damelo_options_set_object_max(options, 0));
+    REFUSED_BY_OPEN(damelo_options_set_page(options, 20000));
+    REFUSED_BY_OPEN(damelo_options_set_segment(options, 1));
+    REFUSED_BY_OPEN(damelo_options_set_queue_depth(options, 4097));
+    REFUSED_BY_OPEN(damelo_options_set_groups_tracked_max(options, UINT64_MAX));
+    REFUSED_BY_OPEN(damelo_options_set_anew(options, 1) +
+                    damelo_options_set_must_exist(options, 1));
+}
+
 /* A store made anew has nothing of the one before it, and the pages now declared. */
 static void made_anew(const char *directory) {
     damelo_store *store = NULL;
@@ -138,6 +163,7 @@ int main(int argc, char **argv) {
     enumerations(options);
     damelo_options_free(options);
     null_handles();
+    only_the_open_knows(directory);
     all_set(directory);
     made_anew(directory);
     return 0;
