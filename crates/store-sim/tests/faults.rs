@@ -101,6 +101,18 @@ fn an_io_that_fails_in_an_open_revives_nothing() {
     assert!(OPEN_FIRED.load(Ordering::Relaxed) > 0, "no fault was ever hit");
 }
 
+/// Faults of that test that were hit, of all seeds.
+static ONE_OF_SEVERAL_FIRED: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn one_disk_of_several_may_fail_in_life_after_life() {
+    sweep("faults", "one_disk_of_several_may_fail_in_life_after_life", 20, |seed| {
+        scenario::one_of_several(seed)
+            .map(|fired| _ = ONE_OF_SEVERAL_FIRED.fetch_add(fired, Ordering::Relaxed))
+    });
+    assert!(ONE_OF_SEVERAL_FIRED.load(Ordering::Relaxed) > 0, "no fault was ever hit");
+}
+
 #[test]
 fn bits_may_turn_over_anywhere() {
     sweep("faults", "bits_may_turn_over_anywhere", 60, scenario::bit_flips);

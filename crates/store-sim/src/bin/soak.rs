@@ -25,6 +25,7 @@ const SCENARIOS: &[Scenario] = &[
     ("crash_in_format", scenario::crash_in_format),
     ("faulty", faulty),
     ("fault_in_open", |seed| scenario::fault_in_open(seed).map(drop)),
+    ("one_of_several", |seed| scenario::one_of_several(seed).map(drop)),
     ("crash_everywhere", scenario::crash_everywhere),
     ("model_threads", |seed| scenario::model_file(seed, IoEngine::Threads)),
     ("model_auto", |seed| scenario::model_file(seed, IoEngine::Auto)),

@@ -6,6 +6,7 @@
 mod crashes;
 mod damage;
 mod failing_opens;
+mod one_of_several;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use self::crashes::{
 };
 pub use self::damage::{bit_flips, faulty};
 pub use self::failing_opens::fault_in_open;
+pub use self::one_of_several::one_of_several;
 use crate::driver::{Driver, Failure, Place};
 use crate::model::{Demand, Model};
 use crate::trace::Ticks;
