@@ -206,6 +206,8 @@ fn survivors(disks: &[SimDisk]) -> Result<(Vec<bool>, u64), String> {
     let mut driver =
         driver_on(&world, &tiny_config(1), Model::new(Demand::Genuine, Durability::Synced));
     driver.open()?;
+    // Until then a read may miss what the store has.
+    driver.store().wait_recovered();
     let keys = (0..50).map(|index| Workload::key(index, false));
     let there = keys.map(|key| matches!(driver.store().read(&key).wait(), Ok(Some(_)))).collect();
     let damaged = driver.store().stats().damaged_records;
