@@ -24,7 +24,7 @@ use ring::rand::SystemRandom;
 use crate::error::{ProxyError, Refusal, refusal};
 use crate::forward::checks::{CheckLimits, Checks, Full, HASHES_AT_ONCE, Tag};
 use crate::forward::users::{self, Hash, Users};
-use crate::io::file_stamp::{FileStamp, file_stamp};
+use crate::io::file_stamp::{FileStamp, Reported, file_stamp};
 use crate::io::locks::lock;
 use crate::metrics::Counters;
 use crate::say::say;
@@ -70,8 +70,7 @@ struct File {
     users: Users,
     /// That of the file that `users` were read from.
     stamp: Option<FileStamp>,
-    /// The failure to read it that was reported last, and the stamp of the file that it is about.
-    reported: Option<(Option<FileStamp>, String)>,
+    reported: Reported<Option<FileStamp>>,
     looked: Instant,
 }
 
@@ -117,7 +116,7 @@ impl Auth {
             file: Mutex::new(File {
                 users: read.users,
                 stamp,
-                reported: None,
+                reported: Reported::default(),
                 looked: Instant::now(),
             }),
             known: Arc::default(),
@@ -195,18 +194,14 @@ impl Auth {
         }
         let wrong = match users::read(&self.path) {
             Ok(read) => {
-                (file.users, file.stamp, file.reported) = (read.users, stamp, None);
+                (file.users, file.stamp, file.reported) = (read.users, stamp, Reported::default());
                 read.wrong
                     .map(|wrong| format!("a line of the changed users file is left out: {wrong}"))
             }
-            Err(error) => {
-                let failure = Some((stamp, error.to_string()));
-                let is_new = file.reported != failure;
-                file.reported = failure;
-                is_new.then(|| {
-                    format!("the changed users file is left out, the former stay: {error}")
-                })
-            }
+            Err(error) => file
+                .reported
+                .is_new(stamp, &error)
+                .then(|| format!("the changed users file is left out, the former stay: {error}")),
         };
         if let Some(wrong) = wrong {
             say(format_args!("damelo: {wrong}"));

@@ -22,10 +22,33 @@ pub(crate) fn file_stamp(path: &Path) -> Option<FileStamp> {
     Some(FileStamp { modified, bytes, inode })
 }
 
+/// The failure to use a file, or several, that was reported last, with the stamps of the files that
+/// it is about: what stays as it is is reported once.
+#[derive(Debug, Default)]
+pub(crate) struct Reported<S>(Option<(S, String)>);
+
+impl<S: PartialEq> Reported<S> {
+    /// Notes a failure; returns whether it was not reported yet.
+    pub(crate) fn is_new(&mut self, stamps: S, error: &impl ToString) -> bool {
+        let failure = Some((stamps, error.to_string()));
+        let is_new = self.0 != failure;
+        self.0 = failure;
+        is_new
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
+
+    #[test]
+    fn a_failure_is_new_when_the_file_or_what_is_wrong_with_it_has_changed() {
+        let mut reported = Reported::default();
+        let told = [(1, "a"), (1, "a"), (2, "a"), (2, "b"), (2, "b"), (1, "a")];
+        let new = told.map(|(stamp, error)| reported.is_new(stamp, &error));
+        assert_eq!(new, [true, false, true, true, false, true]);
+    }
 
     #[test]
     fn a_file_renamed_into_place_is_another_one_whatever_its_length_and_time() {

@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{self, ServerConfig};
 
 use crate::config::transport::CertificateFiles;
 use crate::error::ProxyError;
-use crate::io::file_stamp::{FileStamp, file_stamp};
+use crate::io::file_stamp::{FileStamp, Reported, file_stamp};
 use crate::io::locks::lock;
 
 /// Shortest time between two checks of the files.
@@ -44,8 +44,7 @@ struct Pair {
     key: Arc<CertifiedKey>,
     /// Those of the files that `key` was read from.
     stamps: Stamps,
-    /// The failure that was reported last, and the stamps of the files that it is about.
-    reported: Option<(Stamps, String)>,
+    reported: Reported<Stamps>,
 }
 
 /// Of chain and key.
@@ -95,7 +94,7 @@ impl Pair {
         // Taken before reading: a change during the read causes another read.
         let stamps = stamps(&files);
         let key = certified_key(&files)?;
-        Ok(Pair { files, key, stamps, reported: None })
+        Ok(Pair { files, key, stamps, reported: Reported::default() })
     }
 
     /// Reads the files again unless they are the ones in use. Returns whether the certificate has
@@ -110,15 +109,10 @@ impl Pair {
         }
         match certified_key(&self.files) {
             Ok(key) => {
-                (self.key, self.stamps, self.reported) = (key, stamps, None);
+                (self.key, self.stamps, self.reported) = (key, stamps, Reported::default());
                 Ok(true)
             }
-            Err(error) => {
-                let failure = Some((stamps, error.to_string()));
-                let is_new = self.reported != failure;
-                self.reported = failure;
-                Err(is_new.then_some(error))
-            }
+            Err(error) => Err(self.reported.is_new(stamps, &error).then_some(error)),
         }
     }
 }
