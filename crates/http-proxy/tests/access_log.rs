@@ -117,6 +117,28 @@ fn a_client_that_goes_before_its_answer_is_no_success() {
 }
 
 #[test]
+fn a_password_in_a_target_is_not_logged() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    let (log, tweak) = logged(LogFormat::Json);
+    let proxy = Proxy::start_with(&origin, tweak);
+    for (path, head) in [
+        ("/absolute", "GET http://me:secret@h.example:81/absolute HTTP/1.1\r\nHost: h.example:81"),
+        ("/host", "GET /host HTTP/1.1\r\nHost: me:secret@h.example:81"),
+        ("CONNECT", "CONNECT me:secret@h.example:81 HTTP/1.1\r\nHost: h.example:81"),
+    ] {
+        let answer = support::wire::raw_answer(
+            proxy.info.address,
+            format!("{head}\r\nConnection: close\r\n\r\n").as_bytes(),
+        );
+        assert_eq!(answer.status(), 400, "{head}");
+        let line = line_about(log.path(), path);
+        assert!(!line.contains("secret"), "{line}");
+        assert!(line.contains("\"host\":\"h.example:81\""), "{line}");
+    }
+    assert!(line_about(log.path(), "CONNECT").contains("\"target\":\"h.example:81\""));
+}
+
+#[test]
 fn a_304_that_passes_through_revalidates_nothing() {
     let origin = origin(&Gate::default());
     let (log, tweak) = logged(LogFormat::Squid);

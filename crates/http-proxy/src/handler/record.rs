@@ -215,15 +215,25 @@ pub(super) fn follow(
 /// The host and port that a client asks for: from the URI (HTTP/2, absolute form), else from
 /// `Host`.
 fn host_asked(uri: &Uri, headers: &HeaderMap) -> Option<String> {
-    let named = || headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).into());
-    uri.authority().map(ToString::to_string).or_else(named)
+    let named = || headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()));
+    let asked = uri.authority().map(|authority| authority.as_str().into()).or_else(named)?;
+    Some(without_user(&asked).to_owned())
+}
+
+/// An authority without `user:password@`. Such requests are refused, but a log is no place for
+/// passwords (RFC 9110 §4.2.4).
+fn without_user(authority: &str) -> &str {
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
 /// The request target as logged, the same for every HTTP version: a URL for a forward proxy, a path
 /// for a reverse proxy.
 fn target(uri: &Uri, is_forward: bool) -> String {
-    match uri.path_and_query() {
-        Some(path) if !is_forward => path.to_string(),
+    match (uri.path_and_query(), uri.authority()) {
+        (Some(path), _) if !is_forward => path.to_string(),
+        (_, Some(asked)) => {
+            uri.to_string().replacen(asked.as_str(), without_user(asked.as_str()), 1)
+        }
         _ => uri.to_string(),
     }
 }
