@@ -245,6 +245,10 @@ mod tests {
         (gone.status, gone.broken_by) = (None, Some(BrokenBy::Client));
         let value: serde_json::Value = serde_json::from_str(&line(&gone, Duration::ZERO)).unwrap();
         assert_eq!((&value["status"], &value["ended"]), (&499.into(), &"client".into()));
+        gone.counters.cut_off();
+        gone.broken_by = Some(gone.counters.blamed(BrokenBy::Client));
+        let value: serde_json::Value = serde_json::from_str(&line(&gone, Duration::ZERO)).unwrap();
+        assert_eq!((&value["status"], &value["ended"]), (&444.into(), &"timeout".into()));
     }
 
     #[test]

@@ -227,9 +227,14 @@ pub(crate) struct LogRecord {
 }
 
 impl LogRecord {
-    /// The status to log; without a response 499, which nginx logs when the client closed.
+    /// The status to log. Without a response nginx's numbers: 499 when the client closed, 444 when
+    /// the proxy did.
     fn status_code(&self) -> u16 {
-        self.status.map_or(499, |status| status.as_u16())
+        match (self.status, self.broken_by) {
+            (Some(status), _) => status.as_u16(),
+            (None, Some(BrokenBy::Timeout)) => 444,
+            (None, _) => 499,
+        }
     }
 }
 
