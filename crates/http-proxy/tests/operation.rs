@@ -328,46 +328,6 @@ fn a_request_under_way_ends_with_the_settings_it_began_with() {
     assert!(proxy.get("/other").cache().contains("detail=too-large"), "the new one counts now");
 }
 
-#[test]
-fn the_admin_listener_tells_health_readiness_and_latency() {
-    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
-    let proxy = Proxy::start_with(&origin, |config| {
-        config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-    });
-    let admin = proxy.info.admin.expect("an admin address");
-    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"");
-    assert_eq!(get("/healthz").text(), "ok\n");
-    assert_eq!((get("/readyz").status(), get("/readyz").text()), (200, "ready\n".to_owned()));
-    assert_eq!(get("/nothing").status(), 404);
-    proxy.get("/a");
-    proxy.get("/a");
-    proxy.get("/a");
-    let metrics = get("/metrics").text();
-    assert!(
-        metrics.contains("damelo_proxy_latency_seconds_count{from=\"store\"} 2\n"),
-        "{metrics}"
-    );
-    assert!(metrics.contains("damelo_proxy_latency_seconds_count{from=\"origin\"} 1\n"));
-    assert!(metrics.contains("damelo_proxy_responses_total{class=\"2xx\"} 3\n"));
-    assert!(metrics.ends_with("# EOF\n"));
-}
-
-#[test]
-fn the_admin_listener_answers_the_allowed_networks_only() {
-    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
-    let proxy = Proxy::start(&origin);
-    let admin = proxy.info.admin.expect("an admin address");
-    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"").status();
-    assert_eq!(get("/healthz"), 200, "loopback by default");
-    for (networks, status) in [("10.0.0.0/8", 403), ("127.0.0.0/8", 200), ("::1/128", 403)] {
-        let text = format!("[admin]\nnetworks = [\"{networks}\"]\n");
-        proxy.info.control.reload(Settings::parse(&text).unwrap().proxy).unwrap();
-        for path in ["/healthz", "/metrics", "/top"] {
-            assert_eq!(get(path), status, "{path} {networks}");
-        }
-    }
-}
-
 /// What the proxy knows of a path.
 fn explained(proxy: &Proxy, path: &str) -> serde_json::Value {
     let admin = proxy.info.admin.expect("an admin address");

@@ -10,6 +10,7 @@ mod explain;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, TcpListener as StdListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,7 +24,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::handler::purge::{self, PurgeFailure};
@@ -41,6 +43,12 @@ const JSON: &str = "application/json";
 const END: &str = "# EOF\n";
 /// Time a client has to send its headers.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most connections at once; more wait in the accept queue. Their descriptors are none of those
+/// that clients of the proxy may have.
+const CONNECTIONS_MAX: usize = 32;
+/// Age at which a connection takes no further request, and the time that it then has for the answer
+/// under way: a client that reads nothing does not keep its place.
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 1 << 20;
 const PATHS: &str = "/healthz, /readyz, /metrics, /top or, with POST, /purge and /explain";
@@ -65,28 +73,38 @@ pub(crate) async fn serve(
     // The code that bound the listener made it non-blocking.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let admin = Admin { control, gate, counters: counters.into() };
-    loop {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // The semaphore is never closed.
+    while let Ok(place) = places.clone().acquire_owned().await {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let admin = admin.clone();
         tokio::spawn(async move {
-            let service = service_fn(|request: Request<Incoming>| {
-                let admin = admin.clone();
-                async move { Ok::<_, Infallible>(admin.respond(request, peer.ip()).await) }
-            });
-            // A broken connection concerns only its client.
-            let _ = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+            admin.speak(stream, peer.ip()).await;
+            drop(place);
         });
     }
 }
 
 impl Admin {
+    /// Serves a connection to its end. That it breaks concerns only its client.
+    async fn speak(&self, stream: TcpStream, peer: IpAddr) {
+        let service = service_fn(|request: Request<Incoming>| async move {
+            Ok::<_, Infallible>(self.respond(request, peer).await)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {
+            connection.as_mut().graceful_shutdown();
+            let _ = timeout(CONNECTION_TIME, connection).await;
+        }
+    }
+
     async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
         let allowed = purge::is_within(peer, &self.control.shared().config.admin.networks);
         let (status, content_type, text) = if allowed {

@@ -1,0 +1,79 @@
+//! The admin listener: what it answers, to whom, and to how many at once.
+
+mod support;
+
+use std::io::{BufReader, ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use damelo_http_proxy::Settings;
+use support::{Origin, Proxy, read_some, reply};
+
+/// How many connections it holds.
+const CONNECTIONS_MAX: usize = 32;
+
+#[test]
+fn the_admin_listener_tells_health_readiness_and_latency() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    });
+    let admin = proxy.info.admin.expect("an admin address");
+    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"");
+    assert_eq!(get("/healthz").text(), "ok\n");
+    assert_eq!((get("/readyz").status(), get("/readyz").text()), (200, "ready\n".to_owned()));
+    assert_eq!(get("/nothing").status(), 404);
+    proxy.get("/a");
+    proxy.get("/a");
+    proxy.get("/a");
+    let metrics = get("/metrics").text();
+    assert!(
+        metrics.contains("damelo_proxy_latency_seconds_count{from=\"store\"} 2\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("damelo_proxy_latency_seconds_count{from=\"origin\"} 1\n"));
+    assert!(metrics.contains("damelo_proxy_responses_total{class=\"2xx\"} 3\n"));
+    assert!(metrics.ends_with("# EOF\n"));
+}
+
+#[test]
+fn the_admin_listener_answers_the_allowed_networks_only() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start(&origin);
+    let admin = proxy.info.admin.expect("an admin address");
+    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"").status();
+    assert_eq!(get("/healthz"), 200, "loopback by default");
+    for (networks, status) in [("10.0.0.0/8", 403), ("127.0.0.0/8", 200), ("::1/128", 403)] {
+        let text = format!("[admin]\nnetworks = [\"{networks}\"]\n");
+        proxy.info.control.reload(Settings::parse(&text).unwrap().proxy).unwrap();
+        for path in ["/healthz", "/metrics", "/top"] {
+            assert_eq!(get(path), status, "{path} {networks}");
+        }
+    }
+}
+
+/// What nobody bounds takes the descriptors of the proxy's clients.
+#[test]
+fn the_admin_listener_holds_so_many_connections_and_no_more() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    let proxy = Proxy::start(&origin);
+    let admin = proxy.info.admin.expect("an admin address");
+    let ask = || {
+        let mut stream = TcpStream::connect(admin).expect("a connection");
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        BufReader::new(stream)
+    };
+    let held = || {
+        let mut stream = ask();
+        assert_eq!(read_some(&mut stream, 3).1, b"ok\n");
+        stream
+    };
+    let mut all: Vec<_> = (0..CONNECTIONS_MAX).map(|_| held()).collect();
+    let mut waiting = ask();
+    waiting.get_ref().set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let early = waiting.read(&mut [0]).expect_err("an answer beyond the limit");
+    assert_eq!(early.kind(), ErrorKind::WouldBlock);
+    waiting.get_ref().set_read_timeout(None).expect("no timeout");
+    drop(all.pop());
+    assert_eq!(read_some(&mut waiting, 3).1, b"ok\n");
+}
