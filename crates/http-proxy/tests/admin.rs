@@ -6,7 +6,7 @@ use std::io::{BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use damelo_http_proxy::Settings;
+use damelo_http_proxy::{Settings, ask_admin};
 use support::{Origin, Proxy, read_some, reply};
 
 /// How many connections it holds.
@@ -50,6 +50,24 @@ fn the_admin_listener_answers_the_allowed_networks_only() {
             assert_eq!(get(path), status, "{path} {networks}");
         }
     }
+}
+
+#[test]
+fn explain_names_what_of_the_settings_selects_a_variant() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60\nvary: accept", "x"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.caching.key.headers = vec!["x-team".parse().expect("a name")];
+        config.caching.key.cookies = vec!["lang".to_owned()];
+    });
+    proxy.get("/a");
+    let admin = proxy.info.admin.expect("an admin address");
+    let order = serde_json::json!({ "url": "http://a/a" }).to_string();
+    let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+    let known: serde_json::Value = serde_json::from_str(&text).expect("json");
+    let expected =
+        serde_json::json!({ "headers": ["accept", "x-team"], "cookies": ["lang"], "variants": 1 });
+    assert_eq!(known["vary"], expected);
 }
 
 /// What nobody bounds takes the descriptors of the proxy's clients.

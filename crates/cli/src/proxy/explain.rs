@@ -69,7 +69,7 @@ fn told(known: &Value) -> String {
         say(format!("a rule answers it: {}{to}", answer["status"]));
     }
     if let Some(path) = known["origin_path"].as_str() {
-        say(format!("asked    the origin is asked for {path}"));
+        say(format!("asked    the origin is asked for {}", url_text(path)));
     }
     if known["passes"] == true {
         say("a rule sends it past the cache".to_owned());
@@ -78,8 +78,9 @@ fn told(known: &Value) -> String {
         say("the store is still recovering: nothing is served from it yet".to_owned());
     }
     if let Value::Object(vary) = &known["vary"] {
-        let names = list(&vary["headers"]).join(", ");
-        say(format!("varies   by {names}; {} variants listed", vary["variants"]));
+        let mut by: Vec<String> = list(&vary["headers"]).into_iter().map(str::to_owned).collect();
+        by.extend(list(&vary["cookies"]).into_iter().map(|name| format!("the cookie {name}")));
+        say(format!("varies   by {}; {} variants listed", by.join(", "), vary["variants"]));
     }
     let stored = known["stored"].as_array().map(Vec::as_slice).unwrap_or_default();
     if stored.is_empty() {
@@ -175,8 +176,8 @@ mod tests {
     fn a_stored_and_purged_response_is_told() {
         let known = json!({
             "url": "http://h/\u{1b}a", "key": "http://h/a", "passes": false, "rules": ["pictures"],
-            "responds": { "status": 301, "location": "https://h/a" }, "origin_path": "/v2/a",
-            "vary": { "headers": ["accept"], "variants": 1 },
+            "responds": { "status": 301, "location": "https://h/a" }, "origin_path": "/v2/\u{1b}a",
+            "vary": { "headers": ["accept"], "cookies": ["lang"], "variants": 1 },
             "stored": [{
                 "key": "http://h/a\\x00", "status": 200, "body_bytes": 5, "lies": "disk",
                 "group": "7", "purged": "gone by a purge", "generation": 3, "tags": 1,
@@ -192,8 +193,8 @@ mod tests {
             r"url      http://h/\x1ba",
             "rules    pictures",
             "a rule answers it: 301, to https://h/a",
-            "the origin is asked for /v2/a",
-            "varies   by accept",
+            r"the origin is asked for /v2/\x1ba",
+            "varies   by accept, the cookie lang; 1 variants listed",
             "in disk, group id:7",
             "15.25 s = 5 s when it came + 10.25 s here",
             "lifetime 12 s - age 15.25 s: stale for 3.25 s",

@@ -17,6 +17,7 @@ use crate::metrics::histogram::Snapshot;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
+use crate::rules::key::KeyRules;
 use crate::rules::parts::Slices;
 use crate::ruleset::RequestView;
 use crate::slices::{LOOKED_FOR_MAX, SLICE_BYTES_MAX};
@@ -73,9 +74,8 @@ pub(crate) async fn explain(
     let mut vary = Value::Null;
     if let Some(lying) = look(shared, &key).await {
         if let Entry::Marker(marker) = &lying.entry {
-            let names: Vec<&str> = marker.names.iter().map(HeaderName::as_str).collect();
             let keys = shared.vault.variants_of(&key).await;
-            vary = json!({ "headers": names, "variants": keys.len() });
+            vary = varies_by(&marker.names, &shared.config.caching.key, keys.len());
             for variant in keys {
                 stored.extend(look(shared, &variant).await);
             }
@@ -100,6 +100,13 @@ pub(crate) async fn explain(
         "not_stored": recent_refusals(counters, &url),
         "purges_known": ledger.is_loaded(),
     }))
+}
+
+/// What selects among the variants: `Vary`, and what the settings put into every key.
+fn varies_by(vary: &[HeaderName], rules: &KeyRules, variants: usize) -> Value {
+    let configured = rules.headers.iter().filter(|name| !vary.contains(name));
+    let headers: Vec<&str> = vary.iter().chain(configured).map(HeaderName::as_str).collect();
+    json!({ "headers": headers, "cookies": rules.cookies, "variants": variants })
 }
 
 /// The slices of a resource, of which the first that is there is added to what is `stored`: all of
