@@ -52,6 +52,26 @@ fn the_admin_listener_answers_the_allowed_networks_only() {
     }
 }
 
+/// Its name may have been made to lead here, so that the browser takes both for one site.
+#[test]
+fn a_page_in_a_browser_gives_no_orders_without_a_token() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    for (token, status) in [(None, 403), (Some("t"), 200)] {
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+            config.admin.token = token.map(str::to_owned);
+        });
+        let admin = proxy.info.admin.expect("an admin address");
+        let order = |more: &str| {
+            let headers =
+                format!("Content-Type: application/json\nAuthorization: Bearer t\n{more}");
+            support::ask_at(admin, "POST", "/purge", &headers, b"{\"all\": true}").status()
+        };
+        assert_eq!(order("Host: evil.example:9100\nOrigin: http://evil.example:9100"), status);
+        assert_eq!(order("Host: damelo.example:9100"), 200);
+    }
+}
+
 #[test]
 fn explain_names_what_of_the_settings_selects_a_variant() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60\nvary: accept", "x"));

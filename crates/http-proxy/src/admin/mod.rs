@@ -3,7 +3,9 @@
 //! Only clients of the allowed networks are answered. `/healthz`, `/readyz` and `/metrics` can be
 //! read without a token; everything else requires the admin token if one is set. State-changing
 //! requests are POSTs with a declared JSON body, which a page of another site cannot make a browser
-//! send without a preflight. Threads: one, with its own event loop.
+//! send without a preflight. A page whose own name was made to lead here (DNS rebinding) can; where
+//! there is no token its `Origin`, which only browsers send, gives it away. Threads: one, with its
+//! own event loop.
 
 pub(crate) mod client;
 mod explain;
@@ -16,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, ORIGIN};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -140,6 +142,10 @@ impl Admin {
                 false => "the admin token is wanted: `Authorization: Bearer TOKEN`",
             };
             return failed(StatusCode::UNAUTHORIZED, text);
+        }
+        if shared.config.admin.token.is_none() && request.headers().contains_key(ORIGIN) {
+            let text = "pages in browsers may ask for this only with an `admin.token`";
+            return failed(StatusCode::FORBIDDEN, text);
         }
         match request.uri().path() {
             "/purge" | "/explain" if request.method() == Method::POST => {
