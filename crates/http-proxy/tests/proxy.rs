@@ -499,3 +499,22 @@ fn odd_requests_get_answers() {
     assert_eq!(absolute.status(), 200);
     assert!(proxy.get("/").cache().contains("; hit"), "the same resource");
 }
+
+#[test]
+fn what_is_too_large_to_store_with_a_response_is_served_whole() {
+    let many: String = (0..33).map(|i| format!("X-{i}: {}\n", "x".repeat(1024))).collect();
+    let origin = Origin::start(move |request| match request.path() {
+        "/headers" => reply(200, &format!("{many}Cache-Control: max-age=60"), "x"),
+        _ => reply(200, "Vary: X-Long\nCache-Control: max-age=60", "x"),
+    });
+    let proxy = Proxy::start(&origin);
+    for _ in 0..2 {
+        let answer = proxy.get("/headers");
+        assert!(answer.cache().contains("detail=headers-too-large"), "{}", answer.cache());
+        assert_eq!(answer.header("x-32").len(), 1024);
+    }
+    for (bytes, told) in [(8 << 10, "detail=headers-too-large"), (8000, "stored")] {
+        let answer = proxy.get_with("/vary", &format!("X-Long: {}", "x".repeat(bytes)));
+        assert!(answer.cache().contains(told), "{bytes}: {}", answer.cache());
+    }
+}
