@@ -7,6 +7,8 @@
 mod origins;
 #[path = "operate/supervisor.rs"]
 mod supervisor;
+#[path = "operate/top.rs"]
+mod top;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -387,78 +389,6 @@ fn explain_tells_what_the_proxy_knows() {
     let text = bed.says(0, &["explain", "http://demo/img/0.svg", "--admin", &proxy.admin]);
     assert!(text.contains("stale by a soft purge"), "{text}");
     assert!(text.contains("a purge of the prefix http://demo/img/ covers it"), "{text}");
-}
-
-#[test]
-fn top_shows_what_is_busy() {
-    let bed = Bed::new();
-    bed.write("p.toml", &format!("{FILE}[admin]\nfrom = \"127.0.0.1:0\"\ntoken = \"t\"\n"));
-    let proxy = Running::start(&bed, &["--config", "p.toml"]);
-    for _ in 0..20 {
-        proxy.get("/style.css");
-    }
-    proxy.get("/hello");
-    let error = bed.says(4, &["top", "--admin", &proxy.admin, "--once"]);
-    assert!(error.contains("401"), "{error}");
-    let args = ["top", "--admin", &proxy.admin, "--token", "t"];
-    let text = bed.says(2, &args);
-    assert!(text.contains("--once"), "no terminal here: {text}");
-    let text = bed.says(0, &[&args[..], &["--once"]].concat());
-    assert!(text.contains("requests 21  hits 90.5%"), "{text}");
-    assert!(text.contains("http://demo/style.css") && text.contains("95.0%"), "{text}");
-    let seen: Value =
-        serde_json::from_str(&bed.says(0, &[&args[..], &["--json"]].concat())).unwrap();
-    assert_eq!(seen["urls"][0]["requests"], 20);
-    assert_eq!(seen["hosts"][0]["name"], "demo");
-    assert_eq!(seen["latency_us"]["hit"]["count"], 19);
-}
-
-/// `timeout 60 damelo top`: a shell in raw mode on a screen of its own is of no use.
-#[test]
-fn a_signal_to_top_leaves_the_terminal_as_it_was() {
-    use std::fs::File;
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-    use std::os::unix::process::ExitStatusExt;
-    use std::ptr::null_mut;
-    let bed = Bed::new();
-    bed.write("p.toml", FILE);
-    let proxy = Running::start(&bed, &["--config", "p.toml"]);
-    let (mut shown, mut terminal) = (-1, -1);
-    // SAFETY: two places for descriptors; neither a name nor settings are given.
-    let opened = unsafe {
-        libc::openpty(&raw mut shown, &raw mut terminal, null_mut(), null_mut(), null_mut())
-    };
-    assert_eq!(opened, 0);
-    // SAFETY: both were opened just now, and belong to nobody else.
-    let (mut shown, terminal) =
-        unsafe { (File::from_raw_fd(shown), OwnedFd::from_raw_fd(terminal)) };
-    let modes = || {
-        // SAFETY: a struct of zeros, which the call fills.
-        let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open, and the pointer valid for the call.
-        assert_eq!(unsafe { libc::tcgetattr(terminal.as_raw_fd(), &raw mut modes) }, 0);
-        modes.c_lflag & (libc::ECHO | libc::ICANON)
-    };
-    let before = modes();
-    let mut command = bed.command(&["top", "--admin", &proxy.admin]);
-    let handle = || Stdio::from(terminal.try_clone().unwrap());
-    let mut top = command.stdin(handle()).stdout(handle()).stderr(handle()).spawn().unwrap();
-    let mut text = String::new();
-    let mut read_to = |end: &str| {
-        while !text.contains(end) {
-            let mut some = [0; 4096];
-            let length = shown.read(&mut some).unwrap();
-            text.push_str(&String::from_utf8_lossy(&some[..length]));
-        }
-    };
-    // A whole frame.
-    read_to("\u{1b}[J");
-    assert_ne!(modes(), before);
-    // SAFETY: a signal to a child that was not waited for.
-    unsafe { libc::kill(top.id().cast_signed(), libc::SIGTERM) };
-    assert_eq!(top.wait().unwrap().signal(), Some(libc::SIGTERM));
-    assert_eq!(modes(), before);
-    read_to("\u{1b}[?25h\u{1b}[?1049l");
 }
 
 #[test]

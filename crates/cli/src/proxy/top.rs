@@ -1,8 +1,9 @@
 //! `damelo top`: a live table of a running proxy's activity.
 //!
 //! The frame is made as plain lines by a pure function; the terminal only shows it. Invariants:
-//! the terminal is left as it was found, whatever happens, SIGINT and SIGTERM included. Threads: the
-//! main thread, and while the screen is taken over one that waits for these signals.
+//! the terminal is left as it was found, whatever happens, SIGINT and SIGTERM included; keys are
+//! read also while the proxy does not answer. Threads: the main thread, and while the screen is taken
+//! over one that waits for these signals, and one for each look.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::thread;
@@ -47,13 +48,18 @@ pub(crate) struct Top {
     json: bool,
 }
 
+/// What a look asks the proxy for.
+const LOOK: &str = "/top";
+/// Longest wait for a key before it is looked whether there is anything else to do.
+const KEY_WAIT: Duration = Duration::from_millis(50);
+
 /// Size of a frame that is printed instead of shown on the alternate screen.
 const PRINTED_ROWS: usize = 40;
 const PRINTED_COLUMNS: usize = 100;
 
 /// Prints one frame, or shows frames until the user ends it.
 pub(crate) fn run(args: &Top) -> Result<(), Failure> {
-    let look = || args.admin.ask("/top", None);
+    let look = || args.admin.ask(LOOK, None);
     if args.once || args.json {
         let seen = look()?;
         let mut out = Out::new();
@@ -75,7 +81,7 @@ pub(crate) fn run(args: &Top) -> Result<(), Failure> {
     }
     let failed = |source| Failure::io("use the terminal", source);
     let _screen = Screen::open().map_err(failed)?;
-    watch(args, first, look, failed)
+    watch(args, first, failed)
 }
 
 /// What the screen shows.
@@ -114,35 +120,57 @@ impl Shown {
     }
 }
 
-fn watch(
-    args: &Top,
-    first: Value,
-    look: impl Fn() -> Result<Value, Failure>,
-    failed: impl Fn(io::Error) -> Failure,
-) -> Result<(), Failure> {
+fn watch(args: &Top, first: Value, failed: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
     let mut shown = Shown::new(first);
     loop {
         show(&shown).map_err(&failed)?;
         let next = Instant::now() + Duration::from_secs(args.every);
-        loop {
-            let left = next.saturating_duration_since(Instant::now());
-            if !poll(left).map_err(&failed)? {
-                break;
-            }
-            match read().map_err(&failed)? {
+        if ended_by_user(&shown, || Instant::now() >= next).map_err(&failed)? {
+            return Ok(());
+        }
+        // Apart, because a proxy that hangs is waited for longer than a user who wants to leave.
+        let admin = args.admin.clone();
+        let look = thread::Builder::new().spawn(move || admin.ask(LOOK, None)).map_err(&failed)?;
+        if ended_by_user(&shown, || look.is_finished()).map_err(&failed)? {
+            return Ok(());
+        }
+        shown.take(look.join().expect("a look does not panic"));
+    }
+}
+
+/// Reads keys, and keeps the frame to the size of the terminal, until it is `over`. Returns whether
+/// the user wants to leave, or is gone.
+fn ended_by_user(shown: &Shown, over: impl Fn() -> bool) -> io::Result<bool> {
+    while !over() {
+        // Before `poll`, which reads a closed terminal without end.
+        if hangs_up_within(KEY_WAIT) {
+            return Ok(true);
+        }
+        while poll(Duration::ZERO)? {
+            match read()? {
                 Event::Key(key) => match key.code {
-                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                    KeyCode::Char('q') | KeyCode::Esc => return Ok(true),
                     KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                        return Ok(());
+                        return Ok(true);
                     }
                     _ => {}
                 },
-                Event::Resize(..) => show(&shown).map_err(&failed)?,
+                Event::Resize(..) => show(shown)?,
                 _ => {}
             }
         }
-        shown.take(look());
     }
+    Ok(false)
+}
+
+/// Waits for input, and returns whether the terminal is closed instead. SIGHUP does not tell whom
+/// `nohup` started, nor whose controlling terminal it was not.
+fn hangs_up_within(limit: Duration) -> bool {
+    let mut stdin = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    let limit_ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: one struct that lives through the call. A signal, as of a new size, only ends it early.
+    unsafe { libc::poll(&raw mut stdin, 1, limit_ms) };
+    stdin.revents & libc::POLLHUP != 0
 }
 
 /// Guard for the terminal in raw mode; drop restores it.
