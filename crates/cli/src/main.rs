@@ -100,7 +100,19 @@ impl Command {
 
 fn main() -> ExitCode {
     signals::ignore_file_size();
-    match Cli::parse().command.run() {
+    match Cli::try_parse() {
+        Ok(cli) => ended(cli.command.run()),
+        // Mistakes, help and the version: the last two are what was asked for, and go to standard
+        // output, where a command fails that cannot write.
+        Err(told) => match told.print() {
+            Err(source) if !told.use_stderr() => ended(Err(output::failed(source))),
+            _ => ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2)),
+        },
+    }
+}
+
+fn ended(done: Result<(), Failure>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.print();

@@ -60,7 +60,8 @@ pub(crate) fn heard(told: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-fn failed(source: io::Error) -> Failure {
+/// The failure of a write to standard output.
+pub(crate) fn failed(source: io::Error) -> Failure {
     Failure::io("write to standard output", source)
 }
 

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -141,6 +142,19 @@ fn every_command_has_help_with_an_example() {
         assert!(help.contains(&format!("damelo bench {bench}")), "{help}");
     }
     assert!(bed.ok_text(&["--help"]).contains("Exit codes"));
+}
+
+#[test]
+fn help_that_could_not_be_written_is_a_failure() {
+    let Ok(full) = File::options().write(true).open("/dev/full") else { return };
+    let bed = Bed::empty();
+    for (args, code) in [(["top", "--help"], 4), (["--version", "--"], 4), (["no-such", "x"], 2)] {
+        let mut command = bed.command(&args);
+        let output = command.stdout(full.try_clone().unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+    }
+    assert_eq!(bed.unread(&["--help"]).status.code(), Some(0), "as with `| head`");
 }
 
 #[test]
