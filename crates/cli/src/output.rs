@@ -1,8 +1,8 @@
 //! Standard output: buffered, with failures instead of panics, so that `damelo ls | head` ends
-//! quietly. One [`Out`] per command; it holds the lock on stdout while it lives.
+//! quietly. One [`Out`] per command; it holds the lock on its stream while it lives.
 
 use std::fmt;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
@@ -15,13 +15,22 @@ pub(crate) fn say(text: fmt::Arguments<'_>) {
 
 /// Buffered standard output. Call [`Out::finish`] at the end; a drop loses nothing but errors.
 pub(crate) struct Out {
-    inner: BufWriter<StdoutLock<'static>>,
+    inner: BufWriter<Box<dyn Write>>,
 }
 
 impl Out {
     /// Locks standard output.
     pub(crate) fn new() -> Out {
-        Out { inner: BufWriter::with_capacity(64 << 10, io::stdout().lock()) }
+        Out::on(io::stdout().lock())
+    }
+
+    /// Standard error instead, where standard output is for something else.
+    pub(crate) fn on_stderr() -> Out {
+        Out::on(io::stderr().lock())
+    }
+
+    fn on(stream: impl Write + 'static) -> Out {
+        Out { inner: BufWriter::with_capacity(64 << 10, Box::new(stream)) }
     }
 
     /// Writes raw bytes.

@@ -462,6 +462,31 @@ fn settings_that_contradict_each_other_are_refused_at_start_and_at_a_reload() {
 }
 
 /// Its lines would be appended behind the store, within the size that the system sees.
+/// Whoever reads a log from standard output parses each line.
+#[test]
+fn a_log_on_standard_output_is_all_that_is_there() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}[log]\nto = \"stdout\"\nformat = \"json\"\n"));
+    let (stdout, stderr) = ("stdout", "stderr");
+    let file = |name: &str| std::fs::File::create(bed.0.path().join(name)).unwrap();
+    let mut command = bed.command(&["proxy", "--config", "p.toml"]);
+    let mut proxy = command.stdout(file(stdout)).stderr(file(stderr)).spawn().unwrap();
+    let asked = |name: &str| {
+        let said = bed.read(name);
+        let url = said.lines().find_map(|line| line.strip_prefix("look at  http://"));
+        url.map(|url| ask(url.trim_end_matches('/'), "/hello"))
+    };
+    eventually("it starts", || asked(stderr).or_else(|| asked(stdout)).is_some());
+    // SAFETY: a signal to a child that was not waited for.
+    unsafe { libc::kill(proxy.id().cast_signed(), libc::SIGTERM) };
+    assert!(proxy.wait().unwrap().success());
+    let log = bed.read(stdout);
+    assert!(log.contains("/hello"), "{log}");
+    for line in log.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+    }
+}
+
 #[test]
 fn a_log_that_is_the_cache_is_refused() {
     let bed = Bed::new();

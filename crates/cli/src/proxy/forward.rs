@@ -156,12 +156,11 @@ fn print(
     store: &Store,
     running: &RunningInfo,
 ) -> Result<(), Failure> {
-    let mut out = Out::new();
     let url = serve_args::url(running);
     if args.serve.json {
-        serve_args::print_json(&mut out, store, running, json!({ "proxy": url }))?;
-        return out.finish();
+        return serve_args::print_json(store, running, json!({ "proxy": url }));
     }
+    let mut out = serve_args::start_message(settings);
     serve_args::print_store(&mut out, store)?;
     out.line(format_args!("proxy    {url}"))?;
     serve_args::print_listeners(&mut out, running)?;

@@ -87,13 +87,12 @@ fn print(
     store: &Store,
     running: &RunningInfo,
 ) -> Result<(), Failure> {
-    let mut out = Out::new();
     let (info, url) = (store.info(), serve_args::url(running));
     if args.serve.json {
         let more = json!({ "objects_max": info.objects_max, "origin": running.origin, "url": url });
-        serve_args::print_json(&mut out, store, running, more)?;
-        return out.finish();
+        return serve_args::print_json(store, running, more);
     }
+    let mut out = serve_args::start_message(settings);
     serve_args::print_store(&mut out, store)?;
     out.line(format_args!(
         "memory   {} for data, {} for an index of at most {} objects",

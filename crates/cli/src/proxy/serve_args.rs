@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use damelo::{ByteSize, Store};
-use damelo_http_proxy::{RunningInfo, Settings};
+use damelo_http_proxy::{LogTarget, RunningInfo, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -77,6 +77,14 @@ impl ServeArgs {
     }
 }
 
+/// Where the start message goes: whoever reads the log on standard output expects its lines only.
+pub(crate) fn start_message(settings: &Settings) -> Out {
+    match settings.proxy.log.to {
+        LogTarget::Stdout => Out::on_stderr(),
+        LogTarget::File(_) | LogTarget::None => Out::new(),
+    }
+}
+
 /// URL of the proxy's listening address.
 pub(crate) fn url(running: &RunningInfo) -> String {
     format!("http://{}", running.address)
@@ -103,13 +111,9 @@ fn volumes(store: &Store) -> Vec<String> {
     store.info().volumes.iter().map(volume_text).collect()
 }
 
-/// The start message as JSON, with the fields of `more`.
-pub(crate) fn print_json(
-    out: &mut Out,
-    store: &Store,
-    running: &RunningInfo,
-    more: Value,
-) -> Result<(), Failure> {
+/// Prints the start message as JSON, with the fields of `more`: for programs, always on standard
+/// output.
+pub(crate) fn print_json(store: &Store, running: &RunningInfo, more: Value) -> Result<(), Failure> {
     let info = store.info();
     let listeners: Vec<String> = running.listeners.iter().map(ToString::to_string).collect();
     let all = json!({
@@ -121,7 +125,9 @@ pub(crate) fn print_json(
         "metrics": metrics(running),
     });
     let objects = [all, more].into_iter().filter_map(|part| part.as_object().cloned());
-    out.json(&objects.flatten().collect::<Map<String, Value>>())
+    let mut out = Out::new();
+    out.json(&objects.flatten().collect::<Map<String, Value>>())?;
+    out.finish()
 }
 
 /// Prints the line about the store.
