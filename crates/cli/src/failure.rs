@@ -194,6 +194,11 @@ impl Failure {
                 ProxyError::Origin { .. }
                 | ProxyError::Name(_)
                 | ProxyError::NotLoopback { .. }
+                | ProxyError::NoCertificate
+                | ProxyError::RuleInForward
+                | ProxyError::TrustInForward
+                | ProxyError::HealthPath(_)
+                | ProxyError::TargetsOverHeaders { .. }
                 | ProxyError::Inherited { .. },
             ) => 2,
             Failure::Sim(
@@ -401,6 +406,9 @@ mod tests {
     fn exit_codes_are_the_documented_ones() {
         assert_eq!(Failure::NotFound { key: String::new() }.exit_code(), 1);
         assert_eq!(Failure::Usage(String::new()).exit_code(), 2);
+        for settings in [ProxyError::NoCertificate, ProxyError::TrustInForward] {
+            assert_eq!(Failure::Proxy(settings).exit_code(), 2);
+        }
         let (design, source) = ("ucfs".to_owned(), MachineError::Missing { what: "raw disk" });
         assert_eq!(Failure::Design { design, source }.exit_code(), 4);
         let unknown = damelo_lab::disk::Drive::open("no-such-drive").map(|_| ());

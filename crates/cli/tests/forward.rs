@@ -197,6 +197,16 @@ fn a_password_that_is_too_long_is_not_cut() {
 }
 
 #[test]
+fn an_origin_of_the_command_line_is_not_ignored() {
+    let home = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let args = ["--from", "127.0.0.1:0", "--cache", "c:1MiB", "--set", "to = http://127.0.0.1:1"];
+    let output = damelo(&home, &args).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("--set to="), "{told}");
+}
+
+#[test]
 fn times_end_what_hangs() {
     let home = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     // Accepts, and says nothing.

@@ -95,7 +95,11 @@ pub(crate) fn run(args: &Forward) -> Result<(), Failure> {
 
 fn settings(args: &Forward) -> Result<Settings, Failure> {
     let mut settings = args.merged()?;
-    // In a forward proxy the client names the origin: an origin in the file is ignored.
+    if args.serve.sets("to") {
+        let text = "--set to=: in a forward proxy the client says where to go: leave it out";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    // The same for an origin in a file, which `damelo proxy` may use as well: it is ignored.
     settings.proxy = settings.forward_proxy();
     settings.check_forward()?;
     Ok(settings)

@@ -47,6 +47,11 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// Whether a `--set` is about this key.
+    pub(crate) fn sets(&self, key: &str) -> bool {
+        self.sets.iter().any(|set| set.split_once('=').is_some_and(|(name, _)| name.trim() == key))
+    }
+
     /// Merges the file, these flags, those of `more`, and `--set`; later ones override earlier
     /// ones.
     pub(crate) fn settings(
