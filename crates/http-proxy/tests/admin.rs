@@ -90,6 +90,30 @@ fn explain_names_what_of_the_settings_selects_a_variant() {
     assert_eq!(known["vary"], expected);
 }
 
+/// Of the host and of the query the key has only what may make a difference to the response.
+#[test]
+fn explain_names_the_rules_for_what_the_client_asks_and_not_for_the_key() {
+    let text = "forwarded.x_forwarded = false\nkey.query = \"except:utm\"\n\
+                [[rule]]\nname = \"one\"\nquery = \"*utm=*\"\nresponse_set = [\"X-A: b\"]\n\
+                [[rule]]\nname = \"two\"\nhost = \"www.example.org\"\nrespond = 301\n\
+                location = \"https://{host}{target}\"\n";
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    let proxy = Proxy::start(&origin);
+    proxy.info.control.reload(Settings::parse(text).unwrap().proxy).unwrap();
+    let admin = proxy.info.admin.expect("an admin address");
+    let explain = |url: &str| {
+        let order = serde_json::json!({ "url": url }).to_string();
+        let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+        serde_json::from_str::<serde_json::Value>(&text).expect("json")
+    };
+    let known = explain("HTTP://WWW.example.org:80/a?utm=1&n=2");
+    assert_eq!(known["rules"], serde_json::json!(["one", "two"]), "{known}");
+    let answer = proxy.get_with("/a?utm=1&n=2", "Host: www.example.org");
+    assert_eq!(known["responds"]["location"], answer.header("location"));
+    assert!(known["key"].as_str().is_some_and(|key| key.ends_with("/a?n=2")), "{known}");
+    assert_eq!(explain("/a?utm=1")["rules"], serde_json::json!(["one"]));
+}
+
 /// What nobody bounds takes the descriptors of the proxy's clients.
 #[test]
 fn the_admin_listener_holds_so_many_connections_and_no_more() {

@@ -17,7 +17,7 @@ use crate::metrics::histogram::Snapshot;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
-use crate::rules::key::KeyRules;
+use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::parts::Slices;
 use crate::ruleset::RequestView;
 use crate::slices::{LOOKED_FOR_MAX, SLICE_BYTES_MAX};
@@ -42,29 +42,19 @@ pub(crate) async fn explain(
     counters: &[Arc<Counters>],
     order: &[u8],
 ) -> Result<Value, PurgeFailure> {
-    let (url, headers, scheme) = read_order(shared, order)?;
-    if scheme == "https" && shared.forward.is_some() {
+    let order = read_order(shared, order)?;
+    if order.scheme == "https" && shared.forward.is_some() {
         let text = "https goes through a forward proxy in tunnels: nothing of it is ever stored";
         return Err(PurgeFailure::BadOrder(text.to_owned()));
     }
-    let text = String::from_utf8_lossy(&url).into_owned();
-    let after_host = text.match_indices('/').nth(2).map_or(text.len(), |(at, _)| at);
-    let host = text.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    let view = RequestView {
-        host,
-        scheme,
-        path_and_query: &text[after_host..],
-        method: &Method::GET,
-        headers: &headers,
-        met: None,
-    };
-    let effects = shared.config.ruleset.on_request(&view);
-    let mut key = url.clone();
-    effects.extend_key(&headers, &mut key);
-    let asked_for = effects.prefix.and_then(|prefix| prefix.to_origin(&text[after_host..]));
+    let effects = shared.config.ruleset.on_request(&order.as_request());
+    let mut key = order.url.clone();
+    effects.extend_key(&order.headers, &mut key);
+    let asked_for = effects.prefix.and_then(|prefix| prefix.to_origin(&order.path_and_query));
     let responds = effects.answering.map(|answering| {
         let respond = shared.config.ruleset.answer(answering);
-        let location = respond.location.as_ref().and_then(|to| to.of(host, &text[after_host..]));
+        let location = respond.location.as_ref();
+        let location = location.and_then(|to| to.of(&order.host, &order.path_and_query));
         json!({
             "status": respond.status.map(|status| status.as_u16()),
             "location": location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned()),
@@ -88,7 +78,7 @@ pub(crate) async fn explain(
     let stored: Vec<Value> =
         stored.iter().map(|one| ledger.with_marks(|marks| told(shared, one, marks))).collect();
     Ok(json!({
-        "url": text,
+        "url": String::from_utf8_lossy(&order.url),
         "key": shown(&key),
         "passes": effects.pass,
         "responds": responds,
@@ -97,7 +87,7 @@ pub(crate) async fn explain(
         "vary": vary,
         "stored": stored,
         "slices": slices,
-        "not_stored": recent_refusals(counters, &url),
+        "not_stored": recent_refusals(counters, &order.url),
         "purges_known": ledger.is_loaded(),
     }))
 }
@@ -126,11 +116,31 @@ async fn slices_of(shared: &Shared, key: &[u8], stored: &mut Vec<StoredObject>) 
     Value::Null
 }
 
-/// The key of the order's URL, with the headers and the scheme of the request.
-fn read_order(
-    shared: &Shared,
-    order: &[u8],
-) -> Result<(Vec<u8>, HeaderMap, &'static str), PurgeFailure> {
+/// What is to be explained: a GET of a client.
+struct Order {
+    /// The URL in the key.
+    url: Vec<u8>,
+    scheme: &'static str,
+    host: String,
+    path_and_query: String,
+    headers: HeaderMap,
+}
+
+impl Order {
+    /// What rules look at: what the client asks for, of which the key may have less.
+    fn as_request(&self) -> RequestView<'_> {
+        RequestView {
+            host: &self.host,
+            scheme: self.scheme,
+            path_and_query: &self.path_and_query,
+            method: &Method::GET,
+            headers: &self.headers,
+            met: None,
+        }
+    }
+}
+
+fn read_order(shared: &Shared, order: &[u8]) -> Result<Order, PurgeFailure> {
     let bad = |text: &str| PurgeFailure::BadOrder(text.to_owned());
     let order: Value =
         serde_json::from_slice(order).map_err(|_| bad("an object with `url` is expected"))?;
@@ -143,8 +153,14 @@ fn read_order(
         let value = HeaderValue::from_str(value.trim());
         headers.append(name, value.map_err(|_| bad("a header's value is wrong"))?);
     }
-    let scheme = if url.starts_with("https://") { "https" } else { "http" };
-    Ok((purge::key_of_url(shared, url)?, headers, scheme))
+    let asked = purge::asked_url(shared, url)?;
+    Ok(Order {
+        url: purge::key_of_url(shared, url)?,
+        scheme: asked.scheme,
+        host: normal_host(asked.host, asked.scheme),
+        path_and_query: asked.path_and_query,
+        headers,
+    })
 }
 
 async fn look(shared: &Shared, key: &[u8]) -> Option<StoredObject> {

@@ -263,8 +263,15 @@ pub(crate) async fn carry_out(
     Ok(done)
 }
 
-/// Scheme and host as they appear in keys, and path with query, of a URL that the operator wrote.
-fn named(shared: &Shared, text: &str) -> Result<(&'static str, String, String), PurgeFailure> {
+/// A URL that the operator wrote, in the parts that clients ask for.
+pub(crate) struct AskedUrl<'a> {
+    pub(crate) scheme: &'static str,
+    /// As it was written; empty where a path alone is enough.
+    pub(crate) host: &'a str,
+    pub(crate) path_and_query: String,
+}
+
+pub(crate) fn asked_url<'a>(shared: &Shared, text: &'a str) -> Result<AskedUrl<'a>, PurgeFailure> {
     let naming = Naming::of(shared);
     let text = text.split('#').next().unwrap_or_default();
     let lower = text.get(..8).unwrap_or(text).to_ascii_lowercase();
@@ -282,9 +289,15 @@ fn named(shared: &Shared, text: &str) -> Result<(&'static str, String, String), 
         }
     };
     let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let (scheme, host) = naming.of_url(scheme, host);
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    Ok((scheme, host, path))
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    Ok(AskedUrl { scheme, host, path_and_query: format!("{slash}{path}") })
+}
+
+/// Scheme and host as they appear in keys, and path with query, of a URL that the operator wrote.
+fn named(shared: &Shared, text: &str) -> Result<(&'static str, String, String), PurgeFailure> {
+    let asked = asked_url(shared, text)?;
+    let (scheme, host) = Naming::of(shared).of_url(asked.scheme, asked.host);
+    Ok((scheme, host, asked.path_and_query))
 }
 
 /// The URL as stored names contain it, for a URL that the operator wrote.
