@@ -691,3 +691,20 @@ fn a_paper_has_the_published_number_beside_ours() {
     let of = |name: &str| std::fs::read_to_string(bed.path(name)).unwrap();
     assert_eq!(results(&of("p.html")), results(&of("q.html")));
 }
+
+/// All objects have one size, and half of the requests hit.
+#[test]
+fn a_sum_of_bytes_beyond_64_bits_is_no_ratio_and_is_told() {
+    let bed = Bed::new();
+    let sizes = |bytes: u64| -> String {
+        (0..8).map(|n| format!("{n},c,GET,200,{bytes},http://a/{}\n", n / 2)).collect()
+    };
+    let said = |args: &[&str]| String::from_utf8(bed.run(args).stderr).unwrap();
+    for (bytes, is_told) in [(1 << 60, false), (1 << 62, true)] {
+        bed.file("t.csv", &sizes(bytes));
+        for args in [&["sim", "t.csv", "lru", "7000000TiB"][..], &["trace", "stat", "t.csv"]] {
+            let said = said(args);
+            assert_eq!(said.contains("more than 2^64 bytes"), is_told, "{args:?}: {said}");
+        }
+    }
+}

@@ -13,6 +13,15 @@ use crate::progress::Progress;
 /// The form is told from the file.
 const FORMAT_AUTO: &str = "auto";
 
+/// What is said if the sum of sizes went beyond 64 bits, where it stays.
+pub(super) const TOO_MANY_BYTES: &str = "the requests add up to more than 2^64 bytes, of which no \
+    more are counted: numbers and ratios of bytes are wrong";
+
+/// True for a sum of bytes that may have been more.
+pub(super) fn is_too_many(bytes: u64) -> bool {
+    bytes == u64::MAX
+}
+
 /// How to read a trace.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReadArgs {

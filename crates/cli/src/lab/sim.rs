@@ -15,7 +15,7 @@ use damelo_lab::workload::GENERATORS;
 use serde_json::json;
 
 use super::manifest::{NewPage, Read, manifest};
-use super::reading::{ReadArgs, Reading, remarks_of};
+use super::reading::{ReadArgs, Reading, TOO_MANY_BYTES, is_too_many, remarks_of};
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
 
@@ -392,6 +392,9 @@ fn warnings(options: &SimOptions, report: &SimReport) -> Vec<String> {
                 ByteSize::new(cache.size_bytes).to_string()
             }
         ));
+    }
+    if report.caches.iter().any(|cache| is_too_many(cache.tally.bytes)) {
+        warnings.push(TOO_MANY_BYTES.to_owned());
     }
     warnings
 }

@@ -14,10 +14,10 @@ use damelo_lab::trace::{
 use serde_json::json;
 
 use super::manifest::manifest;
-use super::reading::{ReadArgs, Reading, remarks};
+use super::reading::{ReadArgs, Reading, TOO_MANY_BYTES, is_too_many, remarks};
 use super::rewrite::{Choice, Output, rewrite};
 use crate::failure::Failure;
-use crate::output::{Out, thousands};
+use crate::output::{Out, say, thousands};
 
 const US_PER_DAY: f64 = 86_400e6;
 
@@ -194,6 +194,9 @@ fn stat(args: &Stat) -> Result<(), Failure> {
     }
     out.finish()?;
     remarks(&trace);
+    if is_too_many(stat.bytes) {
+        say(format_args!("damelo: {TOO_MANY_BYTES}"));
+    }
     Ok(())
 }
 
