@@ -8,7 +8,7 @@
 use crate::format::{BLOCK_BYTES, PAGE_HEADER_BYTES, page_stride_min};
 
 /// Objects by which a stride is chosen; more would only take time.
-const STRIDE_SAMPLE: usize = 1024;
+const STRIDE_SAMPLE: usize = 512;
 /// A stride must save more than this part of the space: a full page brings more with one read.
 const STRIDE_GAIN_PART: u64 = 32;
 /// Objects looked at beyond the first that does not fit.
@@ -60,16 +60,29 @@ fn filling_ppm(sample: &[u32], stride: u64) -> u64 {
     let capacity = stride - PAGE_HEADER_BYTES as u64;
     let mut waiting = sample.to_vec();
     let mut left: u64 = waiting.iter().copied().map(u64::from).sum();
-    let (mut pages, mut used) = (0, 0);
+    let (mut pages, mut used, mut begin) = (0, 0, 0);
     while left >= 2 * capacity {
-        let chosen = fill_page(&waiting, capacity as u32);
-        let bytes: u64 = chosen.iter().map(|at| u64::from(waiting[*at])).sum();
+        let rest = &mut waiting[begin..];
+        let chosen = fill_page(rest, capacity as u32);
+        let bytes: u64 = chosen.iter().map(|at| u64::from(rest[*at])).sum();
         (pages, used, left) = (pages + 1, used + bytes, left - bytes);
         // No record is empty.
-        chosen.iter().for_each(|at| waiting[*at] = 0);
-        waiting.retain(|length| *length > 0);
+        chosen.iter().for_each(|at| rest[*at] = 0);
+        begin += close_gaps(rest, chosen.iter().max().map_or(0, |last| last + 1));
     }
     used * 1_000_000 / (pages * stride).max(1)
+}
+
+/// Moves what is not zero of the first `count` lengths up to those behind; returns where it begins.
+fn close_gaps(lengths: &mut [u32], count: usize) -> usize {
+    let mut begin = count;
+    for at in (0..count).rev() {
+        if lengths[at] != 0 {
+            begin -= 1;
+            lengths.swap(begin, at);
+        }
+    }
+    begin
 }
 
 #[cfg(test)]
