@@ -91,12 +91,9 @@ const EXTENTS_PART: u64 = 2;
 
 /// A run is held as long as one object in it waits, so a few objects of small groups could hold all
 /// memory. Those that came first are moved together when the runs handed in since then may hold
-/// this percentage of what waits or is being written, and 1/`SPARSE_PART` of the limit.
-const SPARSE_PERCENT: u64 = 150;
-const SPARSE_PART: u64 = 8;
-/// Where there was no memory to move them to, they are written once the runs handed in since they
-/// came make up this many times the limit.
-const SPAN_LIMITS: u64 = 2;
+/// this percentage of what waits or is being written, and 1/`HELD_PART` of the limit.
+const HELD_PERCENT: u64 = 150;
+const HELD_PART: u64 = 8;
 
 /// Memory of a list in percent of its contents: its pieces, the copy in one piece that the flusher
 /// works with, and what the allocator keeps of both for each thread that creates.
@@ -194,7 +191,7 @@ impl Nursery {
 
     /// Most bytes of runs that waiting objects may hold.
     fn span_max(&self) -> u64 {
-        self.bytes() * SPARSE_PERCENT / 100 + self.limit_bytes / SPARSE_PART
+        self.bytes() * HELD_PERCENT / 100 + self.limit_bytes / HELD_PART
     }
 
     /// True if waiting objects may hold much more memory than they fill.
@@ -208,22 +205,7 @@ impl Nursery {
             return None;
         }
         let came_before = self.handed_in() - self.span_max() / 2;
-        state.choose_older(came_before, Then::Move { came_before })
-    }
-
-    /// True if an object may be waiting that came so long ago that all runs handed in since may be
-    /// held.
-    fn is_stretched(&self, state: &State) -> bool {
-        self.span(state) > SPAN_LIMITS * self.limit_bytes
-    }
-
-    /// The groups with objects older than half of that span, so that all older runs are freed.
-    fn choose_stretched(&self, state: &mut State) -> Option<Choice> {
-        if !self.is_stretched(state) {
-            return None;
-        }
-        let came_before = self.handed_in() - SPAN_LIMITS * self.limit_bytes / 2;
-        state.choose_older(came_before, Then::Write { partial: true })
+        state.choose_older(came_before)
     }
 
     /// True if the waiting extents are worth a write, or must not wait for more.
@@ -418,9 +400,6 @@ impl Nursery {
 
     /// Chooses the groups to write now.
     fn choose(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Choice> {
-        if let Some(choice) = self.choose_stretched(state) {
-            return Some(choice);
-        }
         let over = state.group_bytes() >= self.flush_at_bytes;
         if over && let Some(choice) = state.choose_full(2 * page_bytes) {
             return Some(choice);

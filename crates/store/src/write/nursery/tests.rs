@@ -188,25 +188,6 @@ fn what_came_long_ago_is_moved_though_little_waits() {
     assert_eq!(bytes, 3 * PAGE, "as long after the other came as before");
 }
 
-#[test]
-fn what_came_long_ago_and_could_not_be_moved_is_written() {
-    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(4 * PAGE);
-    assert!(stage(&nursery, 5, &run, 100));
-    let written_after = loop {
-        match refill_until_work(&nursery, &run).1 {
-            Work::Sparse { groups, .. } => {
-                let kept = |(group, objects)| nursery.put_back(group, objects);
-                groups.into_iter().for_each(kept);
-                nursery.refill(run.clone());
-            }
-            Work::Pages { partial: true, .. } => break nursery.handed_in(),
-            _ => panic!("nothing else is asked for"),
-        }
-    };
-    assert_eq!(written_after, SPAN_LIMITS * 4 * PAGE + PAGE);
-}
-
 /// More groups than are taken at once, chosen without examining each.
 #[test]
 fn of_many_groups_those_go_that_are_to_go() {

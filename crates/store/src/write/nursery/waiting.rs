@@ -248,7 +248,7 @@ impl State {
     }
 
     /// Chooses the groups with an object whose `came_at` is below `came_before`.
-    pub(super) fn choose_older(&mut self, came_before: u64, then: Then) -> Option<Choice> {
+    pub(super) fn choose_older(&mut self, came_before: u64) -> Option<Choice> {
         let mut older = Vec::new();
         self.oldest_came_at = u64::MAX;
         for group in self.groups.iter().map(Chosen::of) {
@@ -257,7 +257,7 @@ impl State {
                 at => self.oldest_came_at = self.oldest_came_at.min(at),
             }
         }
-        Choice::of_all(older, then)
+        Choice::of_all(older, Then::Move { came_before })
     }
 
     /// Chooses the groups that are due.
