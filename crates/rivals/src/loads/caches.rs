@@ -5,6 +5,7 @@
 //! beforehand for one read of sixteen, since an entry keeps saying that it once came from disk.
 
 use std::error::Error;
+use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,7 @@ use foyer::HybridCache;
 use tokio::runtime::Runtime;
 
 use super::value;
-use crate::foyer_cache::{FoyerOptions, Pace, Parts, hybrid, runtime};
+use crate::foyer_cache::{FoyerOptions, Pace, Parts, hybrid};
 use crate::workload::mix;
 
 /// One read of so many is asked about beforehand.
@@ -43,27 +44,58 @@ pub struct New<'a> {
     pub expires_s: u32,
 }
 
-/// A cache under test. Operations may be called from any thread, and block.
-pub trait Cache: Send + Sync {
+/// A cache under test. Operations may be called from any thread.
+pub trait Cache: Send + Sync + 'static {
     /// Reads; what is there is shown to `look`.
-    fn read(&self, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Found;
+    fn read(
+        &self,
+        key: &[u8],
+        look: impl FnMut(&[u8]) + Send,
+    ) -> impl Future<Output = Found> + Send;
     /// Creates; false if it was refused.
-    fn create(&self, key: &[u8], new: New<'_>) -> bool;
+    fn create(&self, key: &[u8], new: New<'_>) -> impl Future<Output = bool> + Send;
     /// Removes.
-    fn remove(&self, key: &[u8]) -> bool;
+    fn remove(&self, key: &[u8]) -> impl Future<Output = bool> + Send;
     /// Purges a group; false if it cannot, and its objects are to be removed one by one.
-    fn purge(&self, group: u64) -> bool;
-    /// Blocks until what was created is on disk.
-    fn settle(&self);
+    fn purge(&self, group: u64) -> impl Future<Output = bool> + Send;
+    /// Waits until what was created is on disk.
+    fn settle(&self) -> impl Future<Output = ()> + Send;
     /// What it counts itself.
     fn facts(&self) -> Vec<(String, f64)> {
         Vec::new()
     }
 }
 
-impl Cache for Store {
-    fn read(&self, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Found {
-        match Store::read(self, key).wait() {
+/// The store of this repository.
+pub struct Damelo {
+    store: Store,
+    /// Its calls are waited for on the thread that makes them, not awaited.
+    blocking: bool,
+}
+
+impl Damelo {
+    /// Makes a store on the file `path`, everything by default.
+    ///
+    /// # Errors
+    /// Whatever the store reports.
+    pub fn open(
+        path: &Path,
+        memory: u64,
+        disk: u64,
+        seed: u64,
+        blocking: bool,
+    ) -> Result<Damelo, Box<dyn Error>> {
+        let mut config = Config::new(path, ByteSize::new(disk));
+        config.memory = ByteSize::new(memory);
+        config.seed = Some(seed);
+        Ok(Damelo { store: Store::open(config)?, blocking })
+    }
+}
+
+impl Cache for Damelo {
+    async fn read(&self, key: &[u8], mut look: impl FnMut(&[u8]) + Send) -> Found {
+        let read = self.store.read(key);
+        match if self.blocking { read.wait() } else { read.await } {
             Ok(None) => Found::Missing,
             Ok(Some(object)) => {
                 look(&object);
@@ -73,28 +105,29 @@ impl Cache for Store {
         }
     }
 
-    fn create(&self, key: &[u8], new: New<'_>) -> bool {
+    async fn create(&self, key: &[u8], new: New<'_>) -> bool {
         let expires_unix_s = (new.expires_s > 0).then_some(u64::from(new.expires_s));
         let options = CreateOptions { expires_unix_s, ..CreateOptions::default() };
-        self.create_with(key, GroupId::new(new.group), new.value, options).wait().is_ok()
+        let create = self.store.create_with(key, GroupId::new(new.group), new.value, options);
+        if self.blocking { create.wait() } else { create.await }.is_ok()
     }
 
-    fn remove(&self, key: &[u8]) -> bool {
-        Store::remove(self, key).is_ok()
+    async fn remove(&self, key: &[u8]) -> bool {
+        self.store.remove(key).is_ok()
     }
 
-    fn purge(&self, group: u64) -> bool {
-        self.purge_group(GroupId::new(group)).is_ok()
+    async fn purge(&self, group: u64) -> bool {
+        self.store.purge_group(GroupId::new(group)).is_ok()
     }
 
-    fn settle(&self) {
-        if let Err(e) = self.sync() {
+    async fn settle(&self) {
+        if let Err(e) = self.store.sync() {
             eprintln!("damelo: sync: {e}");
         }
     }
 
     fn facts(&self) -> Vec<(String, f64)> {
-        let metrics = self.stats().metrics();
+        let metrics = self.store.stats().metrics();
         let named = |metric: damelo::Metric| {
             let labels: Vec<&str> = metric.labels.iter().map(|(_, value)| value.as_str()).collect();
             ([&[metric.name], &labels[..]].concat().join(" "), metric.value)
@@ -103,21 +136,9 @@ impl Cache for Store {
     }
 }
 
-/// Makes a store on the file `path`, everything by default.
-///
-/// # Errors
-/// Whatever the store reports.
-pub fn damelo(path: &Path, memory: u64, disk: u64, seed: u64) -> Result<Store, Box<dyn Error>> {
-    let mut config = Config::new(path, ByteSize::new(disk));
-    config.memory = ByteSize::new(memory);
-    config.seed = Some(seed);
-    Ok(Store::open(config)?)
-}
-
 /// A foyer hybrid cache whose keys are bytes.
 pub struct Foyer {
     cache: HybridCache<Vec<u8>, Vec<u8>>,
-    clients: Runtime,
     reads: AtomicU64,
     pace: Option<Pace>,
 }
@@ -132,27 +153,26 @@ impl Foyer {
         path: &Path,
         memory: u64,
         disk: u64,
-        options: FoyerOptions,
-        paced: bool,
+        (options, paced): (FoyerOptions, bool),
+        clients: &Runtime,
     ) -> Result<Foyer, Box<dyn Error>> {
-        let clients = runtime(options.workers)?;
         // Of a small memory its buffers would leave nothing.
         let pool = (options.buffers_mib << 20).min(memory as usize / 8);
         let (disk, memory) = (disk as usize, memory as usize - 2 * pool);
         let parts = Parts { path, disk, memory, pool };
-        let cache = hybrid(&clients, parts, options, |key: &Vec<u8>| key.len(), |_| true)?;
-        Ok(Foyer { cache, clients, reads: AtomicU64::new(0), pace: paced.then(|| Pace::new(pool)) })
+        let cache = hybrid(clients, parts, options, |key: &Vec<u8>| key.len(), |_| true)?;
+        Ok(Foyer { cache, reads: AtomicU64::new(0), pace: paced.then(|| Pace::new(pool)) })
     }
 }
 
 impl Cache for Foyer {
-    fn read(&self, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Found {
+    async fn read(&self, key: &[u8], mut look: impl FnMut(&[u8]) + Send) -> Found {
         let key = key.to_vec();
         // Not every sixteenth: which object is asked for may depend on whose turn it is.
         let number = self.reads.fetch_add(1, Ordering::Relaxed);
         let sampled = mix(number).is_multiple_of(SAMPLE);
         let in_memory = sampled && self.cache.memory().contains(&key);
-        match self.clients.block_on(self.cache.get(&key)) {
+        match self.cache.get(&key).await {
             Ok(None) => Found::Missing,
             Ok(Some(entry)) if value::is_expired(entry.value()) => {
                 self.cache.remove(&key);
@@ -166,27 +186,24 @@ impl Cache for Foyer {
         }
     }
 
-    fn create(&self, key: &[u8], new: New<'_>) -> bool {
-        let insert = async {
-            if let Some(pace) = &self.pace {
-                pace.wait(&self.cache, key.len() + new.value.len()).await;
-            }
-            drop(self.cache.insert(key.to_vec(), new.value.to_vec()));
-        };
-        self.clients.block_on(insert);
+    async fn create(&self, key: &[u8], new: New<'_>) -> bool {
+        if let Some(pace) = &self.pace {
+            pace.wait(&self.cache, key.len() + new.value.len()).await;
+        }
+        drop(self.cache.insert(key.to_vec(), new.value.to_vec()));
         true
     }
 
-    fn remove(&self, key: &[u8]) -> bool {
-        self.clients.block_on(async { self.cache.remove(&key.to_vec()) });
+    async fn remove(&self, key: &[u8]) -> bool {
+        self.cache.remove(&key.to_vec());
         true
     }
 
-    fn purge(&self, _: u64) -> bool {
+    async fn purge(&self, _: u64) -> bool {
         false
     }
 
-    fn settle(&self) {
-        self.clients.block_on(self.cache.storage().wait());
+    async fn settle(&self) {
+        self.cache.storage().wait().await;
     }
 }

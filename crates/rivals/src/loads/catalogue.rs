@@ -68,6 +68,15 @@ pub struct Mix {
     pub aside: bool,
 }
 
+/// How many clients there are at once, and what each of them is.
+#[derive(Debug, Clone, Copy)]
+pub enum Clients {
+    /// A thread of its own, on which operations block.
+    Threads(usize),
+    /// A task that awaits operations, on the few threads of a runtime.
+    Tasks(usize),
+}
+
 /// One load.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
@@ -91,8 +100,8 @@ pub struct Load {
     pub mix: Mix,
     /// How long it lasts.
     pub lasting: Lasting,
-    /// Clients at once.
-    pub threads: usize,
+    /// Who asks.
+    pub clients: Clients,
     /// Whether every object is created once, in order, before anything else.
     pub filled: bool,
     /// Operations before it is measured, and that are measured.
@@ -114,7 +123,7 @@ const USUAL: Load = Load {
     choice: Choice::Zipf(0.9),
     mix: ASIDE,
     lasting: Lasting::Always,
-    threads: 4,
+    clients: Clients::Threads(4),
     filled: false,
     operations: (400_000, 400_000),
 };
@@ -130,13 +139,17 @@ pub fn all() -> Vec<Load> {
 
 fn shapes() -> Vec<Load> {
     let zipf = |alpha| Load { choice: Choice::Zipf(alpha), ..USUAL };
-    let reads = |threads| Load { threads, ..USUAL };
+    let reads = |threads| Load { clients: Clients::Threads(threads), ..USUAL };
+    let tasks = |tasks| Load { clients: Clients::Tasks(tasks), ..USUAL };
     vec![
         Load { name: "aside-0.8", about: "look-aside, zipf 0.8", ..zipf(0.8) },
         Load { name: "aside-1.0", about: "look-aside, zipf 1.0", ..zipf(1.0) },
         Load { name: "aside-1.2", about: "look-aside, zipf 1.2", ..zipf(1.2) },
         Load { name: "threads-16", about: "look-aside, 16 threads", ..reads(16) },
         Load { name: "threads-64", about: "look-aside, 64 threads", ..reads(64) },
+        Load { name: "tasks-16", about: "look-aside, 16 tasks that await", ..tasks(16) },
+        Load { name: "tasks-64", about: "look-aside, 64 tasks that await", ..tasks(64) },
+        Load { name: "tasks-1000", about: "look-aside, 1,000 tasks that await", ..tasks(1000) },
         Load {
             name: "cycle",
             about: "a cyclic scan of 1.5 times the disk",

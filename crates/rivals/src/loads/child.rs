@@ -5,18 +5,21 @@
 //! turns, so that it is known which is the last.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::{consume_budget, unconstrained};
 
-use super::caches::{self, Cache, Found, Foyer, New};
-use super::catalogue::{self, Op, Source};
+use super::caches::{Cache, Damelo, Found, Foyer, New};
+use super::catalogue::{self, Clients, Op, Source};
 use super::value;
 use crate::contestant::Name;
 use crate::counters::{self, Counters};
-use crate::foyer_cache::FoyerOptions;
+use crate::foyer_cache::{FoyerOptions, runtime};
 
 /// Locks that writes of objects share.
 const STRIPES: usize = 4096;
@@ -90,17 +93,44 @@ struct Tally {
     create_ns: Vec<u32>,
 }
 
-struct Run<'a> {
-    cache: &'a dyn Cache,
-    source: &'a Source,
+struct Run<C> {
+    cache: C,
+    source: Source,
+    length_max: usize,
     /// What the next version of an object must be above, and what a read must give at least.
     newest: Vec<AtomicU32>,
     acknowledged: Vec<AtomicU32>,
     stripes: Vec<Mutex<()>>,
 }
 
-struct Client<'a> {
-    run: &'a Run<'a>,
+/// What clients do together: each takes the next one until all are done or the time is up.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    /// Creates of so many objects, each once.
+    Fill(u64),
+    /// The load's operations from one number up to another.
+    Drawn(u64, u64),
+}
+
+impl Order {
+    fn op(self, source: &Source, at: u64) -> Option<Op> {
+        match self {
+            Order::Fill(objects) => (at < objects).then_some(Op::Put(at)),
+            Order::Drawn(first, end) => (first + at < end).then(|| source.op(first + at)),
+        }
+    }
+}
+
+/// An order that is under way.
+#[derive(Clone)]
+struct UnderWay {
+    order: Order,
+    next: Arc<AtomicU64>,
+    ends: Instant,
+}
+
+struct Client<C> {
+    run: Arc<Run<C>>,
     key: Vec<u8>,
     /// Zeros that are never written to but for heads: they take no memory of the machine.
     value: Vec<u8>,
@@ -111,35 +141,48 @@ fn nanoseconds(since: Instant) -> u32 {
     u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX)
 }
 
-impl<'a> Client<'a> {
-    fn turn(&self, object: u64) -> MutexGuard<'a, ()> {
-        let stripe = &self.run.stripes[object as usize % STRIPES];
-        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+impl<C: Cache> Run<C> {
+    fn new(cache: C, source: Source) -> Run<C> {
+        let zeros = || (0..source.load.objects).map(|_| AtomicU32::new(0)).collect();
+        let (newest, acknowledged) = (zeros(), zeros());
+        let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
+        let length_max = source.length_max();
+        Run { cache, source, length_max, newest, acknowledged, stripes }
+    }
+
+    async fn turn(&self, object: u64) -> MutexGuard<'_, ()> {
+        self.stripes[object as usize % STRIPES].lock().await
     }
 
     fn next_version(&self, object: u64) -> u32 {
-        self.run.newest[object as usize].fetch_add(1, Ordering::Relaxed) + 1
+        self.newest[object as usize].fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn acknowledge(&self, object: u64, version: u32) {
-        self.run.acknowledged[object as usize].store(version, Ordering::Release);
+        self.acknowledged[object as usize].store(version, Ordering::Release);
+    }
+}
+
+impl<C: Cache> Client<C> {
+    fn new(run: Arc<Run<C>>) -> Client<C> {
+        let value = vec![0; run.length_max];
+        Client { run, key: Vec::new(), value, tally: Tally::default() }
     }
 
-    fn create(&mut self, object: u64) {
-        let source = self.run.source;
+    async fn create(&mut self, object: u64) {
+        let (run, source) = (&*self.run, &self.run.source);
         let lasts_s = source.lasts_s(object);
         let length = source.length(object);
-        let run = self.run;
-        let turn = self.turn(object);
-        let version = self.next_version(object);
+        let turn = run.turn(object).await;
+        let version = run.next_version(object);
         let expires_s = if lasts_s > 0 { value::now_s() + lasts_s } else { 0 };
         source.key(object, &mut self.key);
         value::write(&mut self.value[..length], object, version, expires_s);
         let new = New { value: &self.value[..length], group: source.group(object), expires_s };
         let begun = Instant::now();
-        let stored = run.cache.create(&self.key, new);
+        let stored = run.cache.create(&self.key, new).await;
         self.tally.create_ns.push(nanoseconds(begun));
-        self.acknowledge(object, version);
+        run.acknowledge(object, version);
         drop(turn);
         let report = &mut self.tally.report;
         report.failed += u64::from(!stored);
@@ -147,21 +190,21 @@ impl<'a> Client<'a> {
         report.create_bytes += (length + self.key.len()) as u64;
     }
 
-    fn read(&mut self, object: u64, aside: bool) {
-        let source = self.run.source;
-        let at_least = self.run.acknowledged[object as usize].load(Ordering::Acquire);
+    async fn read(&mut self, object: u64, aside: bool) {
+        let (run, source) = (&*self.run, &self.run.source);
+        let at_least = run.acknowledged[object as usize].load(Ordering::Acquire);
         let length = source.length(object);
         source.key(object, &mut self.key);
         let mut right = true;
-        let mut look = |bytes: &[u8]| right = value::is_right(bytes, object, length, at_least);
+        let look = |bytes: &[u8]| right = value::is_right(bytes, object, length, at_least);
         let begun = Instant::now();
-        let found = self.run.cache.read(&self.key, &mut look);
+        let found = run.cache.read(&self.key, look).await;
         self.tally.read_ns.push(nanoseconds(begun));
         let report = &mut self.tally.report;
         report.reads += 1;
         report.wrong += u64::from(!right);
         match found {
-            Found::Missing if aside => self.create(object),
+            Found::Missing if aside => self.create(object).await,
             Found::Missing => {}
             Found::Failed => report.failed += 1,
             Found::Somewhere => report.hits += 1,
@@ -172,74 +215,84 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn remove(&mut self, object: u64) {
-        let turn = self.turn(object);
-        let version = self.next_version(object);
-        self.run.source.key(object, &mut self.key);
-        let removed = self.run.cache.remove(&self.key);
-        self.acknowledge(object, version);
+    async fn remove(&mut self, object: u64) {
+        let run = &*self.run;
+        let turn = run.turn(object).await;
+        let version = run.next_version(object);
+        run.source.key(object, &mut self.key);
+        let removed = run.cache.remove(&self.key).await;
+        run.acknowledge(object, version);
         drop(turn);
         self.tally.report.failed += u64::from(!removed);
     }
 
     /// What is created meanwhile may or may not survive, so that only older versions are wrong
     /// afterwards.
-    fn purge(&mut self, group: u64) {
-        let members = self.run.source.members(group);
+    async fn purge(&mut self, group: u64) {
+        let run = &*self.run;
+        let members = run.source.members(group);
         let newest: Vec<u32> = members
             .iter()
-            .map(|object| self.run.acknowledged[*object as usize].load(Ordering::Acquire))
+            .map(|object| run.acknowledged[*object as usize].load(Ordering::Acquire))
             .collect();
-        if self.run.cache.purge(group) {
+        if run.cache.purge(group).await {
             for (object, seen) in members.iter().zip(newest) {
-                let acknowledged = &self.run.acknowledged[*object as usize];
+                let acknowledged = &run.acknowledged[*object as usize];
                 // One that was acknowledged before the purge is dead: a read must give a newer one.
                 acknowledged.fetch_max(seen + 1, Ordering::AcqRel);
-                self.run.newest[*object as usize].fetch_max(seen + 1, Ordering::AcqRel);
+                run.newest[*object as usize].fetch_max(seen + 1, Ordering::AcqRel);
             }
         } else {
-            members.into_iter().for_each(|object| self.remove(object));
+            for object in members {
+                self.remove(object).await;
+            }
         }
     }
 
-    fn operate(&mut self, op: Op) {
+    async fn operate(&mut self, op: Op) {
         self.tally.report.operations += 1;
         match op {
-            Op::Read(object) => self.read(object, self.run.source.load.mix.aside),
-            Op::Put(object) => self.create(object),
-            Op::Remove(object) => self.remove(object),
-            Op::Purge(group) => self.purge(group),
+            Op::Read(object) => self.read(object, self.run.source.load.mix.aside).await,
+            Op::Put(object) => self.create(object).await,
+            Op::Remove(object) => self.remove(object).await,
+            Op::Purge(group) => self.purge(group).await,
         }
+    }
+
+    async fn work(mut self, under_way: UnderWay) -> Tally {
+        let UnderWay { order, next, ends } = under_way;
+        while Instant::now() < ends
+            && let Some(op) = order.op(&self.run.source, next.fetch_add(1, Ordering::Relaxed))
+        {
+            self.operate(op).await;
+            // A server's task waits for its client now and then; one that does not keeps the others from their turn.
+            consume_budget().await;
+        }
+        self.tally
     }
 }
 
-impl<'a> Run<'a> {
-    fn new(cache: &'a dyn Cache, source: &'a Source) -> Run<'a> {
-        let zeros = || (0..source.load.objects).map(|_| AtomicU32::new(0)).collect();
-        let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
-        Run { cache, source, newest: zeros(), acknowledged: zeros(), stripes }
-    }
-
-    /// Clients take operations off one order until it is used up or the time is.
-    fn clients(&self, most: Duration, op: &(dyn Fn(u64) -> Option<Op> + Sync)) -> Vec<Tally> {
-        let next = AtomicU64::new(0);
-        let begun = Instant::now();
-        let longest = self.source.length_max();
-        std::thread::scope(|scope| {
-            let client = || {
-                let (key, value) = (Vec::new(), vec![0; longest]);
-                let mut client = Client { run: self, key, value, tally: Tally::default() };
-                while begun.elapsed() < most
-                    && let Some(op) = op(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    client.operate(op);
-                }
-                client.tally
-            };
-            let clients: Vec<_> =
-                (0..self.source.load.threads).map(|_| scope.spawn(client)).collect();
-            clients.into_iter().map(|c| c.join().expect("a client panicked")).collect()
-        })
+impl<C: Cache> Run<C> {
+    /// Clients do what is to be done, until it is or `most` is over.
+    fn clients(self: &Arc<Self>, runtime: &Runtime, most: Duration, order: Order) -> Vec<Tally> {
+        let next = Arc::default();
+        let under_way = UnderWay { order, next, ends: Instant::now() + most };
+        let client = || Client::new(self.clone()).work(under_way.clone());
+        match self.source.load.clients {
+            Clients::Threads(count) => std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..count)
+                    .map(|_| scope.spawn(|| runtime.block_on(unconstrained(client()))))
+                    .collect();
+                threads.into_iter().map(|c| c.join().expect("a client panicked")).collect()
+            }),
+            Clients::Tasks(count) => {
+                let tasks: Vec<_> = (0..count).map(|_| runtime.spawn(client())).collect();
+                tasks
+                    .into_iter()
+                    .map(|task| runtime.block_on(task).expect("a client panicked"))
+                    .collect()
+            }
+        }
     }
 }
 
@@ -288,27 +341,37 @@ pub fn run(spec: &LoadSpec) -> Result<LoadReport, Box<dyn Error>> {
     let source = Source::new(load, spec.seed);
     let (memory, disk) = (load.mib.0 << 20, load.mib.1 << 20);
     let file = spec.directory.join("cache");
-    let cache: Box<dyn Cache> = match spec.contestant {
-        Name::Damelo => Box::new(caches::damelo(&file, memory, disk, spec.seed)?),
-        Name::Foyer => Box::new(Foyer::open(&file, memory, disk, spec.foyer, false)?),
-        Name::FoyerPaced => Box::new(Foyer::open(&file, memory, disk, spec.foyer, true)?),
+    let clients = runtime(spec.foyer.workers)?;
+    let foyer = |paced| Foyer::open(&file, memory, disk, (spec.foyer, paced), &clients);
+    let report = match spec.contestant {
+        Name::Damelo => {
+            let blocking = matches!(load.clients, Clients::Threads(_));
+            let cache = Damelo::open(&file, memory, disk, spec.seed, blocking)?;
+            measure(Run::new(cache, source), &clients, spec)
+        }
+        Name::Foyer => measure(Run::new(foyer(false)?, source), &clients, spec),
+        Name::FoyerPaced => measure(Run::new(foyer(true)?, source), &clients, spec),
         Name::FoyerLoved | Name::Files => return Err("takes no part in these loads".into()),
     };
-    let run = Run::new(&*cache, &source);
+    Ok(report)
+}
+
+fn measure<C: Cache>(run: Run<C>, runtime: &Runtime, spec: &LoadSpec) -> LoadReport {
+    let run = Arc::new(run);
+    let load = run.source.load;
     let most = Duration::from_secs(spec.seconds);
     let begun = Instant::now();
     let fill = if load.filled { load.objects } else { 0 };
-    let filled = sum(run.clients(most, &|at| (at < fill).then_some(Op::Put(at))));
+    let filled = sum(run.clients(runtime, most, Order::Fill(fill)));
     let fill_seconds = begun.elapsed().as_secs_f64();
     let (before, measured) = load.operations;
-    run.clients(most, &|at| (at < before).then(|| source.op(at)));
-    cache.settle();
+    run.clients(runtime, most, Order::Drawn(0, before));
+    runtime.block_on(run.cache.settle());
     let counted = Counters::now(None);
     let begun = Instant::now();
-    let op = |at: u64| (at < measured).then(|| source.op(before + at));
-    let tallies = run.clients(most, &op);
+    let tallies = run.clients(runtime, most, Order::Drawn(before, before + measured));
     let seconds = begun.elapsed().as_secs_f64();
-    cache.settle();
+    runtime.block_on(run.cache.settle());
     let counters = Counters::now(None).since(counted);
     let mut report = LoadReport {
         seconds,
@@ -317,7 +380,7 @@ pub fn run(spec: &LoadSpec) -> Result<LoadReport, Box<dyn Error>> {
         written_bytes: counters.process_written_bytes,
         cpu_us: counters.cpu_us,
         rss_bytes: counters::peak_rss_bytes(),
-        facts: cache.facts(),
+        facts: run.cache.facts(),
         ..sum(tallies)
     };
     report.failed += filled.failed;
@@ -325,7 +388,7 @@ pub fn run(spec: &LoadSpec) -> Result<LoadReport, Box<dyn Error>> {
         report.creates = filled.creates;
         report.create_us = filled.create_us;
     }
-    Ok(report)
+    report
 }
 
 /// Entry point of `rivals load-child`: prints one line of JSON, whatever happens.

@@ -1,4 +1,4 @@
-//! `rivals loads`: two dozen loads of an embedder, each run by damelo and by foyer with the same
+//! `rivals loads`: some thirty loads of an embedder, each run by damelo and by foyer with the same
 //! memory, disk and operations, in turn; one table. Hit ratios and bytes are counts and hardly
 //! depend on who else uses the machine; speeds do.
 
