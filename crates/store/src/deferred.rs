@@ -95,6 +95,17 @@ impl<T> OneShot<T> {
         self.end(catch_unwind(AssertUnwindSafe(work)));
     }
 
+    /// Begins what supplies the outcome later, unless the caller is gone. If that panics, the waiter
+    /// resumes the panic.
+    pub(crate) fn begin(&self, start: impl FnOnce()) {
+        if self.caller.is_gone() {
+            return;
+        }
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(start)) {
+            self.end(Err(panic));
+        }
+    }
+
     fn end(&self, value: thread::Result<T>) {
         let waker = {
             let mut slot = lock(&self.slot);

@@ -186,6 +186,7 @@ counters! {
     create_waits "damelo_create_waits" [] "Creates that waited for memory.";
     writer_waits "damelo_writer_waits" [] "Pieces of streamed objects that waited for memory.";
     read_waits "damelo_read_waits" [] "Disk reads that waited for memory.";
+    reads_queued "damelo_reads_queued" [] "Awaited reads that began only when others had ended, as together they would have taken too much memory.";
     metadata_waits "damelo_metadata_waits" [] "New metadata that waited for its object to be on disk.";
 }
 

@@ -82,6 +82,6 @@ impl Engine {
                 }),
             );
         };
-        self.submit_object_read(hash, key, promise, fallback);
+        self.submit_object_read(hash, key, promise, fallback, None);
     }
 }

@@ -266,6 +266,7 @@ impl Engine {
     }
 
     /// Asynchronous page read for an object; falls back to `fallback` where that is not possible.
+    /// `reserved`: what a read has that waited for room.
     pub(crate) fn submit_page_read(
         self: &Arc<Engine>,
         hash: KeyHash,
@@ -273,13 +274,16 @@ impl Engine {
         candidate: &Candidate,
         promise: Arc<Promise>,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
+        reserved: Option<Room>,
     ) {
         let page = self.page_with(candidate.location);
         if !self.space.holds_page(page) {
             return fallback(None);
         }
         let page_bytes = self.space.page_bytes as usize;
-        let Some(room) = self.room_to_submit(page_bytes) else { return fallback(None) };
+        let Some(room) = self.room_to_submit(page_bytes, reserved) else {
+            return self.submit_when_room(page_bytes, hash, key, promise, fallback);
+        };
         let lead = match self.flights.join(self.page_place(page)) {
             Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
             Joined::Leader(lead) => lead,
@@ -318,7 +322,7 @@ impl Engine {
     /// awaited reads must not evict the cache.
     fn room_for_read_ahead(self: &Arc<Engine>, pages: &mut Vec<(PageAt, Lead)>) -> Option<Room> {
         let bytes = (pages.len() - 1) * self.space.page_bytes as usize;
-        let room = (bytes > 0).then(|| self.room_to_submit(bytes)).flatten();
+        let room = (bytes > 0).then(|| self.room_to_submit(bytes, None)).flatten();
         if room.is_none() {
             for (_, lead) in pages.drain(1..) {
                 self.flights.land(lead);

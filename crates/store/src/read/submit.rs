@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use super::disk::{Found, InHand, Look, Promise, RawRecord};
 use super::flight::Joined;
+use super::memory::InMemory;
 use super::under_way::Room;
 use crate::device::IoOp;
 use crate::engine::Engine;
+use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::policy::residency::Hint;
 use crate::stats::add;
@@ -21,18 +23,28 @@ use crate::types::KeyHash;
 const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
 
 impl Engine {
-    /// Reserves memory for a read of `bytes`, if available.
-    pub(super) fn room_to_submit(self: &Arc<Engine>, bytes: usize) -> Option<Room> {
-        self.reads_under_way.enter(self.cache.pool.run_bytes_for(bytes))
+    /// Reserves memory for a read of `bytes`, if available; a reservation that the read has already
+    /// becomes as large as it needs.
+    pub(super) fn room_to_submit(
+        self: &Arc<Engine>,
+        bytes: usize,
+        reserved: Option<Room>,
+    ) -> Option<Room> {
+        let bytes = self.cache.pool.run_bytes_for(bytes);
+        let Some(mut room) = reserved else { return self.reads_under_way.enter(bytes) };
+        room.resize(bytes);
+        Some(room)
     }
 
-    /// Asynchronous read of one plain candidate; other cases go to `fallback`.
+    /// Asynchronous read of one plain candidate; other cases go to `fallback`. `reserved`: what a
+    /// read has that waited for room.
     pub(crate) fn submit_object_read(
         self: &Arc<Engine>,
         hash: KeyHash,
         key: Arc<[u8]>,
         promise: Arc<Promise>,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
+        reserved: Option<Room>,
     ) {
         let candidates = self.ordered_candidates(hash);
         let [candidate] = candidates[..] else { return fallback(None) };
@@ -41,10 +53,12 @@ impl Engine {
             return fallback(None);
         }
         if self.wants_page(hash, &candidate) {
-            return self.submit_page_read(hash, key, &candidate, promise, fallback);
+            return self.submit_page_read(hash, key, &candidate, promise, fallback, reserved);
         }
         let (segment, start, len) = self.blocks_of(candidate.location, bytes);
-        let Some(room) = self.room_to_submit(len as usize) else { return fallback(None) };
+        let Some(room) = self.room_to_submit(len as usize, reserved) else {
+            return self.submit_when_room(len as usize, hash, key, promise, fallback);
+        };
         let lead = match self.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
             Joined::Leader(lead) => lead,
@@ -89,6 +103,35 @@ impl Engine {
                 Some(Found::LookAgain) | None => fallback(None),
             }
             drop(room);
+        });
+    }
+
+    /// As `submit_object_read`, from the beginning, once there is memory for a read of `bytes`.
+    pub(super) fn submit_when_room(
+        self: &Arc<Engine>,
+        bytes: usize,
+        hash: KeyHash,
+        key: Arc<[u8]>,
+        promise: Arc<Promise>,
+        fallback: impl FnOnce(Option<InHand>) + Send + 'static,
+    ) {
+        add(&self.counters.reads_queued, 1);
+        let this = Arc::clone(self);
+        self.reads_under_way.wait(self.cache.pool.run_bytes_for(bytes), move |room| {
+            let theirs = Arc::clone(&promise);
+            theirs.begin(|| {
+                if this.is_closed() {
+                    return promise.put(Err(ReadError::Closed));
+                }
+                // Another read may have brought it, and it may lie elsewhere by now.
+                match this.lookup_memory(hash, &key) {
+                    InMemory::Found(object) => promise.put(Ok(Some(object))),
+                    InMemory::Dead => promise.put(Ok(None)),
+                    InMemory::Nothing => {
+                        this.submit_object_read(hash, key, promise, fallback, Some(room));
+                    }
+                }
+            });
         });
     }
 

@@ -207,6 +207,7 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
                     (Rate("damelo_create_waits", ""), "creates"),
                     (Rate("damelo_writer_waits", ""), "pieces of streams"),
                     (Rate("damelo_read_waits", ""), "reads"),
+                    (Rate("damelo_reads_queued", ""), "awaited reads in turn"),
                     (Rate("damelo_reads_refused", ""), "reads refused"),
                 ],
             ),

@@ -1,0 +1,183 @@
+//! Many reads awaited at once: as many as have room go to the disk, the others wait for these
+//! without a thread, and those that are dropped meanwhile never begin.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod troubled;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use damelo::{ByteSize, Config, GroupId, Read, ReadError, Store};
+use troubled::{Disk, Stopped};
+
+const MEMORY_BYTES: u64 = 8 << 20;
+const OBJECTS: u32 = 400;
+
+/// A device on which reads are done one by one, when the test says so.
+struct Slow {
+    disk: Arc<dyn Device>,
+    /// Submitted reads; `None`: they are done at once.
+    submitted: Mutex<Option<VecDeque<Io>>>,
+}
+
+impl Slow {
+    /// Does the read that waits longest; false if there is none.
+    fn do_one(&self) -> bool {
+        let next = self.submitted.lock().unwrap().as_mut().unwrap().pop_front();
+        next.map(|io| self.disk.submit(io)).is_some()
+    }
+
+    fn submitted(&self) -> usize {
+        self.submitted.lock().unwrap().as_ref().unwrap().len()
+    }
+}
+
+impl Device for Slow {
+    fn info(&self) -> &DeviceInfo {
+        self.disk.info()
+    }
+
+    fn submit(&self, io: Io) {
+        match (&mut *self.submitted.lock().unwrap(), io.op) {
+            (Some(submitted), IoOp::Read) => return submitted.push_back(io),
+            (_, IoOp::Read | IoOp::Write) => {}
+        }
+        self.disk.submit(io);
+    }
+
+    fn settle(&self, most: Duration) {
+        self.disk.settle(most);
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let nobody_waits = self.submitted.lock().unwrap().is_some();
+        assert!(!nobody_waits, "a thread reads and waits");
+        self.disk.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.disk.write_at(offset, buf)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
+    }
+
+    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
+        self.disk.journal(offset, len)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.disk.stats()
+    }
+}
+
+fn value(key: u32) -> Vec<u8> {
+    vec![key as u8; 24_000]
+}
+
+fn poll(read: &mut Read) -> Poll<Option<Vec<u8>>> {
+    let polled = Pin::new(read).poll(&mut Context::from_waker(Waker::noop()));
+    polled.map(|found| found.unwrap().map(|object| object.to_vec()))
+}
+
+/// A store whose objects are on disk only, and too long for pages: each is read by itself.
+fn filled(disk: &Disk) -> (Store, Arc<Slow>) {
+    let mut config = Config::new("awaited", ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(MEMORY_BYTES);
+    config.background = false;
+    config.seed = Some(1);
+    let open = |device| {
+        let store = Store::open_on(config.clone(), vec![device], Arc::new(Stopped)).unwrap();
+        store.wait_recovered();
+        store
+    };
+    let store = open(disk.device());
+    for key in 0..OBJECTS {
+        let group = GroupId::new(u64::from(key));
+        store.create(&key.to_le_bytes(), group, &value(key)).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.close().unwrap();
+    let slow = Arc::new(Slow { disk: disk.device(), submitted: Mutex::default() });
+    let store = open(slow.clone());
+    *slow.submitted.lock().unwrap() = Some(VecDeque::new());
+    (store, slow)
+}
+
+#[test]
+fn reads_begin_as_others_end_and_dropped_ones_never() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = filled(&disk);
+    let mut reads = Vec::new();
+    for key in 0..OBJECTS {
+        let mut read = store.read(&key.to_le_bytes());
+        assert!(poll(&mut read).is_pending(), "{key}");
+        reads.push((key, read));
+    }
+    let at_once = slow.submitted();
+    let most = (MEMORY_BYTES / 8) as usize / value(0).len();
+    assert!((5..=most).contains(&at_once), "{at_once} in an eighth of the memory");
+    let queued = OBJECTS as usize - at_once;
+    assert_eq!(store.stats().reads_queued, queued as u64);
+    reads.retain(|(key, _)| (*key as usize) < at_once || key % 2 == 0);
+    let wanted = reads.len();
+    let mut done = 0;
+    while slow.do_one() {
+        done += 1;
+        assert_eq!(slow.submitted(), at_once.min(wanted - done), "after {done}");
+    }
+    assert_eq!(done, wanted);
+    for (key, mut read) in reads {
+        assert_eq!(poll(&mut read), Poll::Ready(Some(value(key))), "{key}");
+    }
+}
+
+#[test]
+fn reads_of_one_object_that_wait_share_what_the_first_of_them_brings() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = filled(&disk);
+    let mut reads: Vec<(u32, Read)> = (0..OBJECTS)
+        .map(|at| at.min(100))
+        .map(|key| (key, store.read(&key.to_le_bytes())))
+        .collect();
+    for (key, read) in &mut reads {
+        assert!(poll(read).is_pending(), "{key}");
+    }
+    let mut done = 0;
+    while slow.do_one() {
+        done += 1;
+    }
+    assert_eq!(done, 101);
+    for (key, mut read) in reads {
+        assert_eq!(poll(&mut read), Poll::Ready(Some(value(key))), "{key}");
+    }
+}
+
+#[test]
+fn reads_that_wait_when_the_store_closes_say_so() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = filled(&disk);
+    let mut reads: Vec<Read> = (0..OBJECTS).map(|key| store.read(&key.to_le_bytes())).collect();
+    for read in &mut reads {
+        assert!(poll(read).is_pending());
+    }
+    store.close().unwrap();
+    while slow.do_one() {}
+    let closed = reads.iter_mut().filter_map(|read| {
+        let mut cx = Context::from_waker(Waker::noop());
+        match Pin::new(read).poll(&mut cx) {
+            Poll::Ready(Err(ReadError::Closed)) => Some(()),
+            Poll::Ready(Ok(Some(_))) => None,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!(closed.count() > OBJECTS as usize / 2);
+}
