@@ -1,0 +1,106 @@
+//! `damelo bench` without a network: small runs of each benchmark, what they print and leave behind.
+
+use super::*;
+
+#[test]
+fn bench_micro_prints_fifteen_objects() {
+    let bed = Bed::empty();
+    let text = bed.ok_text(&[
+        "bench",
+        "micro",
+        "--objects",
+        "800",
+        "--size",
+        "4KiB",
+        "--groups",
+        "8",
+        "--threads",
+        "2",
+        "--memory",
+        "4MiB",
+        "--disk",
+        "64MiB",
+        "--verify",
+        "--against",
+        ".",
+        "--json",
+    ]);
+    let benchmarks: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(benchmarks.len(), 15);
+    for benchmark in &benchmarks {
+        for side in ["store", "files"] {
+            let side = &benchmark[side];
+            assert_eq!(side["operations"], 800, "{benchmark}");
+            assert!(side["operations_per_second"].as_f64().unwrap() > 0.0);
+            for none in ["wrong", "missing", "failed"] {
+                assert_eq!(side[none], 0, "{benchmark}");
+            }
+        }
+        // Of every stage, creates too; and what only reads have.
+        let store = &benchmark["store"];
+        let number = |name: &str| store[name].as_f64().unwrap_or_else(|| panic!("{name} {store}"));
+        assert!(number("p50_us") > 0.0 && number("p50_us") <= number("p99_us"), "{store}");
+        assert!(number("mean_us") > 0.0 && number("p99_us") <= number("max_us"), "{store}");
+        for counted in ["reads", "read_bytes", "writes", "write_bytes"] {
+            number(counted);
+        }
+        match benchmark["stage"].as_str() {
+            Some("create") => assert_eq!(store["lost"], 0, "{benchmark}"),
+            Some("read") => {
+                assert!(number("hit_rate") > 0.0 && number("disk_reads_per_object") > 0.0);
+            }
+            _ => assert!(store["hit_rate"].is_null(), "{store}"),
+        }
+        assert!(benchmark["ratio"]["operations_per_second"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(std::fs::read_dir(bed.dir.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn bench_micro_refuses_to_overwrite() {
+    let bed = Bed::new();
+    bed.put("k", b"v", &[]);
+    bed.fails(3, &["bench", "micro", "--path", &bed.store()]);
+    assert_eq!(bed.keys(&[]), ["k"]);
+}
+
+#[test]
+fn the_other_benchmarks_end() {
+    let bed = Bed::empty();
+    let hits = bed.ok_text(&[
+        "bench",
+        "hits",
+        "--objects",
+        "64",
+        "--seconds",
+        "1",
+        "--threads",
+        "1",
+        "--json",
+    ]);
+    let hits: Value = serde_json::from_str(hits.trim()).unwrap();
+    assert!(hits["hits_per_second"].as_f64().unwrap() > 0.0 && hits["not_from_memory"] == 0);
+    let random = bed.json(&[
+        "bench",
+        "randread",
+        "--objects",
+        "4096",
+        "--seconds",
+        "1",
+        "--memory",
+        "4MiB",
+        "--json",
+    ]);
+    assert!(random["ratio"].as_f64().unwrap() > 0.0 && random["missing"] == 0, "{random}");
+    let index = bed.json(&["bench", "index", "--objects", "5000", "--memory", "4MiB", "--json"]);
+    assert_eq!(index["lost"], 0);
+    let opened = bed.ok_text(&["bench", "open", "--objects", "5000", "--json"]);
+    for line in opened.lines() {
+        let opened: Value = serde_json::from_str(line).unwrap();
+        assert!(opened["first_hit_seconds"].is_number() && opened["missing"] == 0, "{opened}");
+    }
+    assert_eq!(opened.lines().count(), 2);
+    let wrap = bed.json(&["bench", "wrap", "--disk", "64MiB", "--memory", "4MiB", "--json"]);
+    assert!(wrap["write_amplification"].as_f64().unwrap() > 0.0 && wrap["wrong"] == 0, "{wrap}");
+}
