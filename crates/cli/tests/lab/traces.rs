@@ -1,0 +1,228 @@
+//! `damelo lab trace`: traces read, counted, converted and written, and what is said of damaged ones.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn stat_counts_a_squid_log() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let all = bed.json(&["trace", "stat", "access.log", "--json"]);
+    assert_eq!((&all["format"], &all["synthetic"]), (&"squid".into(), &false.into()));
+    let stat = &all["stat"];
+    for (name, expected) in
+        [("requests", 4), ("objects", 3), ("hosts", 2), ("clients", 2), ("bytes", 5500)]
+    {
+        assert_eq!(stat[name], expected, "{name}");
+    }
+    assert_eq!(stat["hit_ratio_max"], 0.25);
+    assert!(bed.ok(&["trace", "stat", "access.log"]).contains("requests         4\n"));
+}
+
+#[test]
+fn traces_are_converted_filtered_and_sampled() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let printed = bed.ok(&["trace", "print", "access.log", "-n", "1"]);
+    let expected = "time_s,client,method,status,size_bytes,url\n\
+                    982799997.1,10.0.0.1,GET,200,1000,http://a.example/1\n";
+    assert_eq!(printed, expected);
+    bed.ok(&["trace", "convert", "access.log", "t.oracleGeneral.zst"]);
+    let stat = bed.json(&["trace", "stat", "t.oracleGeneral.zst", "--json"]);
+    assert_eq!((&stat["stat"]["requests"], &stat["stat"]["objects"]), (&4.into(), &3.into()));
+    bed.ok(&["trace", "filter", "access.log", "t.csv.gz", "--rule", "ucfs-2002"]);
+    assert_eq!(bed.json(&["trace", "stat", "t.csv.gz", "--json"])["stat"]["requests"], 3);
+    bed.ok(&["trace", "sample", "gen:zipf?requests=9000", "s.csv", "--share", "0.2"]);
+    let kept =
+        bed.json(&["trace", "stat", "s.csv", "--json"])["stat"]["requests"].as_u64().unwrap();
+    assert!((500..4500).contains(&kept), "{kept}");
+    let (code, words) = bed.fails(&["trace", "convert", "access.log", "t.what"]);
+    assert!(code == 2 && words.contains("add --to FORMAT"), "{words}");
+    let (code, words) = bed.fails(&["trace", "filter", "access.log", "x.csv", "--rule", "list"]);
+    assert!(code == 2 && words.contains("squid-disk-io-1999: HTTP, status 200"), "{words}");
+}
+
+#[test]
+fn a_sample_by_what_a_trace_does_not_name_is_refused() {
+    let bed = Bed::new();
+    bed.file("t.csv", "1,-,GET,200,5,a\n2,-,GET,200,5,b\n");
+    for (by, what) in [("client", "names a client"), ("host", "names a host")] {
+        let args = ["trace", "sample", "t.csv", "s.csv", "--share", "0.5", "--by", by];
+        let (code, words) = bed.fails(&args);
+        assert!(code == 2 && words.contains(what) && words.contains("--by object"), "{words}");
+        assert!(!bed.path("s.csv").exists());
+    }
+    bed.file("t.csv", "1,-,GET,200,5,a\n2,u,GET,200,5,b\n");
+    let args = ["trace", "sample", "t.csv", "s.csv", "--share", "0.5", "--by", "client"];
+    let words = String::from_utf8(bed.run(&args).stderr).unwrap();
+    assert!(words.contains("t.csv: 1 of 2 requests name no client"), "{words}");
+}
+
+#[test]
+fn malformed_lines_are_named_or_counted() {
+    let bed = Bed::new();
+    bed.file("access.log", &format!("{SQUID}982799999.1 broken\n"));
+    let (code, words) = bed.fails(&["trace", "stat", "access.log"]);
+    assert_eq!(code, 4);
+    assert!(
+        words.contains("access.log: line 5: 2 fields where 10 (9 in old logs) are expected"),
+        "{words}"
+    );
+    assert!(words.contains("try: add --skip-bad"), "{words}");
+    let output = bed.run(&["trace", "stat", "access.log", "--skip-bad", "--json"]);
+    let stat: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&stat["stat"]["requests"], &stat["stat"]["skipped"]), (&4.into(), &1.into()));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("1 malformed lines skipped") && words.contains("line 5: "), "{words}");
+
+    std::fs::write(bed.path("t.oracleGeneral"), [7; 30]).unwrap();
+    let (_, words) = bed.fails(&["trace", "stat", "t.oracleGeneral"]);
+    assert!(words.contains("record 2: the trace ends after 6 of the record's 24 bytes"), "{words}");
+    bed.file("t.bin", "\0\0\0");
+    let (_, words) = bed.fails(&["trace", "stat", "t.bin"]);
+    assert!(
+        words.contains("it is binary, but not oracleGeneral; name it with --format"),
+        "{words}"
+    );
+}
+
+/// A trace that was written has its manifest beside it, can be made again from that, and stays
+/// synthetic if it was.
+#[test]
+fn a_trace_that_was_written_says_how_and_is_made_again() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    bed.ok(&["trace", "convert", "access.log", "t.csv"]);
+    let manifest = || std::fs::read_to_string(bed.path("t.csv.manifest.json")).unwrap();
+    let beside: Value = serde_json::from_str(&manifest()).unwrap();
+    let (how, what) = (&beside["manifest"], &beside["written"]);
+    let command = ["damelo", "lab", "trace", "convert", "access.log", "t.csv"];
+    assert_eq!(how["command"], json!(command));
+    assert!(how["trace"]["digest"].as_str().unwrap().starts_with("xxh3:"), "{how}");
+    assert_eq!((&what["requests"], &what["synthetic"]), (&4.into(), &false.into()), "{what}");
+    for report in ["t.csv", "t.csv.manifest.json"] {
+        let said = bed.ok(&["rerun", report]);
+        assert!(said.starts_with("t.csv.manifest.json: the same results, value"), "{said}");
+    }
+
+    let web = "gen:web?requests=900&seed=5";
+    bed.ok(&["trace", "sample", web, "s.oracleGeneral.zst", "--share=0.3", "--seed", "9"]);
+    bed.ok(&["rerun", "s.oracleGeneral.zst"]);
+    bed.ok(&["trace", "convert", "s.oracleGeneral.zst", "--to", "txt", "--", "s2.gz"]);
+    bed.ok(&["rerun", "s2.gz"]);
+    let output = bed.run(&["sim", "s2.gz", "lru", "10", "--csv"]);
+    let (csv, said) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert!(csv.unwrap().contains("\ns2.gz,true,lru"), "it was made");
+    assert!(said.unwrap().contains("s2.gz: synthetic, no one made these requests"));
+    bed.ok(&["sim", "s2.gz", "lru", "10", "--html", "r.html"]);
+    bed.ok(&["rerun", "r.html"]);
+
+    bed.file("t.csv.manifest.json", &manifest().replace("\"requests\": 4", "\"requests\": 5"));
+    let (code, said) = bed.fails(&["rerun", "t.csv"]);
+    assert!(code == 1 && said.contains(".written.requests was `5`, is `4`"), "{said}");
+    bed.ok(&["trace", "convert", "access.log", "t.csv"]);
+    bed.file("t.csv", "another");
+    let (code, said) = bed.fails(&["rerun", "t.csv"]);
+    assert!(code == 1 && said.contains("its digest was xxh3:"), "{said}");
+    assert_eq!(std::fs::read_to_string(bed.path("t.csv")).unwrap(), "another");
+}
+
+/// What the form cannot say: on standard error, and in the manifest.
+#[test]
+fn what_a_form_cannot_say_is_told() {
+    let bed = Bed::new();
+    bed.file("t.csv", "1,u,GET,200,5,a\n2,u,DELETE,200,0,a\n3,u,GET,304,0,a\n4,u,GET,200,5,a\n");
+    let said = |args: &[&str]| {
+        let output = bed.run(&[&["trace", "convert"], args].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let manifest = |name: &str| -> Value {
+        let text = std::fs::read_to_string(bed.path(&format!("{name}.manifest.json"))).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["written"].clone()
+    };
+    let words = said(&["t.csv", "t.txt"]);
+    assert!(words.contains("1 requests with DELETE or PURGE left out"), "{words}");
+    assert!(words.contains("1 requests without a body left out"), "{words}");
+    assert!(words.contains("2 of 4 requests written to t.txt"), "{words}");
+    let written = manifest("t.txt");
+    assert_eq!((&written["requests"], &written["requests_read"]), (&2.into(), &4.into()));
+    assert_eq!(
+        written["lost"],
+        json!({
+            "deletes": 1, "empty": 1, "results": 0, "times": 2, "sizes": 2, "fields": 2
+        })
+    );
+    let words = said(&["t.csv", "all.csv"]);
+    assert!(!words.contains("left out") && manifest("all.csv").get("lost").is_none(), "{words}");
+    bed.file("one.csv", "1.25,u,GET,200,500,http://a/x\n2,-,GET,0,500,http://a/x\n");
+    let none = |what: &str, output: &str, form: &str, count: u64| {
+        format!(
+            "damelo: one.csv: {what} are not in {output}: {form} has no place for them (requests that had them: {count})\n"
+        )
+    };
+    let who = "clients, methods and statuses";
+    let words = said(&["one.csv", "one.txt"]);
+    for (what, count) in [("times", 2), ("sizes", 2), (who, 1)] {
+        assert!(words.contains(&none(what, "one.txt", "txt", count)), "{words}");
+    }
+    let words = said(&["one.csv", "--to", "csv", "columns.csv"]);
+    assert!(words.starts_with(&none(who, "columns.csv", "csv", 1)), "{words}");
+    assert!(words.lines().count() == 2, "{words}");
+    let words = said(&["one.csv", "one.oracleGeneral"]);
+    for what in ["fractions of a second", who] {
+        assert!(words.contains(&none(what, "one.oracleGeneral", "oracleGeneral", 1)), "{words}");
+    }
+    assert!(words.lines().count() == 3, "{words}");
+    assert_eq!(manifest("one.oracleGeneral")["lost"]["times"], 1);
+    let words = said(&["one.csv", "ours.csv"]);
+    assert!(words.starts_with("damelo: 2 of 2 requests written to ours.csv"), "{words}");
+    bed.file("access.log", SQUID);
+    let words = said(&["access.log", "s.csv"]);
+    assert!(
+        words.contains("Squid's results are not in s.csv: there the rule ucfs-2002"),
+        "{words}"
+    );
+    assert_eq!(manifest("s.csv")["lost"]["results"], 4);
+    let shown = bed.run(&["trace", "print", "access.log"]);
+    assert!(!String::from_utf8(shown.stderr).unwrap().contains("Squid"), "asked for no more");
+    bed.ok(&["rerun", "t.txt"]);
+}
+
+/// What cannot be written does not cost what was there, least of all the trace that is read.
+#[test]
+fn a_trace_is_not_lost_by_writing_one() {
+    let bed = Bed::new();
+    bed.file("access.csv", "time,obj_id,obj_size\n1,a,10\n2,b,x\n");
+    bed.file("old.csv", "old");
+    std::os::unix::fs::symlink("access.csv", bed.path("link.csv")).unwrap();
+    let before = std::fs::read(bed.path("access.csv")).unwrap();
+    for output in ["access.csv", "./access.csv", "link.csv"] {
+        let args = ["trace", "sample", "access.csv", output, "--share", "0.5", "--skip-bad"];
+        let (code, said) = bed.fails(&args);
+        assert!(code == 2 && said.contains("is the trace that is read"), "{said}");
+    }
+    let (_, said) = bed.fails(&["trace", "convert", "access.csv", "old.csv"]);
+    assert!(said.contains("line 3: size is `x`"), "{said}");
+    assert_eq!(std::fs::read(bed.path("access.csv")).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(bed.path("old.csv")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(bed.path("")).unwrap().count(), 3, "nothing half written");
+}
+
+/// All objects have one size, and half of the requests hit.
+#[test]
+fn a_sum_of_bytes_beyond_64_bits_is_no_ratio_and_is_told() {
+    let bed = Bed::new();
+    let sizes = |bytes: u64| -> String {
+        (0..8).map(|n| format!("{n},c,GET,200,{bytes},http://a/{}\n", n / 2)).collect()
+    };
+    let said = |args: &[&str]| String::from_utf8(bed.run(args).stderr).unwrap();
+    for (bytes, is_told) in [(1 << 60, false), (1 << 62, true)] {
+        bed.file("t.csv", &sizes(bytes));
+        for args in [&["sim", "t.csv", "lru", "7000000TiB"][..], &["trace", "stat", "t.csv"]] {
+            let said = said(args);
+            assert_eq!(said.contains("more than 2^64 bytes"), is_told, "{args:?}: {said}");
+        }
+    }
+}
