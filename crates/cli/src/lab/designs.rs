@@ -220,22 +220,10 @@ pub(super) struct Done<R = Report> {
 /// Runs and prints.
 pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     let specs = chosen(&args.designs)?;
-    let is_varied = !(args.memory.is_empty() && args.page.is_empty() && args.group.is_empty());
-    if is_varied && !specs.iter().any(|spec| spec.entry.has_pages) {
-        return Err(Failure::Usage(
-            "--memory, --page and --group change nothing for these designs: leave them out".into(),
-        ));
-    }
-    args.system.check(&specs)?;
+    check(args, &specs)?;
     let reads = [Read::Trace(&args.trace), Read::Drive(&args.system.drive)];
     // Before the trace is read, which may take long.
-    let place = args.real.as_deref().map(RealPlace::of).transpose()?;
-    if let Some(path) = &args.real {
-        reads.iter().try_for_each(|read| read.check_is_not("--real", path))?;
-    }
-    if let Some(place) = &place {
-        specs.iter().try_for_each(|spec| place.check(spec.entry))?;
-    }
+    let place = real_place(args, &specs, &reads)?;
     let drive = Drive::open(&args.system.drive)?;
     let cache_bytes = match &place {
         Some(place) => {
@@ -252,17 +240,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         spec.options(&Setting::base(*setting, cache_bytes, place.is_some()))?;
     }
     let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
-    let loaded = load(&args.trace, &args.read)?;
-    if loaded.requests.is_empty() {
-        return Err(SimError::NoRequests { path: args.trace.clone() }.into());
-    }
-    if args.warmup_req >= loaded.requests.len() {
-        let count = loaded.requests.len();
-        return Err(Failure::Usage(format!(
-            "nothing is left to measure: --warmup-req {} of {count} requests",
-            args.warmup_req
-        )));
-    }
+    let loaded = load_measured(args)?;
     tell_unlimited(args, &specs);
     let manifest = Manifest {
         drive: drive_identity(&args.system.drive, args.is_kept())?,
@@ -279,6 +257,45 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             })
         }
     }
+}
+
+/// Refuses options that would change nothing for any of the designs.
+fn check(args: &Designs, specs: &[DesignSpec]) -> Result<(), Failure> {
+    let is_varied = !(args.memory.is_empty() && args.page.is_empty() && args.group.is_empty());
+    if is_varied && !specs.iter().any(|spec| spec.entry.has_pages) {
+        return Err(Failure::Usage(
+            "--memory, --page and --group change nothing for these designs: leave them out".into(),
+        ));
+    }
+    args.system.check(specs)
+}
+
+/// Where the designs run if not on a modelled disk: a place that each of them can use, and that is
+/// nothing of what is read.
+fn real_place(
+    args: &Designs,
+    specs: &[DesignSpec],
+    reads: &[Read<'_>],
+) -> Result<Option<RealPlace>, Failure> {
+    let Some(path) = args.real.as_deref() else { return Ok(None) };
+    let place = RealPlace::of(path)?;
+    reads.iter().try_for_each(|read| read.check_is_not("--real", path))?;
+    specs.iter().try_for_each(|spec| place.check(spec.entry))?;
+    Ok(Some(place))
+}
+
+/// The trace, of which the warm-up leaves something to measure.
+fn load_measured(args: &Designs) -> Result<Loaded, Failure> {
+    let loaded = load(&args.trace, &args.read)?;
+    let (warmup, count) = (args.warmup_req, loaded.requests.len());
+    if count == 0 {
+        return Err(SimError::NoRequests { path: args.trace.clone() }.into());
+    }
+    if warmup >= count {
+        let words = format!("--warmup-req {warmup} of {count} requests");
+        return Err(Failure::Usage(format!("nothing is left to measure: {words}")));
+    }
+    Ok(loaded)
 }
 
 /// Says of designs that keep everything that room for objects, if it was asked for, is not theirs.
