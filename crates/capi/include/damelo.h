@@ -16,7 +16,8 @@
  *             readers belong to one thread at a time. Objects and ranges outlive the store.
  *
  * In C++ this header also declares the class `Damelo` of the thesis (damelo.hpp) and its `Status`,
- * unless DAMELO_NO_CLASS is defined (before <X11/Xlib.h>, say, which has a macro of that name). A test holds these declarations to the library's source.
+ * unless DAMELO_NO_CLASS is defined: <X11/Xlib.h>, say, has a macro of the name `Status`. A test
+ * holds these declarations to the library's source.
  */
 #ifndef DAMELO_H
 #define DAMELO_H
@@ -169,15 +170,16 @@ const char *damelo_strerror(int status);
  * details to stderr. The prefix may be NULL or empty. */
 void damelo_perror(const char *prefix, int status);
 
-/* Details of this thread's last error, such as the path concerned; "" if there was none. Valid until
- * the next call of the library from this thread. A success leaves it as it is. */
+/* Details of this thread's last error, such as the path concerned; "" if there was none. Valid
+ * until the next call of the library from this thread. A success leaves it as it is. */
 const char *damelo_last_error_message(void);
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-/* A setter refuses (DAMELO_EINVAL) what is outside an enumeration, and some of what is out of range. Whatever
- * else is, or does not go with another option or the volumes, is refused by damelo_open, also with
- * DAMELO_EINVAL; damelo_last_error_message() names the option, its value and its limits. */
+/* A setter refuses (DAMELO_EINVAL) what is outside an enumeration, and some of what is out of
+ * range. Whatever else is, or does not go with another option or the volumes, is refused by
+ * damelo_open, also with DAMELO_EINVAL; damelo_last_error_message() names the option, its value and
+ * its limits. */
 
 /* Options for a store on a file or block device at `path`. A file that does not exist is made with
  * `size_bytes`, and a new store takes so much of a device, or is refused if there is less; 0
@@ -191,12 +193,12 @@ int damelo_options_add_volume(damelo_options *options, const char *path, uint64_
 /* Memory for data, in bytes. Default 256 MiB, at least 4 MiB and 16 pages. */
 int damelo_options_set_memory(damelo_options *options, uint64_t bytes);
 
-/* Objects the index has room for, for a new store, at most one for each 128 bytes of disk; 0: one for
- * each 4 KiB (default), on less than 4 GiB one for each KiB up to a million. */
+/* Objects the index has room for, for a new store, at most one for each 128 bytes of disk; 0: one
+ * for each 4 KiB (default), on less than 4 GiB one for each KiB up to a million. */
 int damelo_options_set_objects_max(damelo_options *options, uint64_t objects);
 
-/* Largest object accepted, in bytes: 1 to 2^40. Default 8 GiB; at most about half of the volumes in any
- * case, see object_bytes_max of damelo_store_info. */
+/* Largest object accepted, in bytes: 1 to 2^40. Default 8 GiB; at most about half of the volumes in
+ * any case, see object_bytes_max of damelo_store_info. */
 int damelo_options_set_object_max(damelo_options *options, uint64_t bytes);
 
 /* Page size for a new store, a power of two from 16 KiB to 1 MiB; 0: the default, 64 KiB. */
@@ -214,11 +216,13 @@ int damelo_options_set_engine(damelo_options *options, int engine);
 /* Nonzero (default): bypass the page cache where the file system can. */
 int damelo_options_set_direct(damelo_options *options, int direct);
 
-/* Nonzero: overwrite a device or file that holds something else (not zeros in its first 4 MiB and last MiB). Default 0. */
+/* Nonzero: overwrite a device or file that holds something else (not zeros in its first 4 MiB and
+ * last MiB). Default 0. */
 int damelo_options_set_force(damelo_options *options, int force);
 
-/* Nonzero: make a new store even where there is one; what the volumes hold is lost, a store's objects too,
- * and a file gets the size declared for it. Goes without force, and not together with must_exist. Default 0. */
+/* Nonzero: make a new store even where there is one; what the volumes hold is lost, a store's
+ * objects too, and a file gets the size declared for it. Goes without force, and not together with
+ * must_exist. Default 0. */
 int damelo_options_set_anew(damelo_options *options, int anew);
 
 /* Nonzero: refuse to make a store that does not exist. Default 0 (1 if no size was declared). */
@@ -249,8 +253,8 @@ int damelo_options_set_checkpoint_period(damelo_options *options, uint64_t perio
 /* Longest time a created object stays only in memory; 0: no limit. Default 5,000 ms. */
 int damelo_options_set_flush_period(damelo_options *options, uint64_t period_ms);
 
-/* Share of a reused segment that may be written again, in percent, at most 90. Default 20. What is left of a
- * nearly empty segment is kept besides, unless it is 0. */
+/* Share of a reused segment that may be written again, in percent, at most 90. Default 20. What is
+ * left of a nearly empty segment is kept besides, unless it is 0. */
 int damelo_options_set_reinsert_percent_max(damelo_options *options, uint32_t percent);
 
 /* DAMELO_DISK_FBC: hits counted per object at most (C_max), at most 3. Default 3. */
@@ -276,8 +280,8 @@ int damelo_options_set_open_wait(damelo_options *options, uint64_t wait_ms);
 int damelo_open(const damelo_options *options, damelo_store **out);
 
 /* Writes out everything, closes and frees the store, also when it reports an error. No other call
- * may use the store at the same time or later. Unfinished writers are abandoned; writers and readers that
- * are not freed yet keep the volumes locked (DAMELO_ELOCKED) until they are. */
+ * may use the store at the same time or later. Unfinished writers are abandoned; writers and
+ * readers that are not freed yet keep the volumes locked (DAMELO_ELOCKED) until they are. */
 int damelo_close(damelo_store *store);
 
 /* Blocks until everything created before is on disk and synced. */
@@ -308,25 +312,25 @@ void damelo_text_free(char *text);
 
 /* ---- objects -------------------------------------------------------------------------------- */
 
-/* A key has 1 to 65,536 bytes. Creating one of another length gives DAMELO_EKEY; asking for it gives
- * DAMELO_ENOTFOUND, since no object can have it. Metadata has at most 1 MiB, where segments are small or memory
- * is little less; more gives DAMELO_EMETADATA. */
+/* A key has 1 to 65,536 bytes. Creating one of another length gives DAMELO_EKEY; asking for it
+ * gives DAMELO_ENOTFOUND, since no object can have it. Metadata has at most 1 MiB, less where
+ * segments are small or memory is little; more gives DAMELO_EMETADATA. */
 
-/* Stores an object. An existing one with this key is replaced atomically; who reads it keeps it. When the
- * new one is refused (DAMELO_ETOOLARGE, _EMETADATA, _EMEMORY, _ENOTADMITTED) the old one, being out of date,
- * is removed. */
+/* Stores an object. An existing one with this key is replaced atomically; who reads it keeps it.
+ * When the new one is refused (DAMELO_ETOOLARGE, _EMETADATA, _EMEMORY, _ENOTADMITTED) the old one,
+ * being out of date, is removed. */
 int damelo_create(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                   const void *value, size_t value_bytes);
 
-/* The same, with metadata and the time from which it counts as missing (0: never; after 2^32 - 1, in
- * February 2106, counts as that). */
+/* The same, with metadata and the time from which it counts as missing (0: never; after 2^32 - 1,
+ * in February 2106, counts as that). */
 int damelo_create_with(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                        const void *value, size_t value_bytes, const void *metadata,
                        size_t metadata_bytes, uint64_t expires_unix_s);
 
-/* Pins an object in memory without copying it. DAMELO_ENOTFOUND: not there. DAMELO_ETOOLARGE: it takes more than
- * an eighth of the memory; use a reader or damelo_read_range. A small object pins the whole page that it
- * lies in (64 KiB by default): release it soon, or copy it. */
+/* Pins an object in memory without copying it. DAMELO_ENOTFOUND: not there. DAMELO_ETOOLARGE: it
+ * takes more than an eighth of the memory; use a reader or damelo_read_range. A small object pins
+ * the whole page that it lies in (64 KiB by default): release it soon, or copy it. */
 int damelo_read(damelo_store *store, const void *key, size_t key_bytes, damelo_object **out);
 void damelo_object_release(damelo_object *object);
 
@@ -361,15 +365,15 @@ int damelo_length(damelo_store *store, const void *key, size_t key_bytes, uint64
 /* 0: certainly not there; 1: perhaps. Never any I/O. */
 int damelo_may_contain(damelo_store *store, const void *key, size_t key_bytes, int *out);
 
-/* Copies the metadata into `buffer`. `metadata_bytes` gets its length also with DAMELO_EBUFFER, when
- * `capacity` is too small and nothing is copied. */
+/* Copies the metadata into `buffer`. `metadata_bytes` gets its length also with DAMELO_EBUFFER,
+ * when `capacity` is too small and nothing is copied. */
 int damelo_get_metadata(damelo_store *store, const void *key, size_t key_bytes, void *buffer,
                         size_t capacity, size_t *metadata_bytes);
 
-/* Replaces the metadata; the value of a large object is not written again. What another thread does with
- * the same key meanwhile stands: DAMELO_ENOTFOUND if it was removed or purged, DAMELO_ESUPERSEDED if it was
- * stored anew (or, now and then, if a large object was just moved on disk: try again). DAMELO_EWRITING: a large
- * object did not get to disk in time. */
+/* Replaces the metadata; the value of a large object is not written again. What another thread does
+ * with the same key meanwhile stands: DAMELO_ENOTFOUND if it was removed or purged,
+ * DAMELO_ESUPERSEDED if it was stored anew (or, now and then, if a large object was just moved on
+ * disk: try again). DAMELO_EWRITING: a large object did not get to disk in time. */
 int damelo_set_metadata(damelo_store *store, const void *key, size_t key_bytes,
                         const void *metadata, size_t metadata_bytes);
 
@@ -378,14 +382,14 @@ int damelo_set_metadata_with(damelo_store *store, const void *key, size_t key_by
                              const void *metadata, size_t metadata_bytes,
                              uint64_t expires_unix_s);
 
-/* Deletes an object, without data I/O. DAMELO_ENOTFOUND: certainly not there. DAMELO_EIO: it is gone, but a
- * crash may bring it back. */
+/* Deletes an object, without data I/O. DAMELO_ENOTFOUND: certainly not there. DAMELO_EIO: it is
+ * gone, but a crash may bring it back. */
 int damelo_remove(damelo_store *store, const void *key, size_t key_bytes);
 
 /* ---- groups --------------------------------------------------------------------------------- */
 
-/* The group of a name, which may be empty: the same number in every process and release. 0 for a null
- * name of another length than 0. */
+/* The group of a name, which may be empty: the same number in every process and release. 0 for a
+ * null name of another length than 0. */
 uint64_t damelo_group_of(const void *name, size_t name_bytes);
 
 /* Keep the group's objects in memory; let them go first; neither. */
@@ -399,24 +403,24 @@ int damelo_prefetch(damelo_store *store, uint64_t group, uint64_t *pages, uint64
 /* DAMELO_ENOTFOUND: nothing is known of this group. */
 int damelo_get_group_stats(const damelo_store *store, uint64_t group, damelo_group_stats *out);
 
-/* Drop all objects of a group, with a prefix, or all there are. O(1), durable. A prefix has 1 to 8,192
- * bytes, fewer than a key may have; of another length it gives DAMELO_EKEY, and nothing is dropped. DAMELO_EIO:
- * they are dropped, but a crash may bring them back. */
+/* Drop all objects of a group, with a prefix, or all there are. O(1), durable. A prefix has 1 to
+ * 8,192 bytes, fewer than a key may have; of another length it gives DAMELO_EKEY, and nothing is
+ * dropped. DAMELO_EIO: they are dropped, but a crash may bring them back. */
 int damelo_purge_group(damelo_store *store, uint64_t group);
 int damelo_purge_prefix(damelo_store *store, const void *prefix, size_t prefix_bytes);
 int damelo_purge_all(damelo_store *store);
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
-/* Begins an object whose bytes come bit by bit. `length_hint` may be DAMELO_LENGTH_UNKNOWN, or another
- * than the length that comes: a commit stores what was written. A hint of more than the store takes gives
- * DAMELO_ETOOLARGE. */
+/* Begins an object whose bytes come bit by bit. `length_hint` may be DAMELO_LENGTH_UNKNOWN, or
+ * another than the length that comes: a commit stores what was written. A hint of more than the
+ * store takes gives DAMELO_ETOOLARGE. */
 int damelo_writer_open(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                        const void *metadata, size_t metadata_bytes, uint64_t expires_unix_s,
                        uint64_t length_hint, damelo_writer **out);
 
-/* Appends. After an error every other write gives DAMELO_ETORN, and so does the commit, which then removes
- * the object that was to be replaced; damelo_writer_abort leaves that in place. */
+/* Appends. After an error every other write gives DAMELO_ETORN, and so does the commit, which then
+ * removes the object that was to be replaced; damelo_writer_abort leaves that in place. */
 int damelo_writer_write(damelo_writer *writer, const void *data, size_t data_bytes);
 int damelo_writer_set_metadata(damelo_writer *writer, const void *metadata, size_t metadata_bytes);
 
