@@ -251,6 +251,17 @@ mod tests {
         assert!(drive.size_bytes() < context.space_bytes().min(5 << 40));
     }
 
+    /// A run with more memory than was asked for would stand in a row with the wrong size.
+    #[test]
+    fn the_store_runs_with_the_memory_asked_for_or_not_at_all() {
+        let spec = DesignSpec::parse("store").expect("known");
+        let base = DesignOptions { page_bytes: 1 << 20, ..DesignOptions::default() };
+        let with = |memory_bytes| spec.options(&DesignOptions { memory_bytes, ..base.clone() });
+        let error = with(8 << 20).expect_err("8 pages").to_string();
+        assert!(error.contains("it needs 16MiB of memory, not 8MiB"), "{error}");
+        assert!(with(16 << 20).is_ok());
+    }
+
     #[test]
     fn errors_say_what_would_be_right() {
         for (given, reason) in [

@@ -217,6 +217,11 @@ impl Clock for TraceClock {
     }
 }
 
+/// The store wants room for 16 pages at least.
+fn memory_bytes_min(options: &DesignOptions) -> u64 {
+    MEMORY_BYTES_MIN.max(16 * u64::from(options.page_bytes))
+}
+
 pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
     let least = ByteSize::new(DEVICE_BYTES_MIN);
     let given = ByteSize::new(options.cache_bytes);
@@ -224,7 +229,7 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
         if options.cache_bytes < DEVICE_BYTES_MIN {
             return Err(format!("a cache has at least {least}, not {given}"));
         }
-        return memory_check(options, MEMORY_BYTES_MIN);
+        return memory_check(options, memory_bytes_min(options));
     }
     let range = DEVICE_BYTES_MIN..=DEVICE_BYTES_MAX;
     if options.cache_bytes != u64::MAX && !range.contains(&options.cache_bytes) {
@@ -233,7 +238,7 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
             "a cache has {least} to {most}, not {given}: what a modelled disk holds is in memory; --real takes more"
         ));
     }
-    memory_check(options, MEMORY_BYTES_MIN)?;
+    memory_check(options, memory_bytes_min(options))?;
     // Only the store knows whether pages and segments go together on so much.
     let (config, device_bytes) = modelled(options, options.cache_bytes);
     Store::check_anew(&config, &[device_bytes]).map_err(|error| error.to_string())
@@ -242,9 +247,8 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
 /// What the modelled and the shipped store have in common; `path` is where it lies, or a name.
 fn config(options: &DesignOptions, path: &Path, size_bytes: u64) -> Config {
     let mut config = Config::new(path, ByteSize::new(size_bytes));
-    // The store wants room for 16 pages at least.
-    let memory_min = MEMORY_BYTES_MIN.max(16 * u64::from(options.page_bytes));
-    config.memory = ByteSize::new(options.memory_bytes.max(memory_min));
+    // Papers that are scaled down may come below what `check` asks of those who choose a size.
+    config.memory = ByteSize::new(options.memory_bytes.max(memory_bytes_min(options)));
     config.page = Some(ByteSize::new(u64::from(options.page_bytes)));
     // A run begins with an empty store, whatever a run before left there.
     config.anew = true;
