@@ -1,0 +1,91 @@
+//! Journal areas: mapped or not, reopened, and after a `kill -9` of the process that wrote.
+
+use std::fs::File;
+
+use super::super::file::Core;
+use super::super::journal::FileJournal;
+use super::*;
+
+#[test]
+fn a_journal_survives_reopening_and_leaves_its_neighbours_alone() {
+    each_engine(MIB, |device, path| {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let (at, len) = (8 * BLOCK as u64, 16 * BLOCK as u64);
+        let around = [Aligned::filled(&mut rng, BLOCK), Aligned::filled(&mut rng, BLOCK)];
+        let places = [at - BLOCK as u64, at + len];
+        let mut model = vec![0; len as usize];
+        let journal = device.journal(at, len).unwrap();
+        for n in 0..200 {
+            let offset = rng.usize(0..model.len() - 100);
+            let bytes: Vec<u8> = (0..rng.usize(0..100)).map(|_| rng.u8(..)).collect();
+            journal.write(offset as u64, &bytes).unwrap();
+            model[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            if n % 50 == 0 {
+                journal.sync().unwrap();
+                device.write_at(places[0], &around[0]).unwrap();
+                device.write_at(places[1], &around[1]).unwrap();
+            }
+        }
+        assert!(journal.read_all().unwrap() == model);
+        for (offset, n) in [(len, 1), (len - 1, 2), (u64::MAX, 1)] {
+            let e = journal.write(offset, &vec![0; n]).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidInput);
+        }
+        drop((journal, device));
+        let device = open(&options(path, MIB)).unwrap().device;
+        assert!(device.journal(at, len).unwrap().read_all().unwrap() == model);
+        for (place, expected) in places.iter().zip(&around) {
+            let mut block = Aligned::new(BLOCK);
+            device.read_at(*place, &mut block).unwrap();
+            assert!(block[..] == expected[..]);
+        }
+        for (at, len) in [(0, 0), (512, 4096), (0, 100), (MIB, 4096), (MIB - 4096, 8192)] {
+            assert!(device.journal(at, len).is_err(), "{at} {len}");
+        }
+    });
+}
+
+#[test]
+fn a_journal_without_mapping_reads_what_one_with_mapping_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("device");
+    File::create(&path).unwrap().set_len(MIB).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let core = Arc::new(Core::new(file, path, 1));
+    let mut journal = FileJournal::open(&core, true, MIB, 4096, 8192).unwrap();
+    eprintln!("journal is mapped: {}", journal.is_mapped());
+    journal.write(10, b"mapped").unwrap();
+    journal.unmap();
+    assert!(!journal.is_mapped());
+    journal.write(20, b"plain").unwrap();
+    journal.sync().unwrap();
+    let all = journal.read_all().unwrap();
+    assert_eq!((&all[10..16], &all[20..25], all.len()), (&b"mapped"[..], &b"plain"[..], 8192));
+}
+
+const CHILD: &str = "DAMELO_TEST_JOURNAL_CHILD";
+
+#[test]
+fn a_journal_survives_the_death_of_the_process() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        let device = open(&options(Path::new(&path), MIB)).unwrap().device;
+        let journal = device.journal(0, 65536).unwrap();
+        journal.write(12345, b"acknowledged").unwrap();
+        // SAFETY: sends a signal to this process, which ends it on the spot.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        unreachable!();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("device");
+    let thread = std::thread::current();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", thread.name().unwrap()])
+        .env(CHILD, &path)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+    let device = open(&options(&path, MIB)).unwrap().device;
+    let all = device.journal(0, 65536).unwrap().read_all().unwrap();
+    assert_eq!(&all[12345..12357], b"acknowledged");
+}
