@@ -287,6 +287,17 @@ mod tests {
         crate::documents::hold("metrics.md", "metrics", &reference::reference());
     }
 
+    /// But those of any process, which are Prometheus' own.
+    #[test]
+    fn operations_says_how_to_read_each_metric() {
+        let text = include_str!("../../../../docs/operations.md");
+        let ours = reference::all().into_iter().filter(|one| one.name.starts_with("damelo_"));
+        let is_told =
+            |name: &str| ["`", "{"].iter().any(|end| text.contains(&format!("`{name}{end}")));
+        let missing: Vec<_> = ours.map(|one| one.name).filter(|name| !is_told(name)).collect();
+        assert!(missing.is_empty(), "docs/operations.md does not tell of {missing:?}");
+    }
+
     /// `DAMELO_BLESS=1` rewrites it.
     #[test]
     fn the_dashboard_is_made_of_all_metrics() {
