@@ -117,7 +117,10 @@ fn run_as(
 }
 
 fn event_loop() -> Result<Runtime, ProxyError> {
-    Builder::new_current_thread().enable_all().build().map_err(ProxyError::Worker)
+    let mut loop_of_one_thread = Builder::new_current_thread();
+    // Threads beside it, for calls that block.
+    loop_of_one_thread.enable_all().thread_name("damelo-blocking");
+    loop_of_one_thread.build().map_err(ProxyError::Worker)
 }
 
 /// A started proxy.
