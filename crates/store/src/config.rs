@@ -163,8 +163,8 @@ pub struct Config {
     /// Segment size for a new store: a power of two, 256 KiB to 64 MiB. Default 16 MiB, less on
     /// small volumes.
     pub segment: Option<ByteSize>,
-    /// Largest object accepted, 1 byte to 1 TiB. Default 8 GiB; never more than about half of the volumes, see
-    /// [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
+    /// Largest object accepted, 1 byte to 1 TiB. Default 8 GiB; never more than about half of the
+    /// volumes, see [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
     pub object_max: ByteSize,
     /// Overwrite a device or file that holds other data. It holds none if its first 4 MiB and its
     /// last MiB are zeros: nothing else is looked at. A store, also one of which a volume is missing,

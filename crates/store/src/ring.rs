@@ -3,11 +3,11 @@
 //! lasts from opening a free segment until it is freed again.
 //!
 //! Invariants: a segment's number grows with every life and is never given again, whatever of the
-//! life reached the disk; zero means that the segment holds nothing. Sealed segments are reused oldest first. A resting segment
-//! is complete on disk like a sealed one, but has room left and is the newest of its kind, so
-//! appending to it keeps the order of age. A segment is reused before its turn only if most of its
-//! contents are gone and nothing outside the index refers to it; the caller that then forgets the
-//! rest must keep older versions in older segments from coming back.
+//! life reached the disk; zero means that the segment holds nothing. Sealed segments are reused
+//! oldest first. A resting segment is complete on disk like a sealed one, but has room left and is
+//! the newest of its kind, so appending to it keeps the order of age. A segment is reused before
+//! its turn only if most of its contents are gone and nothing outside the index refers to it; the
+//! caller that then forgets the rest must keep older versions in older segments from coming back.
 //!
 //! Threads: the flusher changes the ring (before the flusher runs, recovery does); every thread
 //! reads lives without a lock.

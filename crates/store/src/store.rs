@@ -167,8 +167,8 @@ impl Store {
     /// written to disk soon after (see [`Store::sync`]).
     ///
     /// If the object is refused (too large, not admitted, no memory in time, or no volume left), the
-    /// version that it was to replace is out of date and is removed. A program that ignores errors of its cache
-    /// then does not serve old versions.
+    /// version that it was to replace is out of date and is removed. A program that ignores errors
+    /// of its cache then does not serve old versions.
     ///
     /// For an operation dropped before it is done, see [Cancellation](Store#cancellation).
     ///

@@ -1,11 +1,11 @@
 //! TLS towards clients: certificates from files, reloaded when the files change.
 //!
 //! Invariants: certificates that are unusable at start fail the start; one that becomes unusable
-//! later is counted, and its former one stays in use, while the others follow their files. TLS 1.2 and 1.3, ring, ALPN `h2` and
-//! `http/1.1`. Sessions are resumed by tickets (RFC 8446 §4.6.1, RFC 5077) that clients keep and
-//! that only the current configuration can decrypt; new certificates come with new ticket keys.
-//! Threads: shared by all workers; the worker that performs a handshake checks the files, at most
-//! once per [`LOOK_INTERVAL`].
+//! later is counted, and its former one stays in use, while the others follow their files. TLS 1.2
+//! and 1.3, ring, ALPN `h2` and `http/1.1`. Sessions are resumed by tickets (RFC 8446 §4.6.1, RFC
+//! 5077) that clients keep and that only the current configuration can decrypt; new certificates
+//! come with new ticket keys. Threads: shared by all workers; the worker that performs a handshake
+//! checks the files, at most once per [`LOOK_INTERVAL`].
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

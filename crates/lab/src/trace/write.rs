@@ -1,8 +1,8 @@
 //! Writing traces: our own form, oracleGeneral, libCacheSim's csv and txt; compressed as the name
 //! of the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until
 //! the end, 24 bytes a request. Forms without method and status have no size of what has no body of
-//! its own: what is logged of it is that of headers. What a form cannot say is left out and counted, not turned into
-//! something else. One thread.
+//! its own: what is logged of it is that of headers. What a form cannot say is left out and
+//! counted, not turned into something else. One thread.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};

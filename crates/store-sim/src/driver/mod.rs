@@ -1,9 +1,9 @@
 //! Applies operations to a store, tells the model, and checks every answer.
 //!
-//! Owns the store handle, held guards and readers, and the held writer. Invariant: every acknowledgement is
-//! recorded with the tick *after* the call returned, so that the model never counts an operation as
-//! acknowledged that a crash may still have prevented. Threads: one. `writes` changes the store,
-//! `reads` queries it.
+//! Owns the store handle, held guards and readers, and the held writer. Invariant: every
+//! acknowledgement is recorded with the tick *after* the call returned, so that the model never
+//! counts an operation as acknowledged that a crash may still have prevented. Threads: one.
+//! `writes` changes the store, `reads` queries it.
 
 mod held_reader;
 mod reads;

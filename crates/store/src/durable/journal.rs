@@ -2,9 +2,11 @@
 //!
 //! The journal has two halves, used in turn; each life of a half has an epoch. All of it is on disk
 //! twice, a record in the first copy before it is in the second, so that damage to one of them loses
-//! nothing; [`read_journal`](super::replay::read_journal) reads both. Invariants: a half is overwritten only after completion of a checkpoint that began after the half's last record was
-//! written, unless checkpoints fail ([`Journal::go_uncovered`]);
-//! the first record of a half names the required checkpoint's generation, so that recovery knows
+//! nothing; [`read_journal`](super::replay::read_journal) reads both.
+//!
+//! Invariants: a half is overwritten only after completion of a checkpoint that began after the
+//! half's last record was written, unless checkpoints fail ([`Journal::go_uncovered`]); the first
+//! record of a half names the required checkpoint's generation, so that recovery knows
 //! when it may not trust older segments. The last quarter of a half that cannot be overwritten yet
 //! is reserved for callers that a checkpoint waits for; other callers wait for room before they
 //! take their sequence number. Room for one record at the end of a half is reserved for the mark of

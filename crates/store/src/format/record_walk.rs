@@ -1,6 +1,7 @@
 //! Walking a buffer of adjacent records, those of a page or of an extent.
 //!
-//! Invariants: a walk yields records of one life of the segment only; it ends, and after an error it yields nothing more. Threads: none.
+//! Invariants: a walk yields records of one life of the segment only; it ends, and after an error
+//! it yields nothing more. Threads: none.
 
 use super::StoreNonce;
 use super::page::{PAGE_HEADER_BYTES, PageHeader};

@@ -1,7 +1,7 @@
 //! Model checks: all interleavings with up to three preemptions, and every value each atomic may
 //! be seen to have then, of a reader and a writer on a tiny table (buckets of two slots).
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p damelo --release --lib loom_`.
 
 use loom::sync::Arc;
 use loom::thread;

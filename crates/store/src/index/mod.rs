@@ -29,7 +29,7 @@
 //! [`Index::bump_freq`] are lock-free. A lookup finds every entry that is in the index throughout
 //! the lookup, also while the entry moves to its other bucket, and also when a newer version is
 //! inserted and then the older one removed. See `shard.rs` for the argument, and `loom_tests.rs`
-//! for model checks of small cases: `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_`.
+//! for model checks of small cases, with the command that runs them.
 //! All other methods hold the shard's lock for well under a microsecond (a few when the index is
 //! full), maintenance for tens of microseconds. Closures passed to the index run under that lock:
 //! they must not call the index, and should be quick.

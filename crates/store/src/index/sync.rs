@@ -1,7 +1,7 @@
 //! The atomics and the mutex of the index, replaced by loom's in its model check.
 //!
 //! Owns nothing. All state in `index/` that threads share uses these types, so that
-//! `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_` sees every access. Loom is a
+//! `RUSTFLAGS="--cfg loom" cargo test -p damelo --release --lib loom_` sees every access. Loom is a
 //! dependency of tests only, hence `all(loom, test)`. In shuttle's tests of the store the index
 //! keeps the standard atomics: each index operation is one step there.
 

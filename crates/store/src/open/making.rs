@@ -197,8 +197,8 @@ fn index_slots(config: &Config, total_bytes: u64) -> Result<u64, OpenError> {
     }
 }
 
-/// Clears old superblocks, checkpoints and journals, then writes the superblock: nothing old can then be
-/// taken for this store's.
+/// Clears old superblocks, checkpoints and journals, then writes the superblock: nothing old can
+/// then be taken for this store's.
 fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), OpenError> {
     let io = |doing| {
         let path = volume.path.clone();

@@ -1,13 +1,19 @@
-//! The write path. `create` checks, admits and copies an object into memory, and `nursery` keeps it
-//! there with its group; `compaction` moves together what waits for long. `packer` chooses the objects of a page, `page_build` lays out its bytes,
-//! and `superseded` leaves out dead objects. `flusher` writes pages and extents into segments, and
-//! `publish` then enters them into the index. `segment` manages the open segments, and `reclaim`
-//! reuses the oldest. `longest`: limits of length; `value`: borrowed bytes of a value; `writer`:
-//! streamed objects, assembled by `in_place` in their final memory; `operation`: creates that may
-//! have to wait; `metadata`: replacement of metadata; `remove`: removes and purges; `forget`:
-//! what is found to be gone; `version`: replacement of one version only; `gate`: creates alongside
-//! checkpoints; `sync`: writing everything out; `inline` and `inline_slot`: the flusher's work done by callers. Each module
-//! states its invariants and threads.
+//! The write path. Owns nothing; each module states its invariants and threads.
+//!
+//! On the way of an object to disk:
+//! - `create` checks, admits and copies it into memory; `operation`: creates that may have to wait.
+//!   `value`: borrowed bytes of a value; `longest`: limits of length. `writer`: streamed objects,
+//!   assembled by `in_place` in their final memory.
+//! - `nursery` keeps it there with its group; `compaction` moves together what waits for long.
+//! - `flusher` writes pages and extents into segments. `packer` chooses the objects of a page,
+//!   `superseded` leaves out dead ones, `page_build` lays out its bytes.
+//! - `segment` manages the open segments; `publish` enters what is written into the index.
+//! - `reclaim` reuses the oldest segment.
+//!
+//! Beside that way: `metadata` replaces metadata; `remove`: removes and purges; `forget`: what is
+//! found to be gone; `version`: replacement of one version only; `gate`: creates alongside
+//! checkpoints; `sync`: writing everything out; `inline` and `inline_slot`: the flusher's work done
+//! by callers.
 
 mod compaction;
 pub(crate) mod create;

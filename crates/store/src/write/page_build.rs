@@ -122,7 +122,8 @@ pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Opt
     Some(BuiltPage { run, moves, used_bytes: offset as u32, staged, passing: false })
 }
 
-/// Writes the page header, makes the records the segment's, and adds the page's entries to the segment's summary.
+/// Writes the page header, makes the records the segment's, and adds the page's entries to the
+/// segment's summary.
 pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltPage) {
     assert!(u64::from(page.used_bytes) <= open.page_stride, "a page that reaches into the next");
     let header = PageHeader {

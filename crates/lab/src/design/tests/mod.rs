@@ -454,9 +454,9 @@ fn hades_writes_a_run_into_a_proxy_file() {
 /// The shipped engine: object 1 (3,000 bytes) and object 2 (20,000 bytes) wait in memory, are hit
 /// there, and go to the device on shutdown; the delete is in both copies of the journal, which
 /// lies in mapped memory: two blocks of the system's buffers, written at the end. A new segment's
-/// footer is cleared first (4 KiB), then what is used of the page goes there (20 KiB). Since a delete is
-/// in the journal, a sync ends with a checkpoint: its old head is cleared (4 KiB), the index (128 KiB),
-/// the segments' table (4 KiB) and the new head (4 KiB) are written.
+/// footer is cleared first (4 KiB), then what is used of the page goes there (20 KiB). Since a
+/// delete is in the journal, a sync ends with a checkpoint: its old head is cleared (4 KiB), the
+/// index (128 KiB), the segments' table (4 KiB) and the new head (4 KiB) are written.
 #[test]
 fn store_on_the_small_trace() {
     let options = DesignOptions { cache_bytes: 16 << 20, ..DesignOptions::default() };
