@@ -162,14 +162,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
             all_words.push(words);
         }
         let tables = measure(paper, &paper_options(args, chosen))?;
-        for table in &tables {
-            if args.json {
-                out.json(&json_of(name, table, chosen, &manifest))?;
-            } else if !args.csv {
-                out.line(format_args!("{name} {table}"))?;
-            }
-        }
-        out.flush()?;
+        print(args, &mut out, name, &tables, |table| json_of(name, table, chosen, &manifest))?;
         say(format_args!("damelo: {name} took {:.1} s", begun.elapsed().as_secs_f64()));
         all.push((name, chosen, tables));
     }
@@ -184,6 +177,24 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         new_page.write(&page(&tables, &all_words, synthetic).finish(&manifest))?;
     }
     out.finish()
+}
+
+/// Prints a paper's tables as soon as they are there. CSV has those of all papers in one, at the end.
+fn print(
+    args: &PaperArgs,
+    out: &mut Out,
+    name: &str,
+    tables: &[Exhibit],
+    json: impl Fn(&Exhibit) -> Value,
+) -> Result<(), Failure> {
+    for table in tables {
+        if args.json {
+            out.json(&json(table))?;
+        } else if !args.csv {
+            out.line(format_args!("{name} {table}"))?;
+        }
+    }
+    out.flush()
 }
 
 /// The trace that is given, as papers want it: by a rule or whole.

@@ -152,19 +152,7 @@ pub(super) fn rewrite(
     let mut trace = Requests::open(name, &read.options(None)?)?;
     let format = output.format()?;
     let mut writer = output.writer(format)?;
-    let mut reading = Reading::of(&trace);
-    let mut requests_read = 0u64;
-    while trace.advance()? {
-        let record = trace.record();
-        requests_read += 1;
-        if choice.keeps(&record) {
-            writer.write(&record)?;
-        }
-        if requests_read.is_multiple_of(1 << 16) {
-            reading.set(requests_read);
-        }
-    }
-    drop(reading);
+    let requests_read = copy(&mut trace, &mut writer, &mut choice)?;
     choice.check(name, requests_read)?;
     let lost = writer.lost();
     let requests = writer.finish()?;
@@ -190,7 +178,7 @@ pub(super) fn rewrite(
     write_manifest(&path, &trace, &written)?;
     if output.instead_in.is_none() {
         say(format_args!(
-            "damelo: {} of {} requests written to {}, how to {}",
+            "damelo: {} of {} requests written to {}; {} says how",
             thousands(requests),
             thousands(requests_read),
             output.output,
@@ -198,6 +186,27 @@ pub(super) fn rewrite(
         ));
     }
     Ok(())
+}
+
+/// Writes what is chosen of a trace; returns how many requests there were.
+fn copy(
+    trace: &mut Requests,
+    writer: &mut TraceWriter,
+    choice: &mut Choice<'_>,
+) -> Result<u64, Failure> {
+    let mut reading = Reading::of(trace);
+    let mut requests_read = 0u64;
+    while trace.advance()? {
+        let record = trace.record();
+        requests_read += 1;
+        if choice.keeps(&record) {
+            writer.write(&record)?;
+        }
+        if requests_read.is_multiple_of(1 << 16) {
+            reading.set(requests_read);
+        }
+    }
+    Ok(requests_read)
 }
 
 /// Says what is not in the trace that was written, or not with all that the other one has.

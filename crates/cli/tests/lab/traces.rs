@@ -177,7 +177,10 @@ fn what_a_form_cannot_say_is_told() {
     assert!(words.lines().count() == 3, "{words}");
     assert_eq!(manifest("one.oracleGeneral")["lost"]["times"], 1);
     let words = said(&["one.csv", "ours.csv"]);
-    assert!(words.starts_with("damelo: 2 of 2 requests written to ours.csv"), "{words}");
+    assert!(
+        words.starts_with("damelo: 2 of 2 requests written to ours.csv; ours.csv.man"),
+        "{words}"
+    );
     bed.file("access.log", SQUID);
     let words = said(&["access.log", "s.csv"]);
     assert!(
