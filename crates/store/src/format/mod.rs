@@ -12,6 +12,7 @@
 //! - `segment`    the footer and the summary that close a segment
 //! - `journal`    deletions and purges
 //! - `checkpoint` a saved index
+//! - `mend`       a single bit that has turned over under a checksum, put right
 //!
 //! Invariants: everything is little-endian; every decoder accepts any bytes at all, of any length,
 //! without a panic or an overflow; nothing is accepted before its checksum has been verified; bytes

@@ -1,5 +1,7 @@
-//! The memory cache: page frames (`pool`), the table of resident objects (`resident`), eviction
-//! (`cache`, by the decisions of `policy::residency`), and the cost of evictions (`regret`).
+//! The memory cache: memory straight from the system (`mapped`), page frames in it (`pool`), the
+//! table of resident objects (`resident`), eviction (`cache`, by the decisions of
+//! `policy::residency`), and the cost of evictions (`regret`). Each module states its invariants
+//! and threads.
 
 pub(crate) mod cache;
 #[cfg(test)]
