@@ -95,7 +95,6 @@ impl SimDevice {
             rng: fastrand::Rng::with_seed(options.seed),
             faults: options.faults,
             stats: DeviceStats::default(),
-            journals: Vec::new(),
             violations: Vec::new(),
             vanished: false,
             stopping: false,
@@ -144,11 +143,6 @@ impl SimDevice {
             state.view[offset as usize] ^= 1 << state.rng.u8(0..8);
         }
         offsets
-    }
-
-    /// Areas that were opened as journals.
-    pub fn journal_ranges(&self) -> Vec<Range<u64>> {
-        self.shared.lock().journals.clone()
     }
 
     /// What the user of this device did that it must not do.
@@ -236,9 +230,6 @@ impl Device for SimDevice {
             return Err(errno(libc::EINVAL));
         }
         let range = offset..offset + len;
-        if !state.journals.contains(&range) {
-            state.journals.push(range.clone());
-        }
         Ok(Box::new(SimJournal { shared: Arc::clone(&self.shared), range }))
     }
 

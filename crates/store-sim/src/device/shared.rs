@@ -37,7 +37,6 @@ pub(super) struct State {
     pub(super) rng: fastrand::Rng,
     pub(super) faults: FaultPlan,
     pub(super) stats: DeviceStats,
-    pub(super) journals: Vec<Range<u64>>,
     pub(super) violations: Vec<String>,
     pub(super) vanished: bool,
     pub(super) stopping: bool,

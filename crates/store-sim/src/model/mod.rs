@@ -187,11 +187,6 @@ impl Model {
         self.keys.get(key)?.live.first()
     }
 
-    /// How many keys must be there.
-    pub fn required_count(&self) -> usize {
-        self.keys.values().filter(|k| k.required.is_some()).count()
-    }
-
     /// Notes an operation that has returned.
     pub fn record(&mut self, event: Event) {
         let certain = !matches!(event.outcome, Outcome::Failed);
