@@ -195,6 +195,7 @@ fn bytes_created_are_those_of_values_also_of_values_in_parts() {
 
 #[test]
 fn a_streamed_object_is_whole_whatever_length_was_declared() {
+    const EXPIRES: u64 = 4_000_000_000;
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
     let sizes = [0, 1, 4_000, 70_000, 300_000, 1 << 20, (1 << 20) + 1, 2_300_000];
@@ -216,6 +217,7 @@ fn a_streamed_object_is_whole_whatever_length_was_declared() {
         }
         if key % 5 == 4 {
             writer.set_metadata(value(key, 77));
+            writer.set_expires(Some(EXPIRES));
         }
         writer.commit().wait().unwrap();
     }
@@ -224,8 +226,11 @@ fn a_streamed_object_is_whole_whatever_length_was_declared() {
             let (size, _, metadata) = case;
             let key = key as u64;
             let mut reader = store.reader(&name(key)).wait().unwrap().expect("it was stored");
-            let metadata = if key % 5 == 4 { 77 } else { metadata };
+            let is_changed = key % 5 == 4;
+            let metadata = if is_changed { 77 } else { metadata };
             assert_eq!(&reader.info().metadata[..], value(key, metadata), "{case:?} {round}");
+            let expires = is_changed.then_some(EXPIRES);
+            assert_eq!(reader.info().expires_unix_s, expires, "{case:?} {round}");
             let mut read = Vec::new();
             while let Some(piece) = reader.next().wait().unwrap() {
                 read.extend_from_slice(&piece);
