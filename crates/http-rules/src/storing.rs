@@ -137,6 +137,9 @@ pub struct Exchange<'a> {
 }
 
 /// Whether the response may be stored by a shared cache.
+///
+/// # Errors
+/// The first reason that forbids it.
 pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), NotStoredReason> {
     let Exchange { method, request, wishes, status, response, directives, selective, .. } =
         exchange;

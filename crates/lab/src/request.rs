@@ -64,6 +64,9 @@ impl Catalogue {
     }
 
     /// Gives the next host its name; its id is the number of hosts named before.
+    ///
+    /// # Panics
+    /// If 2^32 hosts have names: a trace has ids of 32 bits.
     pub fn push_host(&mut self, host: &[u8]) -> u32 {
         u32::try_from(self.hosts.push(host)).expect("fewer than 2^32 hosts: a trace has u32 ids")
     }

@@ -32,6 +32,9 @@ macro_rules! operations {
 
             /// Does the operation on this thread and returns its outcome.
             ///
+            /// # Errors
+            /// Those of the call that made it.
+            ///
             /// # Panics
             /// If the operation was polled before: it must then be awaited to its end.
             #[inline]

@@ -87,6 +87,9 @@ pub struct Cfs {
 
 impl Cfs {
     /// An empty device.
+    ///
+    /// # Panics
+    /// If blocks are not whole sectors of 512 bytes.
     pub fn new(options: CfsOptions) -> Cfs {
         assert!(options.block_bytes.is_multiple_of(512) && options.block_bytes > 0, "sectors");
         let blocks = options.device_bytes / u64::from(options.block_bytes);

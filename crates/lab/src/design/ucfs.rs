@@ -195,6 +195,9 @@ pub struct Ucfs {
 
 impl Ucfs {
     /// An empty disk. `requests` are for the oracle grouping only.
+    ///
+    /// # Panics
+    /// If clusters are not whole sectors of 512 bytes, or hot and medium are more than all of memory.
     pub fn new(options: UcfsOptions, requests: &[Request], changes: Changes) -> Ucfs {
         assert!(options.cluster_bytes.is_multiple_of(512), "clusters are sectors");
         assert!(options.hot_percent + options.medium_percent <= 100, "shares of memory");

@@ -47,6 +47,9 @@ pub struct Geometry {
 
 impl Geometry {
     /// The layout of a drive: tracks of a cylinder first, then the next cylinder inwards.
+    ///
+    /// # Panics
+    /// If [`MechanicalParams::check`] would refuse the parameters.
     pub fn new(params: &MechanicalParams) -> Geometry {
         assert_eq!(params.check(), Ok(()), "parameters of {} make sense", params.name);
         let (mut sector, mut cylinder) = (0, 0);
@@ -105,6 +108,9 @@ impl Geometry {
     }
 
     /// Where `sector` is.
+    ///
+    /// # Panics
+    /// If the drive has no such sector.
     pub fn place(&self, sector: u64) -> Place {
         assert!(sector < self.sectors, "sector {sector} is on a drive of {}", self.sectors);
         let zone = self.zone(sector);

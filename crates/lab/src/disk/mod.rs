@@ -159,6 +159,9 @@ impl Disk {
     }
 
     /// Hands over a request at `now_ns`; it is served when its turn comes.
+    ///
+    /// # Panics
+    /// If the request reaches beyond the drive.
     pub fn submit(&mut self, now_ns: u64, io: DiskIo) {
         assert!(io.sector + u64::from(io.sectors) <= self.sectors(), "{io:?} is on the drive");
         self.advance(now_ns);

@@ -87,6 +87,9 @@ pub struct Ffs {
 
 impl Ffs {
     /// Makes an empty file system over a disk of `disk_bytes`.
+    ///
+    /// # Panics
+    /// If the parameters do not go together, or the disk has no room for a group.
     pub fn new(params: FfsParams, disk_bytes: u64, disk: u8) -> Ffs {
         params.check();
         let blocks_per_group = (params.group_bytes / u64::from(params.block_bytes)) as u32;
@@ -152,6 +155,9 @@ impl Ffs {
     ///
     /// # Errors
     /// [`FsFull`] without a free inode or block.
+    ///
+    /// # Panics
+    /// If directories are not numbered in the order in which they are made.
     pub fn make_dir(&mut self, plan: &mut Plan, dir: DirId, parent: DirId) -> Result<(), FsFull> {
         assert_eq!(dir as usize, self.directories.len(), "directories are numbered in order");
         self.resolve_directory(plan, parent);
@@ -176,6 +182,9 @@ impl Ffs {
     ///
     /// # Errors
     /// [`FsFull`] without a free inode or enough blocks; what was done until then stays.
+    ///
+    /// # Panics
+    /// If the file exists.
     pub fn create(
         &mut self,
         plan: &mut Plan,
@@ -209,6 +218,9 @@ impl Ffs {
     }
 
     /// Opens a file by name and reads a part of it.
+    ///
+    /// # Panics
+    /// If there is no such file, or it ends before what is read.
     pub fn read(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
         self.resolve_file(plan, file);
         let entry = &self.files[file as usize];
@@ -229,6 +241,9 @@ impl Ffs {
 
     /// Opens a file by name and writes a part of it in place: what points there is read and stays as
     /// it is.
+    ///
+    /// # Panics
+    /// If there is no such file, or it ends before what is written.
     pub fn write(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
         self.resolve_file(plan, file);
         let entry = &self.files[file as usize];

@@ -104,6 +104,9 @@ struct Run<'a> {
 ///
 /// # Errors
 /// See [`MachineError`].
+///
+/// # Panics
+/// If there are no clients.
 pub fn run(
     design: &mut dyn Design,
     machine: &mut Machine,

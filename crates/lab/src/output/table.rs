@@ -18,7 +18,10 @@ impl Table {
         Table { head: head.iter().map(|&cell| cell.to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; it must have as many cells as the head.
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If it has not as many cells as the head.
     pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.head.len(), "a row has a cell for each column");
         self.rows.push(cells);

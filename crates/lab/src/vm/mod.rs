@@ -48,6 +48,9 @@ pub struct Mapped {
 
 impl Mapped {
     /// Maps a file that lies on `disk`.
+    ///
+    /// # Panics
+    /// If a page is shorter than 512 bytes, or memory than a page.
     pub fn new(params: VmParams, disk: u8) -> Mapped {
         assert!(params.page_bytes >= 512, "pages hold sectors");
         assert!(params.memory_bytes >= u64::from(params.page_bytes), "one page fits in memory");

@@ -86,9 +86,10 @@ pub struct Newcomer<'a> {
 /// Decides which objects are stored. A policy may keep bounded state of its own; it does no I/O,
 /// reads no clock, and must not call the store.
 pub trait AdmissionPolicy: Send + Sync {
-    /// Whether to store the object. An error names the rule that refuses it; the caller receives
-    /// the name, and the store counts it. Called once for each create and each writer, on any
-    /// thread.
+    /// Whether to store the object. Called once for each create and each writer, on any thread.
+    ///
+    /// # Errors
+    /// The name of the rule that refuses it; the caller receives the name, and the store counts it.
     fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str>;
 
     /// Reports bytes written that no [`AdmissionPolicy::admit`] call declared: objects kept when
