@@ -278,6 +278,13 @@ impl Ring {
         lock(&self.state).free.len()
     }
 
+    /// How many free segments can be opened, those of volumes in service: counted up to `most`.
+    pub(crate) fn usable_free(&self, space: &Space, most: usize) -> usize {
+        let state = lock(&self.state);
+        let usable = |id: &&SegmentId| !space.spot(**id, 0).volume.is_out();
+        state.free.iter().filter(usable).take(most).count()
+    }
+
     /// The strides of all segments' pages, in blocks.
     pub(crate) fn page_stride_blocks(&self) -> Vec<u16> {
         self.page_strides.iter().map(|blocks| blocks.load(Ordering::Acquire)).collect()

@@ -114,6 +114,23 @@ fn what_is_new_is_not_written_where_each_write_fails() {
     }
 }
 
+/// Segments that were free on the volume that failed are free for ever.
+#[test]
+fn a_full_ring_goes_on_though_the_volume_that_failed_had_room() {
+    for which in [0, 1] {
+        let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+        let store = open(&disks, |_| ());
+        (0..200).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+        break_one(&store, &disks, which, 200);
+        // More than twice what fits on the other.
+        (0..10_000).for_each(|n| put(&store, &format!("new/{n}"), 2, &[8; 5_000]));
+        store.sync().unwrap();
+        store.drop_memory();
+        let lost = (8_000..10_000).filter(|n| get(&store, &format!("new/{n}")).is_none()).count();
+        assert_eq!((lost, store.stats().drops_write_error), (0, 0), "without volume {which}");
+    }
+}
+
 /// All memory hits, and nothing to write but the journal, which is mapped memory: only checkpoints
 /// touch the device.
 #[test]

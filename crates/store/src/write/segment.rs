@@ -149,11 +149,11 @@ pub(crate) fn open_segment(
 ) -> Result<OpenSegment, io::Error> {
     // Each segment may fail once; after that, none is left to try.
     for _ in 0..=engine.ring.segments() {
-        while engine.ring.free_count() < 2 {
+        while engine.ring.usable_free(&engine.space, 2) < 2 {
             if reclaim_one(engine) {
                 continue;
             }
-            if engine.ring.free_count() > 0 || engine.writes_in_flight() == 0 {
+            if engine.ring.usable_free(&engine.space, 1) > 0 || engine.writes_in_flight() == 0 {
                 break;
             }
             // On a tiny volume, all other segments may be waiting to be sealed.
