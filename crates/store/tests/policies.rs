@@ -4,13 +4,14 @@
 
 mod in_memory;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use damelo::policy::{
-    AdmissionPolicy, Candidate, DiskPolicy, Fate, Leaving, Newcomer, Queue, ReinsertionPolicy,
-    ResidencyPolicy, Survivor, Usage,
+    AdmissionPolicy, Arrival, Candidate, DiskPolicy, Fate, Leaving, Newcomer, Queue,
+    ReinsertionPolicy, ResidencyPolicy, Survivor, Usage,
 };
 use damelo::{
     Admission, ByteSize, Config, CreateError, GroupId, Hint, OpenError, Reinsertion, Stats, Store,
@@ -218,6 +219,45 @@ fn an_embedder_may_give_every_policy() {
     assert!(residency.0.load(Ordering::Relaxed) > 0);
     assert_eq!(told.asked.lock().unwrap().len(), 12_000);
     assert!(told.beside.load(Ordering::Relaxed) >= stats.reinserted_bytes);
+}
+
+/// As `Fifo`, but panics when something that was read comes into memory, once.
+struct PanicsOnce(AtomicBool);
+
+impl ResidencyPolicy for PanicsOnce {
+    fn arrive(&self, _hint: Hint, arrival: Arrival) -> Queue {
+        let panics = arrival != Arrival::Written && self.0.swap(false, Ordering::Relaxed);
+        assert!(!panics, "a policy of the test's own");
+        Queue::Probation
+    }
+
+    fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue> {
+        Fifo::default().victim(usage, requester)
+    }
+
+    fn fate(&self, _queue: Queue, _object: &Leaving) -> Fate {
+        Fate::Drop
+    }
+}
+
+/// As part of its page, or alone.
+#[test]
+fn a_read_that_panicked_is_not_waited_for() {
+    for bytes in [3_000, 100_000] {
+        let policy = Arc::new(PanicsOnce(AtomicBool::new(false)));
+        let mut config = small();
+        config.own_policies.residency = Some(policy.clone());
+        let store = open(config);
+        store.create(b"key", GROUP, &vec![1; bytes]).wait().unwrap();
+        store.sync().unwrap();
+        store.drop_memory();
+        policy.0.store(true, Ordering::Relaxed);
+        let read = || store.read(b"key").wait().unwrap();
+        let panicked = catch_unwind(AssertUnwindSafe(|| read().is_some()));
+        assert!(panicked.is_err(), "{bytes}: {panicked:?}");
+        assert!(read().is_some(), "{bytes}");
+        assert_eq!(store.stats().shared_reads, 0, "{bytes}");
+    }
 }
 
 #[test]
