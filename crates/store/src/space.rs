@@ -302,6 +302,16 @@ impl Volume {
         io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
     }
 
+    /// Writes outside the segments.
+    pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.device.write_at(offset, bytes).map_err(|error| self.named(error))
+    }
+
+    /// Makes durable what was written.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.device.sync().map_err(|error| self.named(error))
+    }
+
     pub(crate) fn is_out(&self) -> bool {
         self.out_of_service.load(Ordering::Acquire)
     }

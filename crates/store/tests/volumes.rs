@@ -5,6 +5,7 @@
 
 mod troubled;
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +129,21 @@ fn a_full_ring_goes_on_though_the_volume_that_failed_had_room() {
         store.drop_memory();
         let lost = (8_000..10_000).filter(|n| get(&store, &format!("new/{n}")).is_none()).count();
         assert_eq!((lost, store.stats().drops_write_error), (0, 0), "without volume {which}");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_fails_says_on_which_volume() {
+    for which in [0, 1] {
+        let disks = ["one disk", "another"].map(|name| Disk::new(24 << 20).named(name));
+        let store = open(&disks, |config| config.volume_errors_max = u32::MAX);
+        put(&store, "key", 1, b"value");
+        disks[which].fail();
+        let errors = [store.checkpoint().unwrap_err(), store.sync().unwrap_err()];
+        for error in errors {
+            let why = error.source().unwrap().to_string();
+            assert_eq!(why, format!("{}: out of order", ["one disk", "another"][which]));
+        }
     }
 }
 

@@ -171,25 +171,25 @@ impl Engine {
             return Err(io::Error::other("a checkpoint larger than its slot"));
         }
         // The old header must not vouch for new shards.
-        volume.device.write_at(slot, &AlignedBuf::zeroed(BLOCK_BYTES as usize))?;
+        volume.write_at(slot, &AlignedBuf::zeroed(BLOCK_BYTES as usize))?;
         let crcs = &mut tables.shard_crcs;
         image_pieces(&self.index, plan, |number, piece| {
             let at = placed.shard_offset(number).ok_or_else(|| io::Error::other("shard number"))?;
             crcs[number as usize] = crc32c::crc32c(piece);
-            volume.device.write_at(slot + at, piece)
+            volume.write_at(slot + at, piece)
         })?;
         let (bytes, sealed) = tables.encode(header).map_err(io::Error::other)?;
         header = sealed;
         let mut region = AlignedBuf::zeroed(bytes.len().next_multiple_of(BLOCK_BYTES as usize));
         region[..bytes.len()].copy_from_slice(&bytes);
-        volume.device.write_at(slot + header.tables_offset(), &region)?;
+        volume.write_at(slot + header.tables_offset(), &region)?;
         for volume in self.space.volumes.iter().filter(|volume| !volume.is_out()) {
-            volume.device.sync()?;
+            volume.sync()?;
         }
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         block.copy_from_slice(&header.encode());
-        volume.device.write_at(slot, &block)?;
-        volume.device.sync()
+        volume.write_at(slot, &block)?;
+        volume.sync()
     }
 
     /// First life whose segment may hold objects that the checkpoint misses.
@@ -238,8 +238,8 @@ pub(crate) fn clear_clean(engine: &Engine, found: &Found) -> io::Result<()> {
     let header = CheckpointHeader { clean: false, ..found.header };
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
     block.copy_from_slice(&header.encode());
-    volume.device.write_at(slot, &block)?;
-    volume.device.sync()
+    volume.write_at(slot, &block)?;
+    volume.sync()
 }
 
 /// Loads the shards of a checkpoint, keeping only entries in segments that are still in the same

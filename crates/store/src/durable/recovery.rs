@@ -204,7 +204,6 @@ impl Engine {
         {
             // After a crash, the clean tables would be trusted for segments written from now on, and
             // numbers given from now on be given again. So nothing may be written, on any volume.
-            let error = self.space.volumes[0].named(error);
             self.space.take_out(&format!("that the store is in use could not be noted: {error}"));
             add(&self.counters.checkpoint_errors, 1);
         }

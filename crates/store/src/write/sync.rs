@@ -15,7 +15,7 @@ impl Engine {
         self.work_inline();
         let dropped = self.nursery.take_dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
-            volume.device.sync().map_err(|error| SyncError::Io(volume.named(error)))?;
+            volume.sync().map_err(SyncError::Io)?;
         }
         self.journal.sync().map_err(SyncError::Io)?;
         if self.space.all_gone() {

@@ -45,24 +45,31 @@ struct Troubles {
 /// What a device holds; it outlives a store that is closed or left.
 #[derive(Clone)]
 pub(crate) struct Disk {
+    name: &'static str,
     bytes: Arc<Mutex<Vec<u8>>>,
     troubles: Arc<Troubles>,
 }
 
 impl Disk {
     pub(crate) fn new(size_bytes: usize) -> Disk {
-        Disk { bytes: Arc::new(Mutex::new(vec![0; size_bytes])), troubles: Arc::default() }
+        let bytes = Arc::new(Mutex::new(vec![0; size_bytes]));
+        Disk { name: "troubled", bytes, troubles: Arc::default() }
+    }
+
+    /// The same under another name.
+    pub(crate) fn named(self, name: &'static str) -> Disk {
+        Disk { name, ..self }
     }
 
     /// What is left after a kill: all that was written, on a sound device.
     pub(crate) fn copied(&self) -> Disk {
         let bytes = self.bytes.lock().unwrap().clone();
-        Disk { bytes: Arc::new(Mutex::new(bytes)), troubles: Arc::default() }
+        Disk { name: self.name, bytes: Arc::new(Mutex::new(bytes)), troubles: Arc::default() }
     }
 
     pub(crate) fn device(&self) -> Arc<dyn Device> {
         let info = DeviceInfo {
-            name: "troubled".to_owned(),
+            name: self.name.to_owned(),
             size_bytes: self.bytes.lock().unwrap().len() as u64,
             block_bytes: 512,
             direct: true,
