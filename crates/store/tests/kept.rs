@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use damelo::format::{BLOCK_BYTES, PageHeader, RecordHeader, RecordKind, StoreNonce, Superblock};
-use damelo::{ByteSize, Config, GroupId, Store, WriterOptions};
+use damelo::{ByteSize, Config, CreateOptions, GroupId, ObjectInfo, Store, WriterOptions};
 use troubled::{Disk, Stopped, get, put};
 
 const KEY: &str = "site/key";
@@ -260,6 +260,72 @@ fn life_of_first(disk: &Disk, at: u64) -> Option<u64> {
         let lead = &bytes[(at - BLOCK_BYTES) as usize..];
         PageHeader::decode(lead, nonce, PAGE_BYTES).ok().map(|header| header.segment_seq)
     })
+}
+
+/// In a page, in an extent, and in an extent with newer metadata.
+#[test]
+fn what_is_kept_has_the_group_the_metadata_and_the_expiry_that_it_had() {
+    let expires = |seconds: u64| Some(1_700_000_000 + seconds);
+    for (bytes, is_renewed) in [(3_000, false), (VALUE_BYTES, false), (VALUE_BYTES, true)] {
+        let disk = Disk::new(32 << 20);
+        let store = open(&disk);
+        let options = CreateOptions { metadata: b"first", expires_unix_s: expires(1_000) };
+        let create = store.create_with(KEY.as_bytes(), GroupId::new(1), &vec![7; bytes], options);
+        create.wait().unwrap();
+        store.sync().unwrap();
+        store.drop_memory();
+        if is_renewed {
+            let renew = store.set_metadata_with(KEY.as_bytes(), b"second", expires(2_000));
+            assert!(renew.wait().unwrap());
+            store.sync().unwrap();
+            store.drop_memory();
+        }
+        make_worth_keeping(&store);
+        let before = store.lookup(KEY.as_bytes()).wait().unwrap().unwrap();
+        let expected = expires(if is_renewed { 2_000 } else { 1_000 });
+        assert_eq!((before.group, before.expires_unix_s), (GroupId::new(1), expected));
+        let mut filled = 0;
+        while store.stats().reinserted_objects == 0 {
+            put(&store, &format!("filler/{filled}"), 2, &[0; VALUE_BYTES]);
+            put(&store, &format!("small/{filled}"), 2, &[0; 5_000]);
+            filled += 1;
+            assert!(filled < 2000, "{:?}", store.stats());
+        }
+        for from_disk in [false, true] {
+            if from_disk {
+                store.sync().unwrap();
+                store.drop_memory();
+            }
+            let after = store.lookup(KEY.as_bytes()).wait().unwrap().unwrap();
+            let beside = |info: &ObjectInfo| {
+                (info.group, info.length_bytes, info.metadata.clone(), info.expires_unix_s)
+            };
+            let case = format!("{bytes} bytes, renewed: {is_renewed}, from disk: {from_disk}");
+            assert_eq!(beside(&after), beside(&before), "{case}");
+        }
+    }
+}
+
+/// Written again it would have a checksum that fits.
+#[test]
+fn what_is_damaged_on_disk_is_not_kept() {
+    for bytes in [3_000, VALUE_BYTES] {
+        let disk = Disk::new(32 << 20);
+        let store = open(&disk);
+        put(&store, KEY, 1, &vec![7; bytes]);
+        store.sync().unwrap();
+        store.drop_memory();
+        make_worth_keeping(&store);
+        disk.turn_bit(place_of(&disk, RecordKind::Object) + 2_000);
+        let mut filled = 0;
+        while store.stats().segments_reused < 40 {
+            put(&store, &format!("filler/{filled}"), 2, &[0; VALUE_BYTES]);
+            put(&store, &format!("small/{filled}"), 2, &[0; 5_000]);
+            filled += 1;
+            assert!(filled < 2000, "{:?}", store.stats());
+        }
+        assert_eq!(get(&store, KEY), None, "{bytes} bytes");
+    }
 }
 
 /// Its head may be read in one life of the segment and its value in none, or in the next.

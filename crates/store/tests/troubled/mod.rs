@@ -83,6 +83,11 @@ impl Disk {
         look(&self.bytes.lock().unwrap())
     }
 
+    /// One bit there is another from now on.
+    pub(crate) fn turn_bit(&self, at: u64) {
+        self.bytes.lock().unwrap()[at as usize] ^= 1;
+    }
+
     /// Nothing can be read, written or synced from now on.
     pub(crate) fn fail(&self) {
         self.troubles.fails.store(true, Ordering::SeqCst);
