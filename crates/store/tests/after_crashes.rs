@@ -157,6 +157,41 @@ fn what_a_recovery_could_not_read_does_not_come_back_in_place_of_what_is_newer()
     assert_ne!(get(&store, "key/2").as_deref(), Some(&b"old"[..]));
 }
 
+/// A reused segment whose marks cannot be erased is found again after a crash, with what was
+/// forgotten with it.
+#[test]
+fn what_was_forgotten_with_a_segment_that_could_not_be_erased_does_not_come_back() {
+    let disk = Disk::new(12 << 20);
+    let store = open(&disk, |config| config.volume_errors_max = u32::MAX);
+    let mut filled = 0;
+    let mut fill = |store: &Store, objects: u32| {
+        for _ in 0..objects {
+            put(store, &format!("filler/{filled}"), 2, &[7; 5_000]);
+            filled += 1;
+        }
+        store.sync().unwrap();
+        store.drop_memory();
+    };
+    put(&store, "key", 1, b"the first version");
+    // Else it may wait until the segment begins that is open then: it is to be one that is sealed.
+    store.sync().unwrap();
+    fill(&store, 200);
+    let end = disk.with_bytes(|bytes| {
+        let layout = Superblock::decode(bytes).unwrap();
+        let is_it = |part: &[u8]| part == b"the first version";
+        let at = bytes.windows(17).position(is_it).unwrap() as u64 - layout.segments_offset;
+        layout.segments_offset + (at / layout.segment_bytes + 1) * layout.segment_bytes
+    });
+    disk.set_unwritable(end - 4096..end);
+    while store.may_contain(b"key") {
+        fill(&store, 20);
+        assert!(store.stats().creates < 50_000, "the ring comes round");
+    }
+    put(&store, "key", 1, b"the second version");
+    let disk = killed(store, &disk);
+    assert_eq!(get(&open_recovered(&disk), "key"), None, "the second was not written yet");
+}
+
 /// While segments are reused all the time, a checkpoint does not take one that is just being reused
 /// for one that is not whole yet: recovery would look at the whole ring.
 #[test]

@@ -33,6 +33,10 @@ fn open(disks: &[Disk], change: impl FnOnce(&mut Config)) -> Store {
     store
 }
 
+fn in_service(store: &Store) -> Vec<bool> {
+    store.info().volumes.iter().map(|volume| volume.in_service).collect()
+}
+
 /// Puts a volume out of service, by reads of what is on it.
 fn break_one(store: &Store, disks: &[Disk; 2], which: usize, keys: u32) {
     store.sync().unwrap();
@@ -41,8 +45,7 @@ fn break_one(store: &Store, disks: &[Disk; 2], which: usize, keys: u32) {
     for n in 0..keys {
         let _ = store.read(format!("old/{n}").as_bytes()).wait();
     }
-    let in_service: Vec<bool> = store.info().volumes.iter().map(|v| v.in_service).collect();
-    assert_eq!(in_service, [which != 0, which != 1]);
+    assert_eq!(in_service(store), [which != 0, which != 1]);
 }
 
 /// More replacements than the journal has room for, if no checkpoint covers them.
@@ -130,6 +133,48 @@ fn a_full_ring_goes_on_though_the_volume_that_failed_had_room() {
         let lost = (8_000..10_000).filter(|n| get(&store, &format!("new/{n}")).is_none()).count();
         assert_eq!((lost, store.stats().drops_write_error), (0, 0), "without volume {which}");
     }
+}
+
+/// Wherever the writes have got to when one fails: the next to be written to may be the other.
+#[test]
+fn the_volume_that_fails_is_the_one_that_goes() {
+    for (which, keys) in [0, 1].iter().flat_map(|which| (1..8).map(|n| (*which, 25 * n))) {
+        let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+        let store = open(&disks, |config| {
+            config.volume_errors_max = 1;
+            config.background = false;
+        });
+        (0..keys).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+        store.sync().unwrap();
+        disks[which].fail_next_write();
+        let mut n = 0;
+        while store.stats().volumes_out == 0 {
+            put(&store, &format!("new/{n}"), 2, &[8; 5_000]);
+            let _ = store.sync();
+            n += 1;
+            assert!(n < 1_000, "no write fails");
+        }
+        assert_eq!(in_service(&store), [which != 0, which != 1], "after {keys} keys");
+    }
+}
+
+#[test]
+fn errors_with_successes_between_them_do_not_add_up() {
+    let disks = [Disk::new(24 << 20)];
+    let store = open(&disks, |config| {
+        config.volume_errors_max = 2;
+        config.background = false;
+    });
+    for n in 0..20 {
+        put(&store, &format!("before/{n}"), 1, &[7; 5_000]);
+        store.sync().unwrap();
+        disks[0].fail_next_write();
+        put(&store, &format!("failed/{n}"), 1, &[7; 5_000]);
+        // Where it was the beginning of a segment that failed, another is begun.
+        let _ = store.sync();
+    }
+    let dropped = store.stats().drops_write_error;
+    assert!(in_service(&store) == [true] && dropped > 10, "{dropped} dropped");
 }
 
 #[test]

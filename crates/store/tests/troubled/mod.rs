@@ -35,6 +35,7 @@ struct Troubles {
     fails: AtomicBool,
     fails_next_write: AtomicBool,
     unreadable: Mutex<Range<u64>>,
+    unwritable: Mutex<Range<u64>>,
     panics: Mutex<Range<u64>>,
     read_delay_ms: AtomicU64,
     never_settles: AtomicBool,
@@ -101,6 +102,11 @@ impl Disk {
     /// What of it cannot be read from now on; an empty range: all can.
     pub(crate) fn set_unreadable(&self, range: Range<u64>) {
         *self.troubles.unreadable.lock().unwrap() = range;
+    }
+
+    /// What of it cannot be written from now on.
+    pub(crate) fn set_unwritable(&self, range: Range<u64>) {
+        *self.troubles.unwritable.lock().unwrap() = range;
     }
 
     /// Reads of that range panic from now on, as code of an embedder may.
@@ -196,6 +202,12 @@ impl Disk {
         if self.troubles.fails_next_write.swap(false, Ordering::SeqCst) {
             return Err(io::Error::other("one write fails"));
         }
+        let end = offset + buf.len() as u64;
+        let unwritable = self.troubles.unwritable.lock().unwrap();
+        if offset < unwritable.end && unwritable.start < end {
+            return Err(io::Error::other("cannot be written"));
+        }
+        drop(unwritable);
         self.put(offset, buf);
         Ok(())
     }
