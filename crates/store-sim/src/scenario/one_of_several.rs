@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use damelo::{Config, Durability};
+use damelo::{Config, Durability, GroupId, Store};
 
 use super::{
     MIB, TINY_BYTES, blank_disks, clock, driver_on, no_violations, options, varied_config,
 };
-use crate::driver::{Driver, Failure};
+use crate::driver::{Driver, Failure, chain};
 use crate::fault::{Effect, FaultPlan, OpKind, Rule, When};
 use crate::model::{Demand, Model};
 use crate::trace::CrashKind;
@@ -17,6 +17,9 @@ use crate::{SimDisk, SimOptions, SimWorld};
 
 /// Lives in a row, each ended by a kill or a clean close.
 const LIVES: u64 = 4;
+
+/// Length of objects that fill the disks.
+const BESIDE_BYTES: usize = 60_000;
 
 /// What fails of a disk. Journal records are always written: without them nothing is promised.
 const TROUBLES: [&[OpKind]; 5] = [
@@ -107,6 +110,27 @@ pub fn one_of_several(seed: u64) -> Result<u64, Failure> {
     Ok(fired)
 }
 
+/// Creates more than all disks hold, none of which the model knows: without the one that is out of
+/// service the others take it, and the newest is there.
+fn goes_on(store: &Store, disks: usize) -> Result<(), Failure> {
+    // What was dropped before is told now.
+    let _ = store.sync();
+    let mut newest = None;
+    for number in 0..disks as u64 * TINY_BYTES / BESIDE_BYTES as u64 {
+        let key = format!("beside/{number}");
+        // Refused where memory does not come free in time.
+        let created = store.create(key.as_bytes(), GroupId::new(u64::MAX), &[7; BESIDE_BYTES]);
+        newest = created.wait().ok().map(|()| key).or(newest);
+    }
+    let Some(key) = newest else { return Ok(()) };
+    store.sync().map_err(|error| format!("without one of the disks: {}", chain(&error)))?;
+    store.drop_memory();
+    match store.read(key.as_bytes()).wait() {
+        Ok(None) => Err(format!("without one of the disks: {key} is lost")),
+        Ok(Some(_)) | Err(_) => Ok(()),
+    }
+}
+
 fn live(
     life: &Life,
     config: &Config,
@@ -131,6 +155,9 @@ fn live(
     if life.heals {
         fail(&FaultPlan::none());
         life.work(&mut driver, 3)?;
+    }
+    if driver.store().stats().volumes_out == 1 {
+        goes_on(driver.store(), world.sims().len())?;
     }
     if life.seed.is_multiple_of(3) {
         // Fails with a disk that is out of order; what follows is a crash then.
