@@ -49,7 +49,8 @@ pub enum WhenMemoryFull {
 /// Policies that the embedder supplies. Each one given replaces the policy named by
 /// [`Config::residency`], [`Config::disk_policy`], [`Config::reinsertion`] or
 /// [`Config::admission`]. An instance may share its state with the other policies, or with other
-/// stores.
+/// stores. None may panic: the store asks them on threads of its own too, and a panic in one that
+/// completes I/O ends the process.
 ///
 /// Example: a store that admits objects of one group only at their second create:
 ///
