@@ -35,6 +35,8 @@ pub struct LoadSpec {
     pub divide: u64,
     /// Longest time it is measured for, and as long for what comes before.
     pub seconds: u64,
+    /// So many tasks as clients, in place of the load's own.
+    pub tasks: Option<u32>,
     /// Seed of everything random.
     pub seed: u64,
     /// An empty directory of its own.
@@ -338,6 +340,9 @@ pub fn run(spec: &LoadSpec) -> Result<LoadReport, Box<dyn Error>> {
     let mut load = load.ok_or("no such load")?;
     load.operations.0 /= spec.divide;
     load.operations.1 /= spec.divide;
+    if let Some(tasks) = spec.tasks {
+        load.clients = Clients::Tasks(tasks as usize);
+    }
     let source = Source::new(load, spec.seed);
     let (memory, disk) = (load.mib.0 << 20, load.mib.1 << 20);
     let file = spec.directory.join("cache");

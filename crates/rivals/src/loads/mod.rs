@@ -40,6 +40,9 @@ pub struct LoadOptions {
     /// Divides the operations of each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub divide: u64,
+    /// So many tasks as clients, in place of the threads or tasks of each load.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tasks: Option<u32>,
     /// Seed of everything random.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -131,6 +134,7 @@ fn start(
         load: load.to_owned(),
         divide: options.divide,
         seconds: options.seconds,
+        tasks: options.tasks,
         seed: options.seed,
         directory: directory.clone(),
         foyer: options.foyer,
