@@ -1,5 +1,6 @@
 //! Declares every key of a `[[rule]]` once. Pure, no threads.
 
+use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -161,11 +162,26 @@ fn host_glob(text: &str) -> Result<Glob, String> {
     if text.contains('/') {
         return Err(format!("\"{text}\" matches no host: write it without scheme and path"));
     }
+    if !text.is_ascii() {
+        return Err(format!("\"{text}\" matches no host: clients send the form of DNS, xn--..."));
+    }
     let port = text.rsplit_once(':').map_or("", |(_, port)| port);
     if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("\"{text}\" matches no host: hosts are compared without port"));
     }
-    Glob::new(&text.to_ascii_lowercase(), Segments::BySlash)
+    let lower = text.to_ascii_lowercase();
+    let negations = &lower[..lower.len() - lower.trim_start_matches('!').len()];
+    // Its brackets make no class: no host is a single character of an address.
+    let pattern = match lower[negations.len()..].strip_prefix('[') {
+        Some(rest) if is_address_in_brackets(rest) => format!("{negations}\\[{rest}"),
+        _ => lower,
+    };
+    Glob::new(&pattern, Segments::BySlash)
+}
+
+/// Whether this, behind its `[`, is an IPv6 address as hosts have it.
+fn is_address_in_brackets(rest: &str) -> bool {
+    rest.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
 }
 
 fn type_glob(text: &str) -> Result<Glob, String> {
@@ -319,6 +335,7 @@ mod tests {
             ("host", "example.org:8080", "without port"),
             ("host", "http://example.org", "without scheme and path"),
             ("host", "example.org/", "without scheme and path"),
+            ("host", "*.müller.example", "xn--"),
             ("type", "image", "`/`"),
             ("type", "text/html; charset=utf-8", "without parameters"),
         ] {
@@ -335,6 +352,7 @@ mod tests {
             ("path", "{/a,/b}/*"),
             ("path", "?"),
             ("host", "[[]::1]"),
+            ("host", "[::1]"),
             ("host", "*.example.org"),
             ("host", "!{a,b}.test"),
             ("type", "image/*"),
@@ -343,6 +361,24 @@ mod tests {
             ("type", "**[+]json"),
         ] {
             assert_eq!(read(key, right), Ok(()), "{key} {right}");
+        }
+    }
+
+    /// As a class of characters it would match no host at all.
+    #[test]
+    fn an_ipv6_address_in_brackets_is_a_host() {
+        for (pattern, host, expected) in [
+            ("[::1]", "[::1]", true),
+            ("[::1]", ":", false),
+            ("[2001:DB8::F]", "[2001:db8::f]", true),
+            ("[2001:db8::f]", "[2001:db8::e]", false),
+            ("![::1]", "[::1]", false),
+            ("![::1]", "[::2]", true),
+            ("[[]2001:db8::*]", "[2001:db8::7]", true),
+            ("[a-c].example", "b.example", true),
+        ] {
+            let glob = host_glob(pattern).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(glob.matches(host.as_bytes()), expected, "{pattern} {host}");
         }
     }
 
