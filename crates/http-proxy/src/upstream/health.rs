@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::{HOST, USER_AGENT};
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, StatusCode};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::config::transport::{Ejection, HealthChecks};
@@ -169,18 +169,28 @@ pub(crate) async fn check_all(
         }
         drop(sites);
         for (endpoint, result) in asking {
-            let good = result.await.unwrap_or(false);
-            if !good {
+            let problem = result.await.unwrap_or_else(|_| Some("a check panicked".to_owned()));
+            if problem.is_some() {
                 counters.origin_checks_failed.one();
             }
+            let good = problem.is_none();
             let changed = {
                 let mut health = endpoint.health();
                 health.checked(good, &checks) && health.is_news(!good)
             };
             if changed {
-                let how = if good { "passes its checks again" } else { "is down: its checks fail" };
-                say(format_args!("damelo: the origin {} {how}", endpoint.url()));
+                say(format_args!("damelo: {}", change(endpoint.url(), &checks, problem)));
             }
+        }
+    }
+}
+
+/// What the operator is told of an origin that checks took out, or back in if there is no problem.
+fn change(url: &str, checks: &HealthChecks, problem: Option<String>) -> String {
+    match problem {
+        None => format!("the origin {url} passes its checks again"),
+        Some(problem) => {
+            format!("the origin {url} is down: its checks of {} fail: {problem}", checks.path)
         }
     }
 }
@@ -194,11 +204,18 @@ fn check_request(origin: &Origin, checks: &HealthChecks) -> Request<OriginBody> 
     request
 }
 
-async fn check(pool: Pool, request: Request<OriginBody>, checks: HealthChecks) -> bool {
+/// Why the origin did not pass a check; `None` if it did.
+async fn check(pool: Pool, request: Request<OriginBody>, checks: HealthChecks) -> Option<String> {
     match timeout(checks.timeout, pool.send(Box::new(request), None)).await {
-        Ok(Ok(response)) => response.status().is_success() || response.status().is_redirection(),
-        Ok(Err(_)) | Err(_) => false,
+        Ok(Ok(response)) => problem_of(response.status()),
+        Ok(Err(failed)) => Some(failed.error.to_string()),
+        Err(_) => Some(format!("no answer within {:?}", checks.timeout)),
     }
+}
+
+fn problem_of(status: StatusCode) -> Option<String> {
+    let good = status.is_success() || status.is_redirection();
+    (!good).then(|| format!("the answer has the status {}", status.as_u16()))
 }
 
 #[cfg(test)]
@@ -225,6 +242,17 @@ mod tests {
             health.checked(good, &checks);
             assert_eq!(health.is_healthy(now), healthy);
         }
+    }
+
+    /// A path that is not there looks like a dead origin else.
+    #[test]
+    fn who_runs_it_is_told_why_checks_fail() {
+        let checks = HealthChecks { path: "/health".to_owned(), ..HealthChecks::default() };
+        let told = |status| change("http://a", &checks, problem_of(status));
+        let wrong = "the origin http://a is down: its checks of /health fail: the answer has the \
+                     status 404";
+        assert_eq!(told(StatusCode::NOT_FOUND), wrong);
+        assert_eq!(told(StatusCode::FOUND), "the origin http://a passes its checks again");
     }
 
     #[test]
