@@ -15,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
-use damelo::Store;
+use damelo::{Store, StoreInfo};
 
 use super::PurgeKind;
 use super::copies::{self, Copies, Written};
@@ -140,14 +140,12 @@ impl Ledger {
         Some(ledger.loading())
     }
 
-    /// Reports on standard error when a volume goes out of service: no other code watches the
-    /// store, and readers only see misses.
+    /// Reports on standard error when a volume goes out of service, which it is, and why: no other
+    /// code watches the store, and readers only see misses.
     fn tell_of_volumes(&self) {
         let out = self.store.stats().volumes_out;
         if out > self.volumes_out.swap(out, Ordering::Relaxed) {
-            say(format_args!(
-                "damelo: too many errors: {out} of the store's volumes are out of service"
-            ));
+            say(format_args!("damelo: {}", volumes_out(&self.store.info())));
         }
     }
 
@@ -338,6 +336,18 @@ impl Ledger {
         let written = lock(&self.written);
         self.generation() > written.generation || self.copies.is_in_danger(&written)
     }
+}
+
+/// Which volumes are out of service, and why: the store warns of them.
+fn volumes_out(info: &StoreInfo) -> String {
+    let out = info.warnings.iter().filter(|warning| warning.contains(": out of service: "));
+    let out: Vec<&str> = out.map(String::as_str).collect();
+    format!(
+        "{} of the store's {} volumes failed: {}",
+        out.len(),
+        info.volumes.len(),
+        out.join("; ")
+    )
 }
 
 #[cfg(test)]

@@ -44,6 +44,34 @@ fn marks_and_their_ledger_outlive_the_process() {
     }
 }
 
+/// Who is called at night has to know which disk it is.
+#[test]
+fn volumes_that_failed_are_named_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| directory.path().join(name));
+    let mut config = Config::new(&one, ByteSize::new(64 << 20));
+    let mut second = config.volumes[0].clone();
+    second.path.clone_from(&two);
+    config.volumes.push(second);
+    config.memory = ByteSize::new(8 << 20);
+    config.volume_errors_max = 1;
+    let store = Store::open(config).unwrap();
+    let keys: Vec<String> = (0..400).map(|number| format!("key {number}")).collect();
+    for key in &keys {
+        store.create(key.as_bytes(), copies::group(), &[7; 64 << 10]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    std::fs::OpenOptions::new().write(true).open(&two).unwrap().set_len(1 << 20).unwrap();
+    for key in &keys {
+        let _ = store.read(key.as_bytes()).wait();
+    }
+    let told = volumes_out(&store.info());
+    let begin =
+        format!("1 of the store's 2 volumes failed: {}: out of service: 1 I/O", two.display());
+    assert!(told.starts_with(&begin) && !told.contains("/one"), "{told}");
+}
+
 #[test]
 fn lost_marks_make_everything_older_gone() {
     let directory = tempfile::tempdir().unwrap();
