@@ -5,8 +5,9 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use damelo_http_proxy::Target;
@@ -281,4 +282,31 @@ fn a_reset_without_error_is_no_end_of_a_body() {
     assert!(whole.cache().contains("; stored") && whole.complete, "{whole:?}");
     assert_eq!(whole.text(), "some of it");
     assert!(proxy.get("/").cache().contains("; hit"));
+}
+
+/// An origin that is a balancer with the proxy behind it, say: each round is a miss of the same
+/// resource, and must not wait for the one before, which waits for it.
+#[test]
+fn a_request_that_goes_round_does_not_wait_for_itself() {
+    let behind: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let proxy_there = behind.clone();
+    let origin = Origin::start(move |request| {
+        let proxy = *proxy_there.get().expect("the proxy is there");
+        let range = request.header("range");
+        let range = if range.is_empty() { range } else { format!("\nRange: {range}") };
+        let again = format!("Via: {}{range}", request.header("via"));
+        let answer = ask_at(proxy, request.method(), request.path(), &again, b"");
+        reply(answer.status(), "", answer.body)
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.collapse = Duration::from_secs(3600);
+        config.forwarded.x_forwarded = false;
+    });
+    behind.set(proxy.info.address).expect("set once");
+    for (method, path, headers) in
+        [("GET", "/page", ""), ("HEAD", "/head", ""), ("GET", "/part", "Range: bytes=0-9")]
+    {
+        let answer = proxy.ask(method, path, headers);
+        assert_eq!(answer.status(), 508, "{method} {path}");
+    }
 }

@@ -242,11 +242,12 @@ async fn ask_as_leader(
 /// Leads or follows for the requested key.
 fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
     let collapse = &worker.shared.collapse;
-    match ask.method == Method::HEAD {
+    let role = match ask.method == Method::HEAD {
         true => collapse.join_for_head(key),
         false if ask.has_credentials() => collapse.join_with_credentials(key),
         false => collapse.join(key),
-    }
+    };
+    role.after_rounds(ask.rounds)
 }
 
 /// The answer, without waiting, when the origin is known to be down: a stale response, or an error.

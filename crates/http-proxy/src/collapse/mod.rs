@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
@@ -69,6 +69,8 @@ type Key = Arc<[u8]>;
 pub(crate) struct News {
     outcome: Mutex<Outcome>,
     changed: Notify,
+    /// Times that the leader's request had been here before.
+    rounds: AtomicUsize,
 }
 
 impl News {
@@ -150,6 +152,22 @@ pub(crate) enum Role {
     Alone,
 }
 
+impl Role {
+    /// The part of a request that was here so many times before. One that was here more often than
+    /// its leader's may be the leader's own, come back by way of its origin: it waits for nobody,
+    /// or it would wait for itself.
+    pub(crate) fn after_rounds(self, rounds: usize) -> Role {
+        match self {
+            Role::Leader(lead) => {
+                lead.news.rounds.store(rounds, Ordering::Relaxed);
+                Role::Leader(lead)
+            }
+            Role::Follower(leader) if rounds > leader.rounds.load(Ordering::Relaxed) => Role::Alone,
+            role => role,
+        }
+    }
+}
+
 impl Collapse {
     pub(crate) fn new() -> Arc<Collapse> {
         Arc::new(Collapse {
@@ -192,7 +210,8 @@ impl Collapse {
             Entry::Vacant(place) => {
                 let key = place.key().clone();
                 let outcome = Mutex::new(Outcome::Pending);
-                let news = Arc::new(News { outcome, changed: Notify::new() });
+                let (changed, rounds) = (Notify::new(), AtomicUsize::new(0));
+                let news = Arc::new(News { outcome, changed, rounds });
                 place.insert(news.clone());
                 Role::Leader(Lead {
                     collapse: self.clone(),

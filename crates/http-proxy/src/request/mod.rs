@@ -55,6 +55,8 @@ pub(crate) struct Ask {
     asked_by: &'static str,
     /// Rules that it matched, if they edited its headers.
     pub(crate) met: Option<Box<[bool]>>,
+    /// Times that it was here, or at another cache of our name, by its `Via`.
+    pub(crate) rounds: usize,
     /// HTTP version of the client's request.
     version: Version,
     peer: Peer,
@@ -81,7 +83,8 @@ impl Ask {
         let (parts, body) = request.into_parts();
         let client_host = client_host(&parts.uri, &parts.headers, parts.version)?;
         let names_proxys = parts.headers.keys().any(|name| PROXYS.contains(name));
-        if names_proxys && goes_round(&parts.headers, &shared.config.name) {
+        let rounds = if names_proxys { rounds(&parts.headers, &shared.config.name) } else { 0 };
+        if rounds >= VIA_REPEATS_MAX {
             return Err(BadRequest::Loop);
         }
         let naming = Naming::of(shared);
@@ -119,6 +122,7 @@ impl Ask {
             prefix: None,
             asked_by,
             met: None,
+            rounds,
             version,
             peer,
             through_proxy,
@@ -314,9 +318,10 @@ fn client_host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<Strin
     }
 }
 
-fn goes_round(headers: &HeaderMap, name: &str) -> bool {
+/// Times that our own name occurs in `Via`.
+fn rounds(headers: &HeaderMap, name: &str) -> usize {
     let ours = |member: &&[u8]| {
         member.split(|b| *b == b' ').nth(1).is_some_and(|by| by == name.as_bytes())
     };
-    list_members(headers, &VIA).filter(ours).count() >= VIA_REPEATS_MAX
+    list_members(headers, &VIA).filter(ours).count()
 }

@@ -87,7 +87,7 @@ pub(crate) async fn get(
         if shared.collapse.unsliceable.of(primary, worker.now_s()).is_some() {
             return None;
         }
-        match shared.collapse.join(&key) {
+        match shared.collapse.join(&key).after_rounds(ask.rounds) {
             Role::Alone => break,
             Role::Leader(lead) => {
                 // Another leader may have finished between this request's lookup and its lead.
