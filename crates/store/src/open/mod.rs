@@ -6,6 +6,7 @@
 //! recovery thread, the keeper, and the one that makes large pages.
 
 mod contents;
+mod devices;
 mod making;
 mod settings;
 
@@ -17,10 +18,11 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use self::contents::is_zero;
 use self::contents::{VolumeContents, inspect};
+pub(crate) use self::devices::{check_paths, open_devices};
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
-use crate::config::{Config, IoEngine, OwnPolicies};
-use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
+use crate::config::{Config, OwnPolicies};
+use crate::device::{Device, UndoOnDrop, bytes_anew};
 use crate::durable::journal::Journal;
 use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::replay::{JournalContents, read_journal};
@@ -67,61 +69,6 @@ pub(crate) struct RawVolume {
     pub(crate) declared_bytes: Option<u64>,
     /// For a file created just now: removes it on drop, unless the store opens successfully.
     pub(crate) undo: Option<UndoOnDrop>,
-}
-
-/// Opens the devices that the configuration names.
-pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
-    let paths: Vec<&Path> = config.volumes.iter().map(|v| v.path.as_path()).collect();
-    check_paths(&paths, config.must_exist)?;
-    if config.anew {
-        check_anew(config)?;
-    }
-    let mut warnings = Vec::new();
-    let mut volumes = Vec::new();
-    for volume in &config.volumes {
-        let mut options = OpenOptions::new(&volume.path);
-        options.create_bytes =
-            if config.must_exist { None } else { volume.size.map(ByteSize::bytes) };
-        options.force = config.force;
-        options.anew = config.anew;
-        options.direct = config.direct;
-        options.queue_depth = config.queue_depth;
-        options.engine = match config.engine {
-            IoEngine::Auto => EngineChoice::Auto,
-            IoEngine::IoUring => EngineChoice::IoUring,
-            IoEngine::Threads => EngineChoice::Threads,
-        };
-        let (opened, undo) = crate::device::open_undoable(&options)?;
-        warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
-        let (path, fresh) = (volume.path.clone(), opened.created);
-        let declared_bytes = volume.size.map(ByteSize::bytes);
-        volumes.push(RawVolume { path, device: opened.device, fresh, declared_bytes, undo });
-    }
-    Ok((volumes, warnings))
-}
-
-/// Checks that no volume is named twice and, if they must exist, that all do.
-pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenError> {
-    let real: Vec<PathBuf> =
-        paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.into())).collect();
-    for (index, path) in paths.iter().enumerate() {
-        if real[..index].contains(&real[index]) {
-            return Err(OpenError::NamedTwice { path: path.into() });
-        }
-        if must_exist && !holds_something(path) {
-            let path = path.to_path_buf();
-            return Err(match paths.iter().any(|path| holds_something(path)) {
-                true => OpenError::VolumeMissing { path },
-                false => OpenError::Missing { path },
-            });
-        }
-    }
-    Ok(())
-}
-
-/// False for a file that is empty, or not there.
-fn holds_something(path: &Path) -> bool {
-    path.metadata().is_ok_and(|meta| !meta.is_file() || meta.len() > 0)
 }
 
 /// Checks that these are all the volumes of one store, in their order.

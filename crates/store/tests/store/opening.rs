@@ -167,6 +167,14 @@ fn by_force_a_store_is_neither_lost_to_a_missing_volume_nor_made_where_it_must_e
     let gone = refused(&config);
     assert!(is_missing(&gone) && gone.to_string().contains("bring it back"), "{gone}");
     assert!(!second.exists(), "made for nothing");
+    // A mount point without its disk has less room than the disk, and none of its directories.
+    let volume = config.volumes[1].clone();
+    config.volumes[1].size = Some(ByteSize::new(1 << 60));
+    assert!(is_missing(&refused(&config)));
+    config.volumes[1].path = dir.path().join("no directory").join("second");
+    let gone = refused(&config);
+    assert!(matches!(gone, OpenError::VolumeMissing { .. }), "{gone}");
+    config.volumes[1] = volume;
     for byte in [0, 7] {
         std::fs::write(&second, vec![byte; 64 << 20]).unwrap();
         for must_exist in [false, true] {

@@ -1,0 +1,100 @@
+//! Opens the files and devices that a configuration names, and makes files for a new store.
+//!
+//! Invariant: no file is made for a volume that is missing from a store whose others are there.
+//! Threads: the one that opens the store.
+
+use std::path::{Path, PathBuf};
+
+use super::contents::{VolumeContents, inspect};
+use super::{RawVolume, check_anew};
+use crate::config::{Config, IoEngine};
+use crate::device::{EngineChoice, OpenOptions};
+use crate::error::OpenError;
+use crate::types::ByteSize;
+
+/// Opens the devices that the configuration names.
+pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
+    let paths: Vec<&Path> = config.volumes.iter().map(|v| v.path.as_path()).collect();
+    check_paths(&paths, config.must_exist)?;
+    if config.anew {
+        check_anew(config)?;
+    }
+    // Those that hold something first: where they are of a store, none is made for one that is
+    // missing, as on a mount point without its disk, for which there may not even be room.
+    let mut order: Vec<usize> = (0..paths.len()).collect();
+    order.sort_by_key(|index| !holds_something(paths[*index]));
+    let mut warnings = Vec::new();
+    let mut volumes: Vec<(usize, RawVolume)> = Vec::new();
+    for index in order {
+        if !config.anew && !holds_something(paths[index]) {
+            check_none_missing(paths[index], paths.len(), &volumes)?;
+        }
+        volumes.push((index, open_device(config, index, &mut warnings)?));
+    }
+    volumes.sort_by_key(|(index, _)| *index);
+    Ok((volumes.into_iter().map(|(_, volume)| volume).collect(), warnings))
+}
+
+/// Checks that no volume that is there is of a store of so many, which this one is missing from.
+fn check_none_missing(
+    path: &Path,
+    named: usize,
+    there: &[(usize, RawVolume)],
+) -> Result<(), OpenError> {
+    for (_, volume) in there {
+        if let VolumeContents::Ours(superblock) = inspect(volume)?
+            && usize::from(superblock.volume_count) == named
+        {
+            return Err(OpenError::VolumeMissing { path: path.into() });
+        }
+    }
+    Ok(())
+}
+
+fn open_device(
+    config: &Config,
+    index: usize,
+    warnings: &mut Vec<String>,
+) -> Result<RawVolume, OpenError> {
+    let volume = &config.volumes[index];
+    let mut options = OpenOptions::new(&volume.path);
+    options.create_bytes = if config.must_exist { None } else { volume.size.map(ByteSize::bytes) };
+    options.force = config.force;
+    options.anew = config.anew;
+    options.direct = config.direct;
+    options.queue_depth = config.queue_depth;
+    options.engine = match config.engine {
+        IoEngine::Auto => EngineChoice::Auto,
+        IoEngine::IoUring => EngineChoice::IoUring,
+        IoEngine::Threads => EngineChoice::Threads,
+    };
+    let (opened, undo) = crate::device::open_undoable(&options)?;
+    warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
+    let (path, fresh) = (volume.path.clone(), opened.created);
+    let declared_bytes = volume.size.map(ByteSize::bytes);
+    Ok(RawVolume { path, device: opened.device, fresh, declared_bytes, undo })
+}
+
+/// Checks that no volume is named twice and, if they must exist, that all do.
+pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenError> {
+    let real: Vec<PathBuf> =
+        paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.into())).collect();
+    for (index, path) in paths.iter().enumerate() {
+        if real[..index].contains(&real[index]) {
+            return Err(OpenError::NamedTwice { path: path.into() });
+        }
+        if must_exist && !holds_something(path) {
+            let path = path.to_path_buf();
+            return Err(match paths.iter().any(|path| holds_something(path)) {
+                true => OpenError::VolumeMissing { path },
+                false => OpenError::Missing { path },
+            });
+        }
+    }
+    Ok(())
+}
+
+/// False for a file that is empty, or not there.
+fn holds_something(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| !meta.is_file() || meta.len() > 0)
+}
