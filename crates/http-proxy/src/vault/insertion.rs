@@ -39,8 +39,9 @@ pub(crate) struct Insertion {
 enum InsertionBody {
     /// Still small enough to be stored beside its metadata.
     Small { chunks: Vec<Bytes>, length_bytes: u64 },
-    /// Written apart: the sections before the writer's are in the store.
-    Large { writer: Box<Writer>, apart: Apart, announced_bytes: Option<u64> },
+    /// Written apart: all sections but the writer's are in the store. There is no writer between a
+    /// full section and the next byte.
+    Large { writer: Option<Box<Writer>>, apart: Apart, announced_bytes: Option<u64> },
 }
 
 impl Insertion {
@@ -123,7 +124,7 @@ impl Insertion {
         let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
         // Each section is an object; `FillLimits` checked earlier that all of them fit.
         let first = length.map(|length| length.min(SECTION_BYTES));
-        let writer = self.section_writer(store, apart, first)?;
+        let writer = Some(self.section_writer(store, apart, first)?);
         Ok(InsertionBody::Large { writer, apart, announced_bytes: length })
     }
 
@@ -148,7 +149,10 @@ impl Insertion {
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
         while !bytes.is_empty() {
-            let InsertionBody::Large { writer, apart, .. } = &mut self.body else { return Ok(()) };
+            self.begin_section(store)?;
+            let InsertionBody::Large { writer: Some(writer), apart, .. } = &mut self.body else {
+                return Ok(());
+            };
             let room = SECTION_BYTES - writer.written_bytes();
             let take = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
             let (now, later) = bytes.split_at(take);
@@ -159,31 +163,38 @@ impl Insertion {
             }
             bytes = later;
             if writer.written_bytes() == SECTION_BYTES {
-                self.next_section(store).await?;
+                self.end_section().await?;
             }
         }
         Ok(())
     }
 
-    /// Commits the full section and begins the next one, even if no byte follows; an empty section
-    /// is not committed.
-    async fn next_section(&mut self, store: &Store) -> Result<(), NotStoredReason> {
-        let InsertionBody::Large { apart, announced_bytes, .. } = &self.body else { return Ok(()) };
-        let (apart, announced_bytes) = (*apart, *announced_bytes);
+    /// Opens a writer if the section before is full.
+    fn begin_section(&mut self, store: &Store) -> Result<(), NotStoredReason> {
+        let InsertionBody::Large { writer: None, apart, announced_bytes } = &self.body else {
+            return Ok(());
+        };
         let left_bytes = announced_bytes.map(|all| all.saturating_sub(apart.length_bytes));
         let length = left_bytes.map_or(SECTION_BYTES, |left| left.min(SECTION_BYTES));
-        let writer = self.section_writer(store, apart, Some(length))?;
-        let body = InsertionBody::Large { writer, apart, announced_bytes };
-        if let InsertionBody::Large { writer, .. } = std::mem::replace(&mut self.body, body) {
-            writer.commit().await.map_err(|_| NotStoredReason::Store)?;
+        let opened = self.section_writer(store, *apart, Some(length))?;
+        if let InsertionBody::Large { writer, .. } = &mut self.body {
+            *writer = Some(opened);
         }
         Ok(())
+    }
+
+    /// Commits the full section at once, since who follows the fill may want to read it.
+    async fn end_section(&mut self) -> Result<(), NotStoredReason> {
+        let InsertionBody::Large { writer, .. } = &mut self.body else { return Ok(()) };
+        let Some(full) = writer.take() else { return Ok(()) };
+        full.commit().await.map_err(|_| NotStoredReason::Store)
     }
 
     /// Generation of the body stored apart, and how many of its bytes can be read.
     pub(crate) fn readable(&self) -> Option<(u64, u64)> {
         let InsertionBody::Large { writer, apart, .. } = &self.body else { return None };
-        Some((apart.generation, apart.length_bytes - writer.written_bytes()))
+        let unfinished = writer.as_ref().map_or(0, |writer| writer.written_bytes());
+        Some((apart.generation, apart.length_bytes - unfinished))
     }
 
     /// Abandons the insertion and removes its sections from the store.
@@ -210,8 +221,8 @@ impl Insertion {
         let encoded = self.encoded.take_if(|_| self.older.is_none());
         let (chunks, encoded) = match self.body {
             InsertionBody::Large { writer, apart, .. } => {
-                if writer.written_bytes() > 0 {
-                    writer.commit().await.map_err(failed)?;
+                if let Some(last) = writer.filter(|writer| writer.written_bytes() > 0) {
+                    last.commit().await.map_err(failed)?;
                 }
                 self.response.apart = Some(apart);
                 (Vec::new(), None)

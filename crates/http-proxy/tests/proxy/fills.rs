@@ -161,6 +161,30 @@ fn a_body_may_be_longer_than_the_longest_object_of_the_store() {
     assert!(hit.cache().contains("; hit") && hit.body == body, "{}", hit.cache());
 }
 
+/// With its length announced and without, and one byte less and more.
+#[test]
+fn a_body_that_ends_with_a_section_abandons_nothing() {
+    const SECTION_BYTES: usize = 1 << 20;
+    let origin = Origin::start(|request| {
+        let (chunked, length) = request.path()[1..].split_once('/').unwrap();
+        let body = noise(6, length.parse().unwrap());
+        let chunked = chunked == "chunked";
+        Reply { chunked, ..reply(200, "Cache-Control: max-age=60", body) }
+    });
+    let proxy = Proxy::start(&origin);
+    for sections in [1, 2, 6] {
+        for length in [-1, 0, 1].map(|more| sections * SECTION_BYTES as isize + more) {
+            for path in [format!("/announced/{length}"), format!("/chunked/{length}")] {
+                proxy.get(&path);
+                let hit = proxy.get(&path);
+                assert!(hit.cache().contains("; hit"), "{path}: {}", hit.cache());
+                assert!(hit.body == noise(6, length as usize), "{path}");
+            }
+        }
+    }
+    assert_eq!(proxy.store.stats().drops_abandoned, 0);
+}
+
 #[test]
 fn a_hundred_clients_make_one_origin_request() {
     let origin = Origin::start(|_| Reply {
