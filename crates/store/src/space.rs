@@ -290,9 +290,14 @@ impl Space {
         })
     }
 
-    /// Takes the last write error (volume and cause), if there was one since the previous call.
-    pub(crate) fn take_write_error(&self) -> Option<String> {
-        lock(&self.write_error).take()
+    /// The last write error (volume and cause) that was not forgotten.
+    pub(crate) fn write_error(&self) -> Option<String> {
+        lock(&self.write_error).clone()
+    }
+
+    /// Forgets the last write error: nothing that it was the reason for is untold.
+    pub(crate) fn forget_write_error(&self) {
+        *lock(&self.write_error) = None;
     }
 }
 

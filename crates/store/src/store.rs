@@ -491,7 +491,8 @@ impl Store {
     /// of power.
     ///
     /// # Errors
-    /// A device failed, or objects could not be written.
+    /// A device failed, or objects could not be written. Of those every call tells that was under way
+    /// when they were dropped; if there was none, the next one.
     pub fn sync(&self) -> Result<(), SyncError> {
         if self.engine().is_closed() {
             return Err(SyncError::Closed);

@@ -473,9 +473,20 @@ impl Nursery {
         oldest
     }
 
-    /// Number of objects dropped since the last call.
-    pub(crate) fn take_dropped(&self) -> u64 {
-        std::mem::take(&mut lock(&self.state).dropped)
+    /// Number of objects dropped since the store was opened.
+    pub(crate) fn dropped(&self) -> u64 {
+        lock(&self.state).dropped
+    }
+
+    /// Of how many of these callers have been told.
+    pub(crate) fn dropped_told(&self) -> u64 {
+        lock(&self.state).dropped_told
+    }
+
+    /// Notes that a caller is told of the first `dropped`.
+    pub(crate) fn tell_dropped(&self, dropped: u64) {
+        let mut state = lock(&self.state);
+        state.dropped_told = state.dropped_told.max(dropped);
     }
 
     /// Waits, at most `nap`, until something was written.

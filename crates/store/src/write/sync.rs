@@ -1,7 +1,8 @@
 //! Writing out everything created so far.
 //!
 //! Invariant: everything created before the call is on the devices when it returns, or the error
-//! tells how much is not. Threads: any.
+//! tells how much is not; of what was dropped all calls tell that were under way then, or else the
+//! next one. Threads: any.
 
 use crate::engine::Engine;
 use crate::error::SyncError;
@@ -10,10 +11,11 @@ use crate::sync::Arc;
 impl Engine {
     /// Writes out waiting objects, and makes the devices' contents durable.
     pub(crate) fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
+        let told = self.nursery.dropped_told();
         self.recovery.wait_ring_known();
         self.drain();
         self.work_inline();
-        let dropped = self.nursery.take_dropped();
+        let dropped = self.nursery.dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
             volume.sync().map_err(SyncError::Io)?;
         }
@@ -21,11 +23,13 @@ impl Engine {
         if self.space.all_gone() {
             return Err(SyncError::VolumesGone { reason: self.space.why_gone() });
         }
-        if dropped > 0 {
-            let reason = self.space.take_write_error();
-            let reason = reason.unwrap_or_else(|| "no segment was to be had".to_owned());
-            return Err(SyncError::Dropped { objects: dropped, reason });
+        if dropped == told {
+            self.space.forget_write_error();
+            return Ok(());
         }
-        Ok(())
+        self.nursery.tell_dropped(dropped);
+        let reason = self.space.write_error();
+        let reason = reason.unwrap_or_else(|| "no segment was to be had".to_owned());
+        Err(SyncError::Dropped { objects: dropped - told, reason })
     }
 }

@@ -9,7 +9,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
@@ -34,6 +34,9 @@ struct Gate {
 struct Troubles {
     fails: AtomicBool,
     fails_next_write: AtomicBool,
+    fails_syncs: AtomicBool,
+    /// Who syncs waits here for the others: so many are still to come.
+    syncs_meet: Mutex<(usize, Option<Arc<Barrier>>)>,
     unreadable: Mutex<Range<u64>>,
     unwritable: Mutex<Range<u64>>,
     panics: Mutex<Range<u64>>,
@@ -97,6 +100,16 @@ impl Disk {
     /// One write fails.
     pub(crate) fn fail_next_write(&self) {
         self.troubles.fails_next_write.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether syncs fail from now on.
+    pub(crate) fn fail_syncs(&self, fail: bool) {
+        self.troubles.fails_syncs.store(fail, Ordering::SeqCst);
+    }
+
+    /// The next so many syncs wait until all of them have come.
+    pub(crate) fn let_syncs_meet(&self, count: usize) {
+        *self.troubles.syncs_meet.lock().unwrap() = (count, Some(Arc::new(Barrier::new(count))));
     }
 
     /// What of it cannot be read from now on; an empty range: all can.
@@ -266,6 +279,18 @@ impl Device for Troubled {
     }
 
     fn sync(&self) -> io::Result<()> {
+        let others = {
+            let mut meeting = self.disk.troubles.syncs_meet.lock().unwrap();
+            let waits = meeting.0 > 0;
+            meeting.0 = meeting.0.saturating_sub(1);
+            meeting.1.clone().filter(|_| waits)
+        };
+        if let Some(others) = others {
+            others.wait();
+        }
+        if self.disk.troubles.fails_syncs.load(Ordering::SeqCst) {
+            return Err(io::Error::other("no sync works"));
+        }
         self.disk.check()
     }
 
