@@ -29,6 +29,13 @@ type Outcome = Result<Option<Object>, ReadError>;
 /// Receives the outcome of an asynchronous read.
 pub(crate) type Promise = OneShot<Outcome>;
 
+/// What an awaited read asks for, and who is told.
+pub(crate) struct Asked {
+    pub(crate) hash: KeyHash,
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) promise: Arc<Promise>,
+}
+
 /// The outcome of reading one candidate.
 pub(crate) enum Found {
     Object(Object),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::disk::{InHand, Indirect};
+use super::disk::{Asked, InHand, Indirect};
 use super::memory::InMemory;
 use crate::deferred::{Deferred, OneShot};
 use crate::engine::Engine;
@@ -82,6 +82,6 @@ impl Engine {
                 }),
             );
         };
-        self.submit_object_read(hash, key, promise, fallback, None);
+        self.submit_object_read(Asked { hash, key, promise }, fallback, None);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::disk::{Found, InHand, Look, Promise, RawRecord};
+use super::disk::{Asked, Found, InHand, Look, RawRecord};
 use super::flight::{Flight, Joined, Lead};
 use super::memory::InMemory;
 use super::page_choice::{Question, page_pays};
@@ -269,10 +269,8 @@ impl Engine {
     /// `reserved`: what a read has that waited for room.
     pub(crate) fn submit_page_read(
         self: &Arc<Engine>,
-        hash: KeyHash,
-        key: Arc<[u8]>,
+        asked: Asked,
         candidate: &Candidate,
-        promise: Arc<Promise>,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
         reserved: Option<Room>,
     ) {
@@ -282,10 +280,10 @@ impl Engine {
         }
         let page_bytes = self.space.page_bytes as usize;
         let Some(room) = self.room_to_submit(page_bytes, reserved) else {
-            return self.submit_when_room(page_bytes, hash, key, promise, fallback);
+            return self.submit_when_room(page_bytes, asked, fallback);
         };
         let lead = match self.flights.join(self.page_place(page)) {
-            Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
+            Joined::Follower(flight) => return self.follow(&flight, asked, fallback),
             Joined::Leader(lead) => lead,
         };
         let mut pages = vec![(page, lead)];
@@ -297,6 +295,7 @@ impl Engine {
             self.pages_read(pages, None, started);
             return fallback(None);
         }
+        let Asked { hash, key, promise } = asked;
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let (this, held) = (Arc::clone(self), runs.clone());
         let (candidate, life) = (*candidate, self.life_of(candidate.location));
@@ -336,16 +335,14 @@ impl Engine {
     pub(crate) fn follow(
         self: &Arc<Engine>,
         flight: &Flight,
-        hash: KeyHash,
-        key: Arc<[u8]>,
-        promise: Arc<Promise>,
+        asked: Asked,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         add(&self.counters.shared_reads, 1);
         let this = Arc::clone(self);
-        flight.then(move || match this.lookup_memory(hash, &key) {
-            InMemory::Found(object) => promise.put(Ok(Some(object))),
-            InMemory::Dead => promise.put(Ok(None)),
+        flight.then(move || match this.lookup_memory(asked.hash, &asked.key) {
+            InMemory::Found(object) => asked.promise.put(Ok(Some(object))),
+            InMemory::Dead => asked.promise.put(Ok(None)),
             InMemory::Nothing => fallback(None),
         });
     }

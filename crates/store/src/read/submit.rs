@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
-use super::disk::{Found, InHand, Look, Promise, RawRecord};
-use super::flight::Joined;
+use super::disk::{Asked, Found, InHand, Look, RawRecord};
+use super::flight::{Joined, Lead};
 use super::memory::InMemory;
 use super::under_way::Room;
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
+use crate::index::Candidate;
 use crate::policy::residency::Hint;
 use crate::stats::add;
 use crate::types::KeyHash;
@@ -40,12 +41,11 @@ impl Engine {
     /// read has that waited for room.
     pub(crate) fn submit_object_read(
         self: &Arc<Engine>,
-        hash: KeyHash,
-        key: Arc<[u8]>,
-        promise: Arc<Promise>,
+        asked: Asked,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
         reserved: Option<Room>,
     ) {
+        let hash = asked.hash;
         let candidates = self.ordered_candidates(hash);
         let [candidate] = candidates[..] else { return fallback(None) };
         let bytes = candidate.length_class.units() * UNIT_BYTES;
@@ -53,14 +53,14 @@ impl Engine {
             return fallback(None);
         }
         if self.wants_page(hash, &candidate) {
-            return self.submit_page_read(hash, key, &candidate, promise, fallback, reserved);
+            return self.submit_page_read(asked, &candidate, fallback, reserved);
         }
         let (segment, start, len) = self.blocks_of(candidate.location, bytes);
         let Some(room) = self.room_to_submit(len as usize, reserved) else {
-            return self.submit_when_room(len as usize, hash, key, promise, fallback);
+            return self.submit_when_room(len as usize, asked, fallback);
         };
         let lead = match self.flights.join(candidate.location.units()) {
-            Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
+            Joined::Follower(flight) => return self.follow(&flight, asked, fallback),
             Joined::Leader(lead) => lead,
         };
         let Some(run) = self.cache.take(len as usize, Hint::Neutral) else {
@@ -77,59 +77,71 @@ impl Engine {
             let (_, offset) = this.space.split(candidate.location);
             let start = (offset - start) as usize;
             let raw = RawRecord { run: held, start, len: len as usize, life };
-            let found = if outcome.is_ok() {
+            if outcome.is_ok() {
                 this.count_read(&this.counters.object_reads, len);
                 this.note_object_read(started);
-                if !this.is_plain(hash, &raw) {
-                    this.flights.land(lead);
-                    return fallback(Some(InHand { candidate, raw }));
-                }
-                let look = Look { shared: true, whole_max: this.piece_max() };
-                this.accept(hash, &key, &candidate, raw, look).ok()
-            } else {
-                Some(this.unreadable(hash, candidate.location, life))
-            };
-            this.flights.land(lead);
-            match found {
-                Some(Found::Object(object)) => {
-                    add(&this.counters.hits_disk, 1);
-                    promise.put(Ok(Some(object)));
-                }
-                Some(Found::Gone) => promise.put(Ok(None)),
-                Some(Found::OtherKey) => {
-                    add(&this.counters.misses_collision, 1);
-                    promise.put(Ok(None));
-                }
-                Some(Found::LookAgain) | None => fallback(None),
             }
+            this.object_was_read(asked, candidate, raw, outcome.is_ok(), lead, fallback);
             drop(room);
         });
+    }
+
+    /// Ends a submitted read of one record, which is in `raw` if `done`.
+    fn object_was_read(
+        self: &Arc<Engine>,
+        asked: Asked,
+        candidate: Candidate,
+        raw: RawRecord,
+        done: bool,
+        lead: Lead,
+        fallback: impl FnOnce(Option<InHand>),
+    ) {
+        let Asked { hash, key, promise } = asked;
+        if done && !self.is_plain(hash, &raw) {
+            self.flights.land(lead);
+            return fallback(Some(InHand { candidate, raw }));
+        }
+        let found = if done {
+            let look = Look { shared: true, whole_max: self.piece_max() };
+            self.accept(hash, &key, &candidate, raw, look).ok()
+        } else {
+            Some(self.unreadable(hash, candidate.location, raw.life))
+        };
+        self.flights.land(lead);
+        match found {
+            Some(Found::Object(object)) => {
+                add(&self.counters.hits_disk, 1);
+                promise.put(Ok(Some(object)));
+            }
+            Some(Found::Gone) => promise.put(Ok(None)),
+            Some(Found::OtherKey) => {
+                add(&self.counters.misses_collision, 1);
+                promise.put(Ok(None));
+            }
+            Some(Found::LookAgain) | None => fallback(None),
+        }
     }
 
     /// As `submit_object_read`, from the beginning, once there is memory for a read of `bytes`.
     pub(super) fn submit_when_room(
         self: &Arc<Engine>,
         bytes: usize,
-        hash: KeyHash,
-        key: Arc<[u8]>,
-        promise: Arc<Promise>,
+        asked: Asked,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         add(&self.counters.reads_queued, 1);
         let this = Arc::clone(self);
         self.reads_under_way.wait(self.cache.pool.run_bytes_for(bytes), move |room| {
-            let theirs = Arc::clone(&promise);
-            theirs.begin(|| {
+            let promise = Arc::clone(&asked.promise);
+            promise.begin(|| {
                 if this.is_closed() {
                     return promise.put(Err(ReadError::Closed));
                 }
                 // Another read may have brought it, and it may lie elsewhere by now.
-                match this.lookup_memory(hash, &key) {
+                match this.lookup_memory(asked.hash, &asked.key) {
                     InMemory::Found(object) => promise.put(Ok(Some(object))),
                     InMemory::Dead => promise.put(Ok(None)),
-                    InMemory::Nothing => {
-                        this.submit_object_read(hash, key, promise, fallback, Some(room));
-                    }
+                    InMemory::Nothing => this.submit_object_read(asked, fallback, Some(room)),
                 }
             });
         });
