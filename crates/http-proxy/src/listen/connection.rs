@@ -4,7 +4,6 @@
 //! after being told why if it uses clear text. Threads: one task on the worker that accepted;
 //! HTTP/2 streams are tasks of their own there.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -272,19 +271,5 @@ async fn speak(
     match protocol {
         Protocol::Http1 => http1::speak(worker, stream, peer, stop).await,
         Protocol::Http2 => http2::speak(worker, stream, peer, stop).await,
-    }
-}
-
-/// Accepts a connection; the peer's address is `None` for Unix sockets.
-pub(crate) async fn accept(listener: &super::Bound) -> io::Result<(Socket, Option<IpAddr>)> {
-    match listener {
-        super::Bound::Tcp(listener) => {
-            let (stream, client) = listener.accept().await?;
-            Ok((Socket::Tcp(stream), Some(client.ip())))
-        }
-        super::Bound::Unix(listener) => {
-            let (stream, _) = listener.accept().await?;
-            Ok((Socket::Unix(stream), None))
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! duplicate of each Unix socket and of each inherited socket.
 
 mod body;
+mod bound;
 mod connection;
 mod deadlines;
 mod http1;
@@ -31,6 +32,7 @@ use tokio::time::sleep;
 use crate::client::limits::ClientTable;
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
+use crate::listen::bound::Bound;
 use crate::listen::connection::Accepted;
 pub(crate) use crate::listen::inherited::assign;
 use crate::listen::open::{Kind, OpenedSocket};
@@ -81,12 +83,6 @@ impl Gate {
     }
 }
 
-/// A listening socket on an event loop.
-enum Bound {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
 /// Accepts connections from all sockets of a worker until the proxy stops.
 pub(crate) async fn accept_all(
     worker: Arc<ArcSwap<Worker>>,
@@ -118,8 +114,14 @@ async fn accept(
     mut stop: watch::Receiver<bool>,
 ) {
     let stopping = stop.clone();
+    let serve = |socket, from, permit| {
+        worker.load().counters.connections.one();
+        let accepted = Accepted { kind, socket, from, permit };
+        let (worker, gate, stop) = (worker.clone(), gate.clone(), stopping.clone());
+        tokio::spawn(connection::serve_connection(worker, gate, accepted, stop));
+    };
     let next = async || {
-        let (socket, from) = connection::accept(&bound).await?;
+        let (socket, from) = bound.accept().await?;
         // A connection may be accepted before a permit is free: at most one per listener waits.
         let permit = gate.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
         Ok::<_, io::Error>((socket, from, permit))
@@ -129,17 +131,14 @@ async fn accept(
             biased;
             () = stopped(&mut stop) => break,
             accepted = next() => match accepted {
-                Ok((socket, from, permit)) => {
-                    worker.load().counters.connections.one();
-                    let (worker, gate) = (worker.clone(), gate.clone());
-                    let stop = stopping.clone();
-                    tokio::spawn(async move {
-                        let accepted = Accepted { kind, socket, from, permit };
-                        connection::serve_connection(worker, gate, accepted, stop).await;
-                    });
-                }
+                Ok((socket, from, permit)) => serve(socket, from, permit),
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             },
+        }
+    }
+    for (socket, from) in bound.accept_waiting() {
+        if let Ok(permit) = gate.connections.clone().try_acquire_owned() {
+            serve(socket, from, permit);
         }
     }
 }
