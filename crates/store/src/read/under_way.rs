@@ -1,13 +1,13 @@
 //! Limits the memory of submitted reads, for which no thread waits.
 //!
-//! Each takes its memory before it is submitted, at least a frame, so a thousand of them would
-//! evict the whole cache only to wait in the device's queue. Beyond a share of the memory they wait
-//! here, as closures, and begin in the order in which they came.
+//! Each takes its memory before it is submitted, a whole frame if the record is short, so a
+//! thousand of them would evict the whole cache only to wait in the device's queue. Beyond a share
+//! of the memory they wait here, as closures, and begin in the order in which they came.
 //!
-//! Invariants: while reads wait, others are under way, whose end begins them. Of the threads that
-//! end reads one at a time begins others, in a loop: a read that ends as it begins does not call
-//! itself. Threads: any; what waits is begun by who ends a read, which may be an I/O thread, so it
-//! must neither read nor wait.
+//! Invariants: reads wait only while others are under way, whose end begins them. One thread at a
+//! time begins reads, in a loop: one that ends as it begins does not begin the next on top of
+//! itself. Threads: any. A read begins on the thread that ends another, which may be an I/O thread,
+//! so to begin must neither read nor wait.
 
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::VecDeque;
