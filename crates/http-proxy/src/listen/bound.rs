@@ -1,6 +1,6 @@
 //! A listening socket on an event loop. Owns the socket. Threads: its event loop.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -51,18 +51,24 @@ impl Bound {
     }
 }
 
-/// Asks the socket itself: the event loop may not have been told of the last ones yet. An error
-/// means that there are no more.
-fn waiting<L>(
-    listener: io::Result<L>,
-    accept: impl Fn(&L) -> io::Result<Connection>,
-) -> Vec<Connection> {
+/// Asks the socket itself: the event loop may not have been told of the last ones yet. Who gave up
+/// meanwhile does not keep the others from being accepted; any other error means that there are no
+/// more, or no descriptors for them.
+fn waiting<L, C>(listener: io::Result<L>, accept: impl Fn(&L) -> io::Result<C>) -> Vec<C> {
     let Ok(listener) = listener else { return Vec::new() };
-    std::iter::from_fn(|| accept(&listener).ok()).take(WAITING_MAX).collect()
+    let gave_up = |error: &io::Error| {
+        matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted)
+    };
+    (0..WAITING_MAX)
+        .map(|_| accept(&listener))
+        .take_while(|next| next.as_ref().err().is_none_or(gave_up))
+        .flatten()
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::os::unix::net::UnixListener as StdUnixListener;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -100,6 +106,23 @@ mod tests {
             let mut byte = [0];
             TcpStream::from_std(stream).unwrap().read_exact(&mut byte).await.unwrap();
         }
+    }
+
+    #[test]
+    fn who_gives_up_does_not_keep_others_from_being_accepted() {
+        let left: RefCell<Vec<Result<u32, ErrorKind>>> = RefCell::new(vec![
+            Ok(1),
+            Err(ErrorKind::ConnectionAborted),
+            Ok(2),
+            Err(ErrorKind::Interrupted),
+            Ok(3),
+            Err(ErrorKind::WouldBlock),
+            Ok(4),
+        ]);
+        let accept = |left: &RefCell<Vec<Result<u32, ErrorKind>>>| {
+            left.borrow_mut().remove(0).map_err(io::Error::from)
+        };
+        assert_eq!(waiting(Ok(left), accept), [1, 2, 3]);
     }
 
     #[tokio::test]
