@@ -249,6 +249,22 @@ impl Space {
         });
     }
 
+    /// Starts a read of `bytes` into memory outside the pool, which `done` gets back.
+    pub(crate) fn submit_read(
+        self: &Arc<Space>,
+        segment: SegmentId,
+        offset: u64,
+        mut buf: AlignedBuf,
+        bytes: usize,
+        done: impl FnOnce(io::Result<()>, AlignedBuf) + Send + 'static,
+    ) {
+        let spot = self.spot(segment, offset);
+        // SAFETY: the closure keeps the heap memory of `buf` alive until the read is done, and no
+        // thread uses it until then; moving the buffer does not move that memory.
+        let piece = unsafe { IoBuf::new(buf[..bytes].as_mut_ptr(), bytes) };
+        self.start(IoOp::Read, &spot, vec![piece], move |outcome| done(outcome, buf));
+    }
+
     fn start(
         self: &Arc<Space>,
         op: IoOp,

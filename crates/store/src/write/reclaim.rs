@@ -6,9 +6,12 @@
 //! policy how many of those are written. Invariant: an evicted object does not come back after a
 //! crash, since the segment is erased on disk before the index forgets it. Threads: the flusher.
 
+mod read_ahead;
+
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
+
+use self::read_ahead::ReadAhead;
 
 use super::create::{NewObject, Replaces};
 use super::value::Value;
@@ -20,6 +23,7 @@ use crate::format::{
 };
 use crate::index::{Candidate, Location};
 use crate::memory::mapped::AlignedBuf;
+use crate::memory::pool::Run;
 use crate::memory::resident::Record;
 use crate::policy::disk;
 use crate::policy::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
@@ -42,6 +46,44 @@ struct Keeper {
     freq: u8,
 }
 
+impl Keeper {
+    /// Offset in its segment, in bytes.
+    fn start(&self) -> u64 {
+        u64::from(self.entry.offset_units) * UNIT_BYTES
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        u64::from(self.entry.stored_units) * UNIT_BYTES
+    }
+
+    fn end(&self) -> u64 {
+        self.start() + self.stored_bytes()
+    }
+
+    /// Parts are evicted with their segments; a manifest is kept while its parts exist.
+    fn is_kept_by_itself(&self, engine: &Engine) -> bool {
+        !matches!(self.entry.kind, None | Some(RecordKind::Part))
+            && self.stored_bytes() <= engine.extent_max()
+    }
+
+    /// A copy of the record's bytes, if memory holds it.
+    fn in_memory(&self, engine: &Engine) -> Option<Vec<u8>> {
+        let (run, offset) = self.resident(engine)?;
+        Some(Record::at(&run, offset).bytes().to_vec())
+    }
+
+    /// Where memory holds the record.
+    fn resident(&self, engine: &Engine) -> Option<(Run, u32)> {
+        // For a patch or manifest, memory holds the assembled object instead of that record.
+        let is_itself = self.entry.kind == Some(RecordKind::Object);
+        let hash = self.entry.key_hash();
+        let shard = engine.cache.resident.shard(hash);
+        let entry = shard.get(hash).filter(|_| is_itself);
+        let entry = entry.filter(|e| e.state.location() == Some(self.location));
+        entry.map(|e| (e.record().run.clone(), e.record().offset))
+    }
+}
+
 /// Frees a sealed segment: a nearly empty one, else the oldest. False if there is none.
 pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let sparse = take_sparse(engine);
@@ -51,9 +93,9 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let (mut keepers, mean) = choose(engine, segment, &entries);
     // In disk order, so that neighbours are read together.
     keepers.sort_unstable_by_key(|k| k.entry.offset_units);
-    let mut window = Window::default();
-    for at in 0..keepers.len() {
-        keep(engine, &keepers[at..], mean, &mut window);
+    let mut ahead = ReadAhead::new(engine, segment, &keepers);
+    for keeper in &keepers {
+        keep(engine, keeper, mean, &mut ahead);
     }
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
@@ -199,16 +241,14 @@ fn memory_freq(engine: &Engine, hash: KeyHash, location: Location) -> u8 {
     entry.map_or(0, |e| e.state.hits().min(3))
 }
 
-/// Puts the first keeper back into the nursery. If that fails, it is evicted like the other
-/// objects.
-fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window) {
-    let keeper = &keepers[0];
+/// Puts the object back into the nursery. If that fails, it is evicted like the other objects.
+fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32, ahead: &mut ReadAhead<'_>) {
     let hash = keeper.entry.key_hash();
     // Checked again with the shard locked when the copy is published; checking here saves a read.
     if !engine.is_only_version(hash, keeper.known_at) {
         return;
     }
-    let Some(kept) = read_copy(engine, keepers, window) else { return };
+    let Some(kept) = read_copy(engine, keeper, ahead) else { return };
     let (newest, metadata) = kept.newest();
     let new = NewObject {
         kind: kept.header.kind,
@@ -259,19 +299,19 @@ impl Kept<'_> {
     }
 }
 
-/// The records of the first keeper that are to be written again, from memory or disk, verified.
-fn read_copy<'a>(engine: &Engine, keepers: &[Keeper], window: &'a mut Window) -> Option<Kept<'a>> {
-    let keeper = &keepers[0];
-    let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
-    // Parts are evicted with their segments; a manifest is kept while its parts exist.
-    let is_kept = !matches!(keeper.entry.kind, None | Some(RecordKind::Part));
-    if !is_kept || stored > engine.extent_max() {
+/// The records that are to be written again, from memory or disk, verified.
+fn read_copy<'a>(
+    engine: &Engine,
+    keeper: &Keeper,
+    ahead: &'a mut ReadAhead<'_>,
+) -> Option<Kept<'a>> {
+    if !keeper.is_kept_by_itself(engine) {
         return None;
     }
     // Read the small patch record before the large record that it refers to.
     let is_newest = keeper.known_at == keeper.location;
     let newer = if is_newest { None } else { Some(read_newer(engine, keeper)?) };
-    let (record, header) = read_kept(engine, keepers, stored, window)?;
+    let (record, header) = read_kept(engine, keeper, ahead)?;
     let is_whole = header.kind != RecordKind::Manifest || has_parts(engine, &header, &record);
     (is_whole && Some(header.kind) == keeper.entry.kind).then_some(Kept { header, record, newer })
 }
@@ -322,139 +362,17 @@ fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
 /// Reads the record from memory, else from disk, and verifies it.
 fn read_kept<'a>(
     engine: &Engine,
-    keepers: &[Keeper],
-    stored: u64,
-    window: &'a mut Window,
+    keeper: &Keeper,
+    ahead: &'a mut ReadAhead<'_>,
 ) -> Option<(Cow<'a, [u8]>, RecordHeader)> {
-    let keeper = &keepers[0];
     let hash = keeper.entry.key_hash();
-    // For a patch or manifest, memory holds the assembled object instead of that record.
-    let is_itself = keeper.entry.kind == Some(RecordKind::Object);
-    let resident = {
-        let shard = engine.cache.resident.shard(hash);
-        let entry = shard.get(hash).filter(|_| is_itself);
-        let entry = entry.filter(|e| e.state.location() == Some(keeper.location));
-        entry.map(|e| (e.record().run.clone(), e.record().offset))
-    };
-    let record = match resident {
-        Some((run, offset)) => Cow::Owned(Record::at(&run, offset).bytes().to_vec()),
-        None => Cow::Borrowed(window.read(engine, keepers, stored)?),
+    let record = match keeper.in_memory(engine) {
+        Some(bytes) => Cow::Owned(bytes),
+        None => Cow::Borrowed(ahead.record(keeper)?),
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
     // Not by the life: a record from memory need not say which.
     let is_listed = header.key_hash() == hash && header.seq == keeper.entry.seq;
     let whole = is_listed && header.stored_bytes() <= record.len() as u64;
     (whole && verify_record(&header, &record)).then_some((record, header))
-}
-
-/// Kept objects with gaps of at most this many bytes are read together: on a disk with seeks,
-/// reading the gap costs less than another revolution; on flash, about as much as another read.
-const GAP_BYTES_MAX: u64 = 64 << 10;
-/// Most bytes read at once.
-const WINDOW_BYTES_MAX: u64 = 1 << 20;
-
-/// A part of the segment, read for several objects, and what is known of unreadable ranges.
-///
-/// A bad sector should cost only the objects on it and count few errors: otherwise one sector would
-/// put a whole volume out of service. After a joint read failed, each object is read by itself, and
-/// an object that contains a range that failed by itself is not tried.
-#[derive(Default)]
-struct Window {
-    start: u64,
-    /// Reused from read to read, so it may be longer than the last read.
-    buf: Option<AlignedBuf>,
-    /// Bytes of `buf` that were read; 0 if the read failed.
-    filled: u64,
-    /// Objects that begin before this offset are read alone, since a joint read up to it failed.
-    alone_until: u64,
-    /// Range of the last single-object read that failed.
-    unreadable: Option<Range<u64>>,
-}
-
-impl Window {
-    /// The bytes of the first keeper's record. The other keepers follow it on disk.
-    fn read(&mut self, engine: &Engine, keepers: &[Keeper], stored: u64) -> Option<&[u8]> {
-        let (segment, offset) = engine.space.split(keepers[0].location);
-        if !self.holds(offset, stored) {
-            let block = engine.space.block();
-            let start = offset - offset % block;
-            let blocks_end = |end: u64| end.next_multiple_of(block).min(engine.space.segment_bytes);
-            let own = start..blocks_end(offset + stored);
-            let together = together_end(engine, start, offset + stored, &keepers[1..]);
-            if !self.fill_together(engine, segment, start..blocks_end(together), &own) {
-                self.fill_alone(engine, segment, own)?;
-            }
-        }
-        let from = (offset - self.start) as usize;
-        self.buf.as_ref()?[..self.filled as usize].get(from..from + stored as usize)
-    }
-
-    /// Reads for several objects, the first of which takes `own`. False if joint reads are not to
-    /// be used here, or if this one failed.
-    fn fill_together(
-        &mut self,
-        engine: &Engine,
-        segment: SegmentId,
-        range: Range<u64>,
-        own: &Range<u64>,
-    ) -> bool {
-        if own.start < self.alone_until || range.end <= own.end {
-            return false;
-        }
-        let end = range.end;
-        let filled = self.fill(engine, segment, range);
-        if !filled {
-            self.alone_until = end;
-        }
-        filled
-    }
-
-    fn fill_alone(&mut self, engine: &Engine, segment: SegmentId, own: Range<u64>) -> Option<()> {
-        let bad = self.unreadable.as_ref();
-        if bad.is_some_and(|bad| own.start <= bad.start && bad.end <= own.end) {
-            return None;
-        }
-        if !self.fill(engine, segment, own.clone()) {
-            self.unreadable = Some(own);
-            return None;
-        }
-        Some(())
-    }
-
-    fn fill(&mut self, engine: &Engine, segment: SegmentId, range: Range<u64>) -> bool {
-        let wanted = (range.end - range.start) as usize;
-        let large_enough = self.buf.take().filter(|buf| buf.len() >= wanted);
-        let buf = self.buf.insert(large_enough.unwrap_or_else(|| AlignedBuf::zeroed(wanted)));
-        add(&engine.counters.maintenance_reads, 1);
-        let is_read = engine.space.read(segment, range.start, &mut buf[..wanted]).is_ok();
-        self.start = range.start;
-        self.filled = if is_read { wanted as u64 } else { 0 };
-        is_read
-    }
-
-    fn holds(&self, offset: u64, stored: u64) -> bool {
-        offset >= self.start && offset + stored <= self.start + self.filled
-    }
-}
-
-/// The end of a joint read that begins at `start` and must reach `end`: it includes the following
-/// objects that are near and not in memory.
-fn together_end(engine: &Engine, start: u64, mut end: u64, others: &[Keeper]) -> u64 {
-    for other in others {
-        let from = u64::from(other.entry.offset_units) * UNIT_BYTES;
-        let to = from + u64::from(other.entry.stored_units) * UNIT_BYTES;
-        if from > end + GAP_BYTES_MAX || to > start + WINDOW_BYTES_MAX {
-            break;
-        }
-        let is_resident = {
-            let hash = other.entry.key_hash();
-            let shard = engine.cache.resident.shard(hash);
-            let entry = shard.get(hash);
-            entry.is_some_and(|e| e.state.location() == Some(other.location))
-        };
-        if !is_resident {
-            end = end.max(to);
-        }
-    }
-    end
 }

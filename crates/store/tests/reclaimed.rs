@@ -1,0 +1,124 @@
+//! What reuse of a segment reads of it: what is kept, in few reads, and of a segment that cannot be
+//! read everywhere all that can be.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod troubled;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use damelo::format::RECORD_HEADER_BYTES;
+use damelo::{ByteSize, Config, GroupId, Store};
+use troubled::{Disk, Stopped, get, put};
+
+const SECTOR_BYTES: u64 = 512;
+/// Two records begin in each sector that is at fault, or one, or none.
+const LENGTHS: [usize; 3] = [200, 700, 3_000];
+
+fn key(n: usize) -> String {
+    format!("kept/{n}")
+}
+
+fn value(n: usize) -> Vec<u8> {
+    (0..LENGTHS[n % LENGTHS.len()]).map(|at| (n * 31 + at) as u8).collect()
+}
+
+/// A store with so many objects that are worth keeping, on disk only.
+fn with_kept(disk: &Disk, objects: usize) -> Store {
+    let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
+    let mut config = Config::new("reclaimed", ByteSize::new(size_bytes));
+    config.memory = ByteSize::new(8 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(512 << 10));
+    config.background = false;
+    config.seed = Some(1);
+    config.reinsert_percent_max = 50;
+    let store = Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap();
+    store.wait_recovered();
+    for n in 0..objects {
+        put(&store, &key(n), 1, &value(n));
+    }
+    store.sync().unwrap();
+    store.love(GroupId::new(1));
+    for _ in 0..4 {
+        store.drop_memory();
+        assert!((0..objects).all(|n| get(&store, &key(n)) == Some(value(n))));
+    }
+    store.drop_memory();
+    store
+}
+
+/// Fills the ring until the segment with the first objects has been used again.
+fn reclaim_first(store: &Store) {
+    let mut filled = 0;
+    while store.stats().reinserted_objects == 0 {
+        put(store, &format!("filler/{filled}"), 2, &[0; 5_000]);
+        filled += 1;
+        assert!(filled < 8_000, "{:?}", store.stats());
+    }
+    store.sync().unwrap();
+}
+
+/// Where the records of the objects lie.
+fn places(disk: &Disk, objects: usize) -> Vec<Range<u64>> {
+    let place = |n: usize| {
+        let behind_head = [key(n).as_bytes(), &value(n)].concat();
+        let finder = |bytes: &[u8]| bytes.windows(behind_head.len()).position(|w| w == behind_head);
+        let at = disk.with_bytes(finder).unwrap();
+        (at - RECORD_HEADER_BYTES) as u64..(at + behind_head.len()) as u64
+    };
+    (0..objects).map(place).collect()
+}
+
+/// The keys that are gone; what is there is what it was.
+fn lost(store: &Store, objects: usize) -> Vec<usize> {
+    let is_lost = |n: &usize| match get(store, &key(*n)) {
+        Some(found) => {
+            assert!(found == value(*n), "object {n}");
+            false
+        }
+        None => true,
+    };
+    (0..objects).filter(is_lost).collect()
+}
+
+#[test]
+fn what_lies_near_is_read_together() {
+    let disk = Disk::new(8 << 20);
+    let objects = 150;
+    let store = with_kept(&disk, objects);
+    let before = store.stats();
+    reclaim_first(&store);
+    let stats = store.stats();
+    assert_eq!(stats.reinserted_objects, objects as u64);
+    assert!(lost(&store, objects).is_empty());
+    let reads = stats.maintenance_reads - before.maintenance_reads;
+    // Some 200 KiB of records, the summary and the footer.
+    assert!((3..12).contains(&reads), "{reads} reads");
+}
+
+/// What lies on it is lost and nothing else; and one sector does not take the volume out of service,
+/// though many objects are near it.
+#[test]
+fn a_sector_that_cannot_be_read_costs_what_lies_on_it() {
+    let objects = 60;
+    let mut lost_ever = 0;
+    for nth in (0..objects).step_by(8) {
+        let disk = Disk::new(8 << 20);
+        let store = with_kept(&disk, objects);
+        let places = places(&disk, objects);
+        let sector = places[nth].start / SECTOR_BYTES * SECTOR_BYTES;
+        let sector = sector..sector + SECTOR_BYTES;
+        disk.set_unreadable(sector.clone());
+        reclaim_first(&store);
+        disk.set_unreadable(0..0);
+        let on_it = |n: &usize| places[*n].start < sector.end && sector.start < places[*n].end;
+        let lost = lost(&store, objects);
+        assert!(lost.iter().all(on_it), "{lost:?} lost by {sector:?}");
+        assert!(lost.contains(&nth));
+        lost_ever += lost.len();
+        assert!(store.info().volumes.iter().all(|volume| volume.in_service), "{sector:?}");
+    }
+    assert!(lost_ever > objects / 8, "two records share a sector");
+}
