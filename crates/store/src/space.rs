@@ -249,8 +249,9 @@ impl Space {
         });
     }
 
-    /// Starts a read of `bytes` into memory outside the pool, which `done` gets back.
-    pub(crate) fn submit_read(
+    /// Starts a read of `bytes` into memory outside the pool, which `done` gets back. Writes wait for
+    /// it: it goes before other reads.
+    pub(crate) fn submit_read_first(
         self: &Arc<Space>,
         segment: SegmentId,
         offset: u64,
@@ -262,7 +263,10 @@ impl Space {
         // SAFETY: the closure keeps the heap memory of `buf` alive until the read is done, and no
         // thread uses it until then; moving the buffer does not move that memory.
         let piece = unsafe { IoBuf::new(buf[..bytes].as_mut_ptr(), bytes) };
-        self.start(IoOp::Read, &spot, vec![piece], move |outcome| done(outcome, buf));
+        let done = move |outcome| done(outcome, buf);
+        if let Some(io) = self.noted_io(IoOp::Read, &spot, vec![piece], done) {
+            spot.volume.device.submit_first(io);
+        }
     }
 
     fn start(
@@ -272,14 +276,28 @@ impl Space {
         bufs: Vec<IoBuf>,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
+        if let Some(io) = self.noted_io(op, spot, bufs, done) {
+            spot.volume.device.submit(io);
+        }
+    }
+
+    /// An I/O whose outcome is counted; `None`, and it has ended, if the volume is out of service.
+    fn noted_io(
+        self: &Arc<Space>,
+        op: IoOp,
+        spot: &Spot<'_>,
+        bufs: Vec<IoBuf>,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Option<Io> {
         if let Err(error) = spot.volume.usable() {
-            return done(Err(error));
+            done(Err(error));
+            return None;
         }
         let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
         let done = Box::new(move |outcome: io::Result<()>| {
             done(space.noted(op, &space.volumes[volume], outcome));
         });
-        spot.volume.device.submit(Io { op, offset: spot.offset, bufs, done });
+        Some(Io { op, offset: spot.offset, bufs, done })
     }
 }
 

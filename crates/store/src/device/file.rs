@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::submit_deferred;
 use super::open::EngineChoice;
+use super::queue::IoQueue;
 use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journal, threads};
 
 /// I/Os in flight at a rotational disk: enough for it to sort by angle, few enough that the
@@ -97,6 +98,20 @@ pub(super) struct Request {
     pub(super) total: u64,
     /// Time of submission.
     pub(super) queued: Instant,
+    /// A read that goes before others.
+    pub(super) first: bool,
+}
+
+impl Request {
+    /// Queues it.
+    pub(super) fn enter(self, queue: &mut IoQueue<Request>) {
+        let (op, offset, total) = (self.io.op, self.io.offset, self.total);
+        if self.first {
+            queue.push_first(offset, total, self);
+        } else {
+            queue.push(op, offset, total, self);
+        }
+    }
 }
 
 /// Performs I/O asynchronously. Dropping it completes every submitted I/O.
@@ -284,6 +299,22 @@ impl FileDevice {
         }
     }
 
+    /// Queues the I/O, or ends it if it cannot be done.
+    fn accept(&self, io: Io, first: bool) {
+        let total = io.len_bytes();
+        match self.check(io.op, io.offset, &io.bufs, total) {
+            Ok(()) if total == 0 => (io.done)(Ok(())),
+            Ok(()) => {
+                self.core.under_way.fetch_add(1, Relaxed);
+                self.engine.submit(Request { io, total, queued: Instant::now(), first });
+            }
+            Err(e) => {
+                self.core.counters.failed(io.op);
+                (io.done)(Err(e));
+            }
+        }
+    }
+
     fn blocking(&self, op: IoOp, offset: u64, buf: IoBuf) -> io::Result<()> {
         let total = buf.len() as u64;
         let bufs = [buf];
@@ -323,18 +354,12 @@ impl Device for FileDevice {
     }
 
     fn submit(&self, io: Io) {
-        let total = io.len_bytes();
-        match self.check(io.op, io.offset, &io.bufs, total) {
-            Ok(()) if total == 0 => (io.done)(Ok(())),
-            Ok(()) => {
-                self.core.under_way.fetch_add(1, Relaxed);
-                self.engine.submit(Request { io, total, queued: Instant::now() });
-            }
-            Err(e) => {
-                self.core.counters.failed(io.op);
-                (io.done)(Err(e));
-            }
-        }
+        self.accept(io, false);
+    }
+
+    fn submit_first(&self, io: Io) {
+        let first = io.op == IoOp::Read;
+        self.accept(io, first);
     }
 
     fn settle(&self, most: Duration) {

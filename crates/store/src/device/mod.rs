@@ -143,6 +143,12 @@ pub trait Device: Send + Sync + 'static {
     /// started before queued writes.
     fn submit(&self, io: Io);
 
+    /// As [`Device::submit`], for a read that holds up others: it goes before all reads that are
+    /// queued but those that came this way. By default it does not.
+    fn submit_first(&self, io: Io) {
+        self.submit(io);
+    }
+
     /// Waits, for `most` at most, until `done` of every I/O submitted has returned and is dropped,
     /// with all that it holds. For those that call `done` before anyone can wait for it, nothing.
     fn settle(&self, most: Duration) {

@@ -1,5 +1,6 @@
 //! The order in which waiting I/Os go to the device: reads before writes, with a bound on how long
-//! writes may be held back, and a two-way elevator for disks with seeks.
+//! writes may be held back, those reads first that hold up others, and a two-way elevator for disks
+//! with seeks.
 //!
 //! Owns: only the waiting items; a pure data structure without threads, clocks or I/O, which each
 //! engine keeps behind its own mutex. Invariants: every pushed item is popped exactly once. While a
@@ -26,7 +27,7 @@ pub(super) struct IoQueue<T> {
 
 #[derive(Debug)]
 enum Order<T> {
-    Arrival { reads: VecDeque<T>, writes: VecDeque<T> },
+    Arrival { first: VecDeque<T>, reads: VecDeque<T>, writes: VecDeque<T> },
     Elevator(Elevator<T>),
 }
 
@@ -36,7 +37,8 @@ impl<T> IoQueue<T> {
         let order = if rotational {
             Order::Elevator(Elevator::new())
         } else {
-            Order::Arrival { reads: VecDeque::new(), writes: VecDeque::new() }
+            let (first, reads, writes) = Default::default();
+            Order::Arrival { first, reads, writes }
         };
         IoQueue { order, reads_since_write: 0 }
     }
@@ -47,6 +49,15 @@ impl<T> IoQueue<T> {
             (Order::Arrival { reads, .. }, IoOp::Read) => reads.push_back(item),
             (Order::Arrival { writes, .. }, IoOp::Write) => writes.push_back(item),
             (Order::Elevator(e), op) => e.push(op, offset, len, item),
+        }
+    }
+
+    /// Adds a read that goes before those that were not added this way; the elevator takes it like
+    /// any other.
+    pub(super) fn push_first(&mut self, offset: u64, len: u64, item: T) {
+        match &mut self.order {
+            Order::Arrival { first, .. } => first.push_back(item),
+            Order::Elevator(e) => e.push(IoOp::Read, offset, len, item),
         }
     }
 
@@ -66,7 +77,7 @@ impl<T> IoQueue<T> {
             self.reads_since_write = self.reads_since_write.saturating_add(u32::from(reads > 0));
         }
         match &mut self.order {
-            Order::Arrival { reads, .. } => reads.pop_front(),
+            Order::Arrival { first, reads, .. } => first.pop_front().or_else(|| reads.pop_front()),
             Order::Elevator(e) => e.pop_read(),
         }
     }
@@ -78,7 +89,7 @@ impl<T> IoQueue<T> {
 
     fn waiting(&self) -> (usize, usize) {
         match &self.order {
-            Order::Arrival { reads, writes } => (reads.len(), writes.len()),
+            Order::Arrival { first, reads, writes } => (first.len() + reads.len(), writes.len()),
             Order::Elevator(e) => (e.reads.len(), e.writes.len()),
         }
     }
@@ -185,6 +196,24 @@ mod tests {
             q.push(op, 100 - id, 1, id);
         }
         assert_eq!(drain(&mut q), [2, 4, 1, 3]);
+        assert!(q.is_empty());
+    }
+
+    #[test]
+    fn some_reads_go_first_but_hold_up_no_write() {
+        let mut q = IoQueue::new(false);
+        for id in 0..20 {
+            q.push(IoOp::Read, id, 1, id);
+        }
+        q.push(IoOp::Write, 1 << 30, 1, 999);
+        for id in 100..140 {
+            q.push_first(id, 1, id);
+        }
+        let order = drain(&mut q);
+        let per_write = READS_PER_WRITE as usize;
+        assert_eq!(order[..per_write], (100..140).collect::<Vec<_>>()[..per_write]);
+        assert_eq!(order[per_write], 999);
+        assert_eq!(order[41..], (0..20).collect::<Vec<_>>());
         assert!(q.is_empty());
     }
 

@@ -66,8 +66,7 @@ impl ThreadPool {
 impl Engine for ThreadPool {
     fn submit(&self, request: Request) {
         let mut state = self.shared.lock();
-        let (op, offset, total) = (request.io.op, request.io.offset, request.total);
-        state.queue.push(op, offset, total, request);
+        request.enter(&mut state.queue);
         let wake = state.idle > 0;
         drop(state);
         if wake {
@@ -139,7 +138,7 @@ impl Shared {
     }
 
     fn run(&self, request: Request, iovecs: &mut Vec<libc::iovec>) -> (Done, io::Result<()>) {
-        let Request { io, total, queued } = request;
+        let Request { io, total, queued, .. } = request;
         let started = Instant::now();
         self.core.counters.started(nanos(queued, started));
         let result = transfer(&self.core, io.op, io.offset, &io.bufs, total, iovecs);

@@ -95,8 +95,7 @@ impl UringEngine {
 impl Engine for UringEngine {
     fn submit(&self, request: Request) {
         let mut state = self.shared.lock();
-        let (op, offset, total) = (request.io.op, request.io.offset, request.total);
-        state.queue.push(op, offset, total, request);
+        request.enter(&mut state.queue);
         // Still under the lock: either the ring thread sees the request when it takes the lock
         // next, or it has set `sleeping` already.
         let sleeping = self.shared.sleeping.load(Ordering::Relaxed);

@@ -58,6 +58,51 @@ fn a_device_settles_though_another_thread_deferred_a_read() {
     });
 }
 
+/// Writes may wait for it.
+#[test]
+fn a_read_that_holds_up_others_goes_before_those_that_are_queued() {
+    for engine in [EngineChoice::Threads, EngineChoice::IoUring] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("device");
+        let how = OpenOptions { engine, queue_depth: 1, ..options(&path, MIB) };
+        let Ok(opened) = open(&how) else {
+            assert!(engine == EngineChoice::IoUring, "the other engine is always there");
+            continue;
+        };
+        let device = opened.device;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let io = |name: u32, before: Box<dyn FnOnce() + Send>| {
+            let (buffer, order) = (Aligned::new(BLOCK), Arc::clone(&order));
+            let bufs = vec![buffer.buf()];
+            let done = Box::new(move |result: io::Result<()>| {
+                drop(buffer);
+                result.unwrap();
+                order.lock().unwrap().push(name);
+                before();
+            });
+            Io { op: IoOp::Read, offset: 0, bufs, done }
+        };
+        let (heard, hears) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
+        let wait = Box::new(move || {
+            heard.send(()).unwrap();
+            goes.recv().unwrap();
+        });
+        device.submit(io(0, wait));
+        hears.recv().unwrap();
+        for name in 10..20 {
+            device.submit(io(name, Box::new(|| ())));
+        }
+        for name in 1..3 {
+            device.submit_first(io(name, Box::new(|| ())));
+        }
+        go.send(()).unwrap();
+        drop(device);
+        let expected: Vec<u32> = (0..3).chain(10..20).collect();
+        assert_eq!(*order.lock().unwrap(), expected, "{engine:?}");
+    }
+}
+
 #[test]
 fn dropping_the_device_completes_everything() {
     each_engine(MIB, |device, _| {

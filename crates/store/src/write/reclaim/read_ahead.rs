@@ -219,7 +219,7 @@ impl<'a> ReadAhead<'a> {
         let landing = Arc::new(Landing::default());
         let window = Window { range: range.clone(), landing: Arc::clone(&landing) };
         add(&self.engine.counters.maintenance_reads, 1);
-        self.engine.space.submit_read(
+        self.engine.space.submit_read_first(
             self.segment,
             range.start,
             buf,
