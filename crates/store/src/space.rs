@@ -355,6 +355,11 @@ impl Volume {
         self.out_of_service.load(Ordering::Acquire)
     }
 
+    /// Why it is out of service, once it is.
+    pub(crate) fn out_because(&self) -> Option<&str> {
+        self.is_out().then(|| self.out_because.get().map_or("", String::as_str))
+    }
+
     fn take_out(&self, why: String) {
         // The first reason stays.
         let _ = self.out_because.set(why);
@@ -362,8 +367,7 @@ impl Volume {
     }
 
     fn out_error(&self) -> io::Error {
-        let why = self.out_because.get().map_or("", String::as_str);
-        io::Error::other(format!("out of service: {why}"))
+        io::Error::other(format!("out of service: {}", self.out_because().unwrap_or_default()))
     }
 
     fn usable(&self) -> io::Result<()> {

@@ -46,6 +46,10 @@ fn break_one(store: &Store, disks: &[Disk; 2], which: usize, keys: u32) {
         let _ = store.read(format!("old/{n}").as_bytes()).wait();
     }
     assert_eq!(in_service(store), [which != 0, which != 1]);
+    for (number, volume) in store.info().volumes.iter().enumerate() {
+        let why = (number == which).then_some("4 I/O errors in a row, the last: out of order");
+        assert_eq!(volume.out_because.as_deref(), why);
+    }
 }
 
 /// More replacements than the journal has room for, if no checkpoint covers them.

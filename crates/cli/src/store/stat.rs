@@ -77,6 +77,7 @@ fn print_info(out: &mut Out, store: &Store) -> Result<(), Failure> {
 
 /// One volume in words.
 pub(crate) fn volume_text(volume: &VolumeInfo) -> String {
+    let out = volume.out_because.as_ref().map(|why| format!(", OUT OF SERVICE: {why}"));
     format!(
         "{} ({}, {}{}{}{})",
         volume.path.display(),
@@ -84,7 +85,7 @@ pub(crate) fn volume_text(volume: &VolumeInfo) -> String {
         volume.engine,
         if volume.direct { ", page cache bypassed" } else { ", through the page cache" },
         if volume.rotational { ", a disk with seeks" } else { "" },
-        if volume.in_service { "" } else { ", OUT OF SERVICE" },
+        out.unwrap_or_default(),
     )
 }
 
@@ -122,6 +123,7 @@ fn info_json(info: &StoreInfo) -> Value {
                 "direct": volume.direct,
                 "rotational": volume.rotational,
                 "in_service": volume.in_service,
+                "out_because": volume.out_because,
             })
         })
         .collect();

@@ -15,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
-use damelo::{Store, StoreInfo};
+use damelo::{Store, StoreInfo, VolumeInfo};
 
 use super::PurgeKind;
 use super::copies::{self, Copies, Written};
@@ -338,10 +338,13 @@ impl Ledger {
     }
 }
 
-/// Which volumes are out of service, and why: the store warns of them.
+/// Which volumes are out of service, and why.
 fn volumes_out(info: &StoreInfo) -> String {
-    let out = info.warnings.iter().filter(|warning| warning.contains(": out of service: "));
-    let out: Vec<&str> = out.map(String::as_str).collect();
+    let told = |volume: &VolumeInfo| {
+        let why = volume.out_because.as_ref()?;
+        Some(format!("{}: out of service: {why}", volume.path.display()))
+    };
+    let out: Vec<String> = info.volumes.iter().filter_map(told).collect();
     format!(
         "{} of the store's {} volumes failed: {}",
         out.len(),

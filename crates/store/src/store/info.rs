@@ -60,8 +60,10 @@ pub struct VolumeInfo {
     pub direct: bool,
     /// True for a disk with seeks.
     pub rotational: bool,
-    /// False once it is out of service, after repeated errors mostly: `warnings` says why.
+    /// False once it is out of service, after repeated errors mostly.
     pub in_service: bool,
+    /// Why it is out of service; `None` while it is not.
+    pub out_because: Option<String>,
 }
 
 impl StoreInfo {
@@ -111,13 +113,15 @@ fn full_index(engine: &Engine) -> Option<String> {
 impl VolumeInfo {
     fn of(volume: &Volume) -> VolumeInfo {
         let info = volume.device.info();
+        let out_because = volume.out_because().map(str::to_owned);
         VolumeInfo {
             path: volume.path.clone(),
             size_bytes: volume.superblock.volume_bytes,
             engine: info.engine,
             direct: info.direct,
             rotational: info.rotational,
-            in_service: !volume.is_out(),
+            in_service: out_because.is_none(),
+            out_because,
         }
     }
 }
