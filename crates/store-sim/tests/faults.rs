@@ -20,6 +20,9 @@ use damelo_store_sim::{
     SimWorld, When,
 };
 
+#[path = "faults/volumes.rs"]
+mod volumes;
+
 const READS: &[OpKind] = OpKind::READS;
 const WRITES: &[OpKind] = OpKind::WRITES;
 const DATA_WRITES: &[OpKind] = &[OpKind::Write];
@@ -410,54 +413,6 @@ fn a_clock_that_jumps_back_neither_hangs_nor_revives() {
         driver.apply(2000, &Op::Reopen)?;
         driver.verify(true)?;
         driver.close()
-    });
-}
-
-#[test]
-fn one_volume_of_two_may_vanish_and_the_rest_goes_on() {
-    watched(|| {
-        let disks = [SimDisk::blank(8 << 20), SimDisk::blank(8 << 20)];
-        let world = SimWorld::start(&disks, &SimOptions::new(3), Arc::new(SimClock::new()));
-        let mut config = tiny_config(1);
-        let mut second = config.volumes[0].clone();
-        second.path = "sim-1".into();
-        config.volumes.push(second);
-        config.volume_errors_max = 4;
-        let model = Model::new(Demand::Fresh, config.durability);
-        let mut driver = driver_on(&world, &config, model);
-        driver.tolerant = true;
-        driver.open()?;
-        let create = |driver: &mut Driver, from: usize| -> Result<(), String> {
-            for i in from..from + 300 {
-                let object = NewObject {
-                    key: i % 60,
-                    group: i as u64 % 5,
-                    length: 5_000,
-                    metadata: 0,
-                    expires_in: None,
-                };
-                driver.apply(i as u64 + 1, &Op::Create(object))?;
-            }
-            driver.apply(0, &Op::Sync)
-        };
-        create(&mut driver, 0)?;
-        let rule = Rule::new(OpKind::ALL, When::Always, Effect::Vanish);
-        world.sims()[1].set_faults(FaultPlan::new(vec![rule]));
-        driver.apply(0, &Op::DropMemory)?;
-        driver.verify(true)?;
-        create(&mut driver, 300)?;
-        create(&mut driver, 600)?;
-        driver.apply(0, &Op::DropMemory)?;
-        driver.verify(true)?;
-        let left = present(&driver);
-        if left == 0 {
-            return Err("nothing is served any more although one volume is sound".into());
-        }
-        let out: Vec<bool> = driver.store().info().volumes.iter().map(|v| v.in_service).collect();
-        if out != [true, false] {
-            return Err(format!("volumes in service: {out:?}"));
-        }
-        Ok(())
     });
 }
 

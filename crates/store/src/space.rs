@@ -50,6 +50,7 @@ pub(crate) struct Volume {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) superblock: Superblock,
     errors_in_row: AtomicU32,
+    sync_errors_in_row: AtomicU32,
     out_of_service: AtomicBool,
     /// Why it went out of service.
     out_because: OnceLock<String>,
@@ -62,6 +63,8 @@ pub(crate) struct Space {
     pub(crate) segments: u32,
     pub(crate) nonce: StoreNonce,
     errors_max: u32,
+    /// Held by whoever takes a volume out of service that must not be the last.
+    leaving: Mutex<()>,
     /// The last failed write: its volume and error.
     write_error: Mutex<Option<String>>,
 }
@@ -88,12 +91,21 @@ impl Space {
                 device,
                 superblock,
                 errors_in_row: AtomicU32::new(0),
+                sync_errors_in_row: AtomicU32::new(0),
                 out_of_service: AtomicBool::new(false),
                 out_because: OnceLock::new(),
             })
             .collect();
-        let write_error = Mutex::default();
-        Space { volumes, page_bytes, segment_bytes, segments, nonce, errors_max, write_error }
+        Space {
+            volumes,
+            page_bytes,
+            segment_bytes,
+            segments,
+            nonce,
+            errors_max,
+            leaving: Mutex::default(),
+            write_error: Mutex::default(),
+        }
     }
 
     pub(crate) fn location(&self, segment: SegmentId, offset: u64) -> Location {
@@ -324,6 +336,33 @@ impl Space {
         })
     }
 
+    /// Makes durable what was written to a volume.
+    ///
+    /// Errors count apart from those of reads and writes, which may go on without any: the system
+    /// takes what the device refuses later. Of several volumes one that cannot be synced goes out of
+    /// service, since nothing that it is given is sure to stay, and no checkpoint is complete with
+    /// it. The last one stays: what it has can be read, and `sync` says that no more is promised.
+    pub(crate) fn sync(&self, volume: &Volume) -> io::Result<()> {
+        let Err(error) = volume.device.sync() else {
+            volume.sync_errors_in_row.store(0, Ordering::Relaxed);
+            return Ok(());
+        };
+        let errors = volume.sync_errors_in_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if errors >= self.errors_max {
+            let _alone = lock(&self.leaving);
+            let in_service = self.volumes.iter().filter(|volume| !volume.is_out()).count();
+            if in_service > 1 {
+                volume.take_out(format!("{errors} syncs in a row failed, the last: {error}"));
+            }
+        }
+        Err(volume.named(error))
+    }
+
+    /// As `sync`, of the volume that has this segment.
+    pub(crate) fn sync_at(&self, segment: SegmentId) -> io::Result<()> {
+        self.sync(self.spot(segment, 0).volume)
+    }
+
     /// The last write error (volume and cause) that was not forgotten.
     pub(crate) fn write_error(&self) -> Option<String> {
         lock(&self.write_error).clone()
@@ -344,11 +383,6 @@ impl Volume {
     /// Writes outside the segments.
     pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.device.write_at(offset, bytes).map_err(|error| self.named(error))
-    }
-
-    /// Makes durable what was written.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.device.sync().map_err(|error| self.named(error))
     }
 
     pub(crate) fn is_out(&self) -> bool {

@@ -181,6 +181,68 @@ fn errors_with_successes_between_them_do_not_add_up() {
     assert!(in_service(&store) == [true] && dropped > 10, "{dropped} dropped");
 }
 
+/// A device behind the page cache that loses what it is given may fail nothing but syncs.
+#[test]
+fn a_volume_that_cannot_be_synced_goes_and_checkpoints_go_on() {
+    for which in [0, 1] {
+        let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+        let store = open(&disks, |_| ());
+        disks[which].fail_syncs(true);
+        for n in 1..=4 {
+            assert_eq!(in_service(&store), [true; 2]);
+            (0..200).for_each(|key| put(&store, &format!("{n}/{key}"), 1, &[7; 5_000]));
+            store.sync().unwrap_err();
+            if n == 4 {
+                break;
+            }
+            // Writes and reads between them succeed, on both.
+            store.drop_memory();
+            assert!((0..200).all(|key| get(&store, &format!("{n}/{key}")).is_some()));
+        }
+        assert_eq!(in_service(&store), [which != 0, which != 1]);
+        let why = store.info().volumes[which].out_because.clone();
+        assert_eq!(why.as_deref(), Some("4 syncs in a row failed, the last: no sync works"));
+        (0..200).for_each(|key| put(&store, &format!("new/{key}"), 1, &[8; 5_000]));
+        store.sync().unwrap();
+        // The first has the checkpoints.
+        assert_eq!(store.checkpoint().is_ok(), which != 0);
+        store.drop_memory();
+        assert!((0..200).all(|key| get(&store, &format!("new/{key}")).is_some()));
+    }
+}
+
+/// What it has can be read, which is more than nothing.
+#[test]
+fn the_last_volume_stays_though_it_cannot_be_synced() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    disks.iter().for_each(|disk| disk.fail_syncs(true));
+    for _ in 0..20 {
+        put(&store, "key", 1, &[7; 5_000]);
+        store.sync().unwrap_err();
+    }
+    assert_eq!(in_service(&store).iter().filter(|in_service| **in_service).count(), 1);
+    put(&store, "key", 1, &[8; 5_000]);
+    store.sync().unwrap_err();
+    store.drop_memory();
+    assert_eq!(get(&store, "key").unwrap(), [8; 5_000]);
+    disks.iter().for_each(|disk| disk.fail_syncs(false));
+    store.sync().unwrap();
+}
+
+#[test]
+fn syncs_that_fail_with_others_between_them_do_not_add_up() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    for _ in 0..5 {
+        disks[1].fail_syncs(true);
+        (0..3).for_each(|_| drop(store.sync().unwrap_err()));
+        disks[1].fail_syncs(false);
+        store.sync().unwrap();
+    }
+    assert_eq!(in_service(&store), [true; 2]);
+}
+
 #[test]
 fn a_checkpoint_that_fails_says_on_which_volume() {
     for which in [0, 1] {

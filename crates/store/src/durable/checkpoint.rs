@@ -184,12 +184,12 @@ impl Engine {
         region[..bytes.len()].copy_from_slice(&bytes);
         volume.write_at(slot + header.tables_offset(), &region)?;
         for volume in self.space.volumes.iter().filter(|volume| !volume.is_out()) {
-            volume.sync()?;
+            self.space.sync(volume)?;
         }
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         block.copy_from_slice(&header.encode());
         volume.write_at(slot, &block)?;
-        volume.sync()
+        self.space.sync(volume)
     }
 
     /// First life whose segment may hold objects that the checkpoint misses.
@@ -239,7 +239,7 @@ pub(crate) fn clear_clean(engine: &Engine, found: &Found) -> io::Result<()> {
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
     block.copy_from_slice(&header.encode());
     volume.write_at(slot, &block)?;
-    volume.sync()
+    engine.space.sync(volume)
 }
 
 /// Loads the shards of a checkpoint, keeping only entries in segments that are still in the same

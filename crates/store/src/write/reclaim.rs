@@ -152,7 +152,7 @@ fn erase(engine: &Engine, segment: SegmentId) -> bool {
         erased &= written;
     }
     if engine.config.durability == crate::config::Durability::Synced {
-        erased &= engine.space.spot(segment, 0).volume.device.sync().is_ok();
+        erased &= engine.space.sync_at(segment).is_ok();
     }
     erased
 }

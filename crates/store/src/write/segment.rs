@@ -239,7 +239,7 @@ fn clear_footer(engine: &Engine, id: SegmentId) -> io::Result<()> {
     let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     engine.space.write(id, engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64, &zero)?;
     add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64);
-    engine.space.spot(id, 0).volume.device.sync()
+    engine.space.sync_at(id)
 }
 
 /// Writes the leading block of a segment of extents: the header of an empty page, which tells

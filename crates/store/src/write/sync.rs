@@ -17,7 +17,7 @@ impl Engine {
         self.work_inline();
         let dropped = self.nursery.dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
-            volume.sync().map_err(SyncError::Io)?;
+            self.space.sync(volume).map_err(SyncError::Io)?;
         }
         self.journal.sync().map_err(SyncError::Io)?;
         if self.space.all_gone() {
