@@ -157,6 +157,65 @@ fn what_a_recovery_could_not_read_does_not_come_back_in_place_of_what_is_newer()
     assert_ne!(get(&store, "key/2").as_deref(), Some(&b"old"[..]));
 }
 
+/// Both halves of the journal are overwritten by then, and only the checkpoint knows of them. What
+/// they were for is in its index, as nobody has asked for it.
+#[test]
+fn purges_hold_that_only_a_checkpoint_knows() {
+    let disk = Disk::new(24 << 20);
+    let store = open_recovered(&disk);
+    let kinds = ["all", "group", "prefix", "kept"];
+    let put_ten = |kind: &str, group| {
+        keys(10).for_each(|key| put(&store, &(kind.to_owned() + &key), group, b"x"))
+    };
+    put_ten("all", 1);
+    store.sync().unwrap();
+    store.purge_all().unwrap();
+    (2..).zip(&kinds[1..]).for_each(|(group, kind)| put_ten(kind, group));
+    store.sync().unwrap();
+    store.purge_group(GroupId::new(2)).unwrap();
+    store.purge_prefix(b"prefix").unwrap();
+    // Each leaves a record, more of them than there is room for.
+    (0..45_000).for_each(|_| put(&store, "replaced", 9, b"x"));
+    store.checkpoint().unwrap();
+    let store = open_recovered(&killed(store, &disk));
+    let left = kinds
+        .map(|kind| keys(10).filter(|key| get(&store, &(kind.to_owned() + key)).is_some()).count());
+    assert_eq!(left, [0, 0, 0, 10], "{kinds:?}");
+}
+
+/// A half of the journal was overwritten since a checkpoint covers it. Without that one, the one
+/// before is no help: its index has what was removed.
+#[test]
+fn a_checkpoint_older_than_the_journal_demands_is_not_believed() {
+    let disk = Disk::new(24 << 20);
+    let store = open(&disk, |config| {
+        config.volume_errors_max = u32::MAX;
+        config.background = false;
+    });
+    store.wait_recovered();
+    let layout = disk.with_bytes(|bytes| Superblock::decode(bytes).unwrap());
+    let slot = |number| layout.checkpoint_offset + number * layout.checkpoint_bytes;
+    let no_checkpoint = |not: bool| disk.set_unwritable(if not { slot(0)..slot(2) } else { 0..0 });
+    let half = layout.journal_bytes / 4 / JOURNAL_CELL_BYTES as u64;
+    let fill_half = || (0..half).for_each(|_| put(&store, "replaced", 9, b"x"));
+    keys(20).for_each(|key| put(&store, &key, 1, b"x"));
+    store.checkpoint().unwrap();
+    no_checkpoint(true);
+    keys(20).for_each(|key| assert!(store.remove(key.as_bytes()).unwrap()));
+    fill_half();
+    no_checkpoint(false);
+    store.checkpoint().unwrap();
+    no_checkpoint(true);
+    fill_half();
+    let disk = killed(store, &disk);
+    for lost in [slot(0), slot(1)] {
+        let disk = disk.copied();
+        disk.device().write_at(lost, &[0; 4096]).unwrap();
+        let store = open_recovered(&disk);
+        assert_eq!(keys(20).find(|key| get(&store, key).is_some()), None);
+    }
+}
+
 /// A reused segment whose marks cannot be erased is found again after a crash, with what was
 /// forgotten with it.
 #[test]

@@ -190,6 +190,35 @@ mod tests {
         assert!(kills(&marks, 9, b"z", 29) && !kills(&marks, 1, b"a/b", 30));
     }
 
+    /// A checkpoint's marks come first at an open, then all records of the journal, older ones, too.
+    #[test]
+    fn an_older_purge_that_comes_later_takes_nothing_from_a_newer_one() {
+        let group = || JournalOp::PurgeGroup { group: 1 };
+        let prefix = |prefix: &[u8]| JournalOp::PurgePrefix { prefix: prefix.to_vec() };
+        let purges = [
+            (group(), 10),
+            (prefix(b"a/"), 11),
+            (JournalOp::PurgeAll, 12),
+            (JournalOp::PurgeAll, 20),
+            (group(), 30),
+            (prefix(b"a/b"), 31),
+            (prefix(b"a/"), 29),
+        ];
+        for (first, backwards) in (0..purges.len()).flat_map(|n| [(n, true), (n, false)]) {
+            let mut order = purges.clone();
+            order.rotate_left(first);
+            if backwards {
+                order.reverse();
+            }
+            let marks = Marks::default();
+            order.iter().for_each(|(op, seq)| apply(&marks, op, *seq));
+            assert!(kills(&marks, 9, b"x", 19) && !kills(&marks, 9, b"x", 20), "{order:?}");
+            assert!(kills(&marks, 1, b"x", 29) && !kills(&marks, 1, b"x", 30), "{order:?}");
+            assert!(kills(&marks, 9, b"a/b", 30) && !kills(&marks, 9, b"a/b", 31), "{order:?}");
+            assert!(kills(&marks, 9, b"a/x", 28) && !kills(&marks, 9, b"a/x", 29), "{order:?}");
+        }
+    }
+
     #[test]
     fn marks_that_were_pruned_kill_all_the_same() {
         let marks = Marks::default();
@@ -220,6 +249,11 @@ mod tests {
             assert!(kills(&marks, 0, format!("p{seq}/x").as_bytes(), seq * 10 - 1), "{seq}");
         }
         assert!(!kills(&marks, 0, b"other", u64::MAX));
+        let marks = Marks::default();
+        let last = GROUP_MARKS_MAX as u64 + 1;
+        (1..=last).for_each(|n| apply(&marks, &JournalOp::PurgeGroup { group: n }, n * 10));
+        assert!((1..=last).all(|n| kills(&marks, n, b"x", n * 10 - 1)), "of groups, too");
+        assert!(!kills(&marks, 1, b"x", last * 10 - 1));
     }
 
     #[test]

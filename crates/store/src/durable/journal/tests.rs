@@ -122,9 +122,47 @@ fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
     for seq in last + 1..last + 5 * IN_HALF {
         assert!(journal.wait_room().is_ok());
         append(&journal, seq).expect("nobody waits");
+        // The first may be complete, although it is not known to be.
+        assert!(contents(&bytes).requires.is_none_or(|requires| requires.generation > 1));
     }
     let requires = contents(&bytes).requires.expect("what was overwritten is not covered");
     assert!(requires.generation > 1 && requires.seq.get() > last);
+}
+
+/// As `tight`, for a journal that goes on behind record `last`.
+fn is_tight_again(journal: &Journal, last: u64) -> Option<u64> {
+    (last + 1..last + 3 * IN_HALF).find(|seq| {
+        append(journal, *seq).expect("there is room");
+        !journal.has_room()
+    })
+}
+
+/// Of the half in which it begins it has only what was there before.
+#[test]
+fn a_checkpoint_covers_the_halves_before_the_one_it_began_in() {
+    let bytes = empty();
+    let (journal, last) = tight(&bytes);
+    let begun = journal.checkpoint_begins();
+    journal.checkpoint_done(begun, 1);
+    assert!(journal.has_room());
+    is_tight_again(&journal, last).expect("the next half is full at some time");
+    let found = contents(&bytes);
+    assert_eq!((found.epoch, found.requires.map(|requires| requires.generation)), (3, Some(1)));
+    // Begun before the turn, complete after it.
+    journal.checkpoint_done(begun, 2);
+    assert!(!journal.has_room(), "the half before this one went on after it began");
+    journal.checkpoint_done(journal.checkpoint_begins(), 3);
+    assert!(journal.has_room());
+}
+
+#[test]
+fn once_a_checkpoint_is_complete_the_next_is_waited_for_again() {
+    let bytes = empty();
+    let (journal, last) = tight(&bytes);
+    journal.go_uncovered();
+    assert!(journal.has_room());
+    journal.checkpoint_done(journal.checkpoint_begins(), 1);
+    assert!(is_tight_again(&journal, last).is_some());
 }
 
 /// Garbage, zeros or turned bits, anywhere in one copy and of any length.
