@@ -58,6 +58,10 @@ fn pages_in_memory_are_not_read() {
     drop_memory(&store);
     let all = prefetched(&store);
     assert_eq!((all.pages, all.objects, all.pages_in_memory), (pages, OBJECTS.into(), 0));
+    assert!(store.read(&key(GROUP, 7)).wait().unwrap().is_some());
+    let stats = store.group_stats(GROUP).unwrap();
+    assert_eq!((stats.pages_known, stats.prefetched), (pages, written.objects + all.objects));
+    assert_eq!((stats.page_reads, stats.prefetch_hits), (written.pages + pages, 1));
     let again = prefetched(&store);
     assert_eq!((again.pages + again.pages_in_memory, again.objects), (pages, 0));
     assert!(again.pages <= 1, "only the last, which is short, is not kept as a page");

@@ -244,3 +244,24 @@ fn an_object_in_parts_stays_while_its_parts_are_there() {
     }
     assert!(store.stats().segments_reused_early > 10, "{}", store.stats().segments_reused_early);
 }
+
+#[test]
+fn a_group_is_written_when_its_own_time_has_come() {
+    let (state, clock) = (State::new(DEVICE_BYTES, false), Hand::default());
+    let store = {
+        let mut config = Config::new("room", ByteSize::new(DEVICE_BYTES as u64));
+        config.memory = ByteSize::new(4 << 20);
+        config.flush_period = Duration::ZERO;
+        Store::open_on(config, vec![Memory::device(&state)], Arc::new(clock.clone())).unwrap()
+    };
+    store.set_flush_period(GroupId::new(1), Duration::from_secs(2));
+    for group in [1_u64, 2] {
+        store.create(&group.to_le_bytes(), GroupId::new(group), b"x").wait().unwrap();
+    }
+    clock.0.store(2, Ordering::Relaxed);
+    // By a thread of the store, at its next look.
+    while store.stats().index_objects == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(store.stats().index_objects, 1, "the other's never comes");
+}

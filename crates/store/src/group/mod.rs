@@ -288,6 +288,27 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_follow_each_other_are_one_run_within_a_life() {
+        let group = GroupState::default();
+        let life = |life| SegmentLife::from_raw(life);
+        let run = |segment, of, first_page, pages| PageRun {
+            segment: SegmentId(segment),
+            life: life(of),
+            first_page,
+            pages,
+        };
+        for page in [3, 4, 4, 3, 5, 7] {
+            group.note_page(SegmentId(1), life(10), page);
+        }
+        group.note_page(SegmentId(2), life(11), 8);
+        group.note_page(SegmentId(2), life(12), 9);
+        let all = [run(1, 10, 3, 3), run(1, 10, 7, 1), run(2, 11, 8, 1), run(2, 12, 9, 1)];
+        assert_eq!(group.pages(|_, _| true), all);
+        assert_eq!(group.pages(|_, of| of != life(11)), [all[0], all[1], all[3]]);
+        assert_eq!(group.pages(|_, _| true), [all[0], all[1], all[3]], "forgotten for good");
+    }
+
+    #[test]
     fn among_hinted_groups_those_that_lost_their_hint_go_first() {
         let groups = Groups::new(8 * SHARDS, u64::MAX);
         let mut ids = of_one_shard(&groups);

@@ -551,6 +551,18 @@ fn what_was_dropped_is_remembered_until_a_later_checkpoint_is_complete() {
 }
 
 #[test]
+fn of_unknown_entries_any_may_have_been_dropped() {
+    let index = Index::new(200_000);
+    let mut random = fastrand::Rng::with_seed(3);
+    let hashes: Vec<u64> = (0..10_000).map(|_| random.u64(..)).collect();
+    index.drop_unknown();
+    index.checkpoint_begins();
+    assert!(hashes.iter().all(|hash| index.has_dropped(*hash)), "in each shard, each family");
+    index.checkpoint_done();
+    assert!(!hashes.iter().any(|hash| index.has_dropped(*hash)));
+}
+
+#[test]
 fn an_entry_removed_with_its_record_is_not_dropped() {
     let index = Index::new(100);
     let _ = insert(&index, 7, 7);
