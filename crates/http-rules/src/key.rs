@@ -2,7 +2,7 @@
 //! modifications.
 //!
 //! Invariants: path and query are used as sent, except for query parameters that the configuration
-//! drops or sorts; hosts are compared in lower case and without the scheme's default port (RFC 9110
+//! drops or sorts, by their names as origins read them; hosts are compared in lower case and without the scheme's default port (RFC 9110
 //! §4.2.3). A key contains no byte below 0x21, so that suffixes can be told from it.
 
 use std::borrow::Cow;
@@ -77,9 +77,10 @@ impl KeyRules {
 
     fn counts(&self, pair: &str) -> bool {
         let listed = |names: &[String]| {
+            let sent = name_of(pair);
             names.iter().any(|name| match name.strip_suffix('*') {
-                Some(start) => name_of(pair).starts_with(start),
-                None => name_of(pair) == name,
+                Some(start) => sent.starts_with(start.as_bytes()),
+                None => *sent == *name.as_bytes(),
             })
         };
         match &self.query {
@@ -91,8 +92,30 @@ impl KeyRules {
     }
 }
 
-fn name_of(pair: &str) -> &str {
-    pair.split_once('=').map_or(pair, |(name, _)| name)
+/// The name of a parameter as origins read it: `%61` is `a`. By any other, a client could have what
+/// an origin makes of a listed parameter stored under a key without it.
+fn name_of(pair: &str) -> Cow<'_, [u8]> {
+    let name = pair.split_once('=').map_or(pair, |(name, _)| name).as_bytes();
+    if !name.contains(&b'%') && !name.contains(&b'+') {
+        return Cow::Borrowed(name);
+    }
+    let (mut read, mut rest) = (Vec::with_capacity(name.len()), name);
+    while let Some((&first, behind)) = rest.split_first() {
+        let (byte, left) = match (first, escaped(behind)) {
+            (b'%', Some(byte)) => (byte, &behind[2..]),
+            (b'+', _) => (b' ', behind),
+            _ => (first, behind),
+        };
+        read.push(byte);
+        rest = left;
+    }
+    Cow::Owned(read)
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn escaped(digits: &[u8]) -> Option<u8> {
+    let digit = |at: usize| digits.get(at).and_then(|d| char::from(*d).to_digit(16));
+    u8::try_from(digit(0)? << 4 | digit(1)?).ok()
 }
 
 /// A normalised host: lower case, without the scheme's default port, without the trailing dot of a
@@ -190,6 +213,27 @@ mod tests {
         }
         let key = KeyRules::default().primary("https", "h", "/p?q");
         assert_eq!(key, b"https://h/p?q");
+    }
+
+    /// An origin reads `%61=2` as `a=2`; what it answers then is not what it has without `a`.
+    #[test]
+    fn names_of_parameters_are_what_origins_read() {
+        let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let only = QueryRule::Only(names(&["a", "b b", "c*", "%"]));
+        let except = QueryRule::Except(names(&["utm_*"]));
+        for (query, sort_query, sent, expected) in [
+            (only.clone(), false, "/p?%61=2", "/p?%61=2"),
+            (only.clone(), false, "/p?b+b=1&b%20b=2&b=3", "/p?b+b=1&b%20b=2"),
+            (only.clone(), false, "/p?%63x&%43x", "/p?%63x"),
+            (only, false, "/p?%=1&%2&%2561=1&%zz=1&%6", "/p?%=1"),
+            (except, false, "/p?utm%5Fx=1&%75tm_y&z", "/p?z"),
+            // Which of two counts is the origin's to say, so that they keep their order.
+            (QueryRule::All, true, "/p?b&a=1&%61=2", "/p?a=1&%61=2&b"),
+            (QueryRule::All, true, "/p?b&%61=2&a=1", "/p?%61=2&a=1&b"),
+        ] {
+            let rules = KeyRules { query, sort_query, ..KeyRules::default() };
+            assert_eq!(rules.path_and_query(sent), expected, "{sent} by {rules:?}");
+        }
     }
 
     /// RFC 9110 §4.2.3.
