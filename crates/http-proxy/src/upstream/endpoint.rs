@@ -4,7 +4,8 @@
 //! (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured) or of a configured file; there is no way to
 //! switch the check off. Threads: shared by all workers.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,9 +33,9 @@ use crate::upstream::stream::{Stream, Wire};
 pub(crate) struct Origin {
     /// `http` or `https`; part of every cache key.
     pub(crate) scheme: &'static str,
-    /// Host and port as in the URL, in lower case: the `Host` of requests and part of cache keys.
+    /// Host and port as in the URL, in lower case: part of cache keys.
     pub(crate) authority: String,
-    /// `authority` as a header value.
+    /// The `Host` of requests: `authority` without a zone.
     pub(crate) host_header: HeaderValue,
     /// At least one.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
@@ -98,7 +99,7 @@ impl Origin {
 
     fn of(url: &str, more: &[String], upstream: &Upstream) -> Result<Origin, ProxyError> {
         let first = Parsed::new(url)?;
-        let host_header = HeaderValue::try_from(&first.authority)
+        let host_header = HeaderValue::try_from(&*without_zone(&first.authority))
             .map_err(|_| ProxyError::Origin { url: url.to_owned(), reason: "bad host" })?;
         let (scheme, authority) = (first.scheme, first.authority.clone());
         let mut endpoints = vec![Arc::new(Endpoint::new(url, first, upstream)?)];
@@ -111,7 +112,7 @@ impl Origin {
 
     /// Scheme and authority, by which the origin refers to itself.
     pub(crate) fn name(&self) -> (&str, &str) {
-        (self.scheme, &self.authority)
+        (self.scheme, self.host_header.to_str().unwrap_or(&self.authority))
     }
 }
 
@@ -143,7 +144,8 @@ impl Parsed {
         if uri.path() != "/" || uri.query().is_some() {
             return Err(error("a path in it is not supported"));
         }
-        let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
+        let host = reached_at(authority.host())
+            .ok_or_else(|| error("its brackets hold no IPv6 address, with or without %ZONE"))?;
         if host.is_empty() {
             return Err(error("it has no host"));
         }
@@ -152,6 +154,29 @@ impl Parsed {
             .unwrap_or(if scheme == "https" { 443 } else { 80 });
         let authority = authority.as_str().to_ascii_lowercase();
         Ok(Parsed { scheme, authority, dial: Dial::Tcp { host, port } })
+    }
+}
+
+/// The host of a URL as this system looks it up: without brackets, a zone behind a plain `%`
+/// (RFC 6874 escapes it as `%25`). `None` if brackets hold no address.
+fn reached_at(host: &str) -> Option<String> {
+    let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return Some(host.to_ascii_lowercase());
+    };
+    let (address, zone) = inner.split_once('%').map_or((inner, None), |(a, z)| (a, Some(z)));
+    let address = address.parse::<Ipv6Addr>().ok()?;
+    let Some(zone) = zone else { return Some(address.to_string()) };
+    // A number is that of an interface.
+    let escaped = zone.strip_prefix("25").filter(|rest| !rest.bytes().all(|b| b.is_ascii_digit()));
+    let zone = escaped.unwrap_or(zone);
+    (!zone.is_empty()).then(|| format!("{address}%{zone}"))
+}
+
+/// An authority as its origin is told of it: a zone means something on this host alone.
+fn without_zone(authority: &str) -> Cow<'_, str> {
+    match authority.split_once('%').map(|(address, rest)| (address, rest.split_once(']'))) {
+        Some((address, Some((_, port)))) => Cow::Owned(format!("{address}]{port}")),
+        _ => Cow::Borrowed(authority),
     }
 }
 
@@ -169,8 +194,9 @@ impl Endpoint {
         let error = |reason| ProxyError::Origin { url: url.to_owned(), reason };
         let tls = match &parsed.dial {
             Dial::Tcp { host, .. } if parsed.scheme == "https" => {
-                let name =
-                    ServerName::try_from(host.clone()).map_err(|_| error("bad host name"))?;
+                // Certificates know no zones.
+                let name = host.split_once('%').map_or(&**host, |(address, _)| address).to_owned();
+                let name = ServerName::try_from(name).map_err(|_| error("bad host name"))?;
                 Some(Tls::new(name, upstream)?)
             }
             _ => None,
@@ -355,6 +381,12 @@ mod tests {
             ("http://Example.org", Some("example.org")),
             ("http://127.0.0.1:8080/", Some("127.0.0.1:8080")),
             ("http://[::1]:81", Some("[::1]:81")),
+            ("http://[FE80::1%Eth0]:81", Some("[fe80::1%eth0]:81")),
+            ("https://[fe80::1%25eth0]", Some("[fe80::1%25eth0]")),
+            ("http://[fe80::1%]", None),
+            ("http://[v1.a]", None),
+            ("https://[a.test]", None),
+            ("http://[127.0.0.1]", None),
             ("unix:/run/app.sock", Some("localhost")),
             ("unix:app.sock", None),
             ("ftp://example.org", None),
@@ -373,6 +405,28 @@ mod tests {
         ] {
             let parsed = Origin::new(url, &Upstream::default()).ok().map(|origin| origin.authority);
             assert_eq!(parsed.as_deref(), authority, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_zone_is_for_this_host_alone() {
+        for (host, reached) in [
+            ("[fe80::1%Eth0]", Some("fe80::1%Eth0")),
+            ("[fe80::1%25Eth0]", Some("fe80::1%Eth0")),
+            ("[fe80::1%25]", Some("fe80::1%25")),
+            ("[fe80::1%252]", Some("fe80::1%252")),
+            ("[FE80::1]", Some("fe80::1")),
+            ("[fe80::1%]", None),
+            ("[a.test]", None),
+            ("A.test", Some("a.test")),
+        ] {
+            assert_eq!(reached_at(host).as_deref(), reached, "{host}");
+        }
+        for url in ["http://[fe80::1%eth0]:81", "http://[fe80::1%25eth0]:81", "http://[fe80::1]:81"]
+        {
+            let origin = Origin::new(url, &Upstream::default()).unwrap();
+            assert_eq!(origin.host_header, "[fe80::1]:81", "{url}");
+            assert_eq!(origin.name().1, "[fe80::1]:81", "{url}");
         }
     }
 }
