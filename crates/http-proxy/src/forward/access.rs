@@ -125,10 +125,13 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Parses a network; an IPv4-mapped one as IPv4, since addresses are compared in canonical form.
+/// Parses a network; an IPv4-mapped one as IPv4, since addresses are compared in canonical form. An
+/// IPv6 address may have the brackets that it has in URLs.
 fn network(text: &str) -> Option<IpNet> {
-    let network =
-        text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+    let network = match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => IpAddr::V6(address.parse().ok()?).into(),
+        None => text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?,
+    };
     match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
         (IpAddr::V4(address), Some(length)) if network.addr().is_ipv6() => {
             IpNet::new(address.into(), length).ok()
@@ -388,6 +391,10 @@ mod tests {
                 "allow client=10.1.2.3/8 method=GET,CONNECT port=80,8000-8100",
             ),
             ("deny client=::ffff:10.0.0.0/104 client=::1", "deny client=10.0.0.0/8,::1/128"),
+            (
+                "deny to=[::1],[::ffff:10.0.0.1]. client=[2001:DB8::1]",
+                "deny client=2001:db8::1/128 to=::1/128,10.0.0.1/32",
+            ),
             ("deny  port=1-1 port=2", "deny port=1,2"),
         ] {
             let rule: AccessRule = text.parse().unwrap();
@@ -521,6 +528,10 @@ mod tests {
             "allow port=70000",
             "allow port=9-1",
             "allow to=a/b",
+            "allow to=[::1",
+            "allow to=[10.0.0.1]",
+            "allow to=[::1]:80",
+            "allow to=[::1]/128",
             "allow from=a",
             "allow to=",
         ] {
