@@ -41,7 +41,8 @@ fn the_admin_listener_answers_the_allowed_networks_only() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
     let proxy = Proxy::start(&origin);
     let admin = proxy.info.admin.expect("an admin address");
-    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"").status();
+    let host = format!("Host: {admin}");
+    let get = |path: &str| support::ask_at(admin, "GET", path, &host, b"").status();
     assert_eq!(get("/healthz"), 200, "loopback by default");
     for (networks, status) in [("10.0.0.0/8", 403), ("127.0.0.0/8", 200), ("::1/128", 403)] {
         let text = format!("[admin]\nnetworks = [\"{networks}\"]\n");
@@ -69,6 +70,30 @@ fn a_page_in_a_browser_gives_no_orders_without_a_token() {
         };
         assert_eq!(order("Host: evil.example:9100\nOrigin: http://evil.example:9100"), status);
         assert_eq!(order("Host: damelo.example:9100"), 200);
+    }
+}
+
+/// Such a page sends no `Origin` where it only reads.
+#[test]
+fn a_page_in_a_browser_does_not_read_what_was_asked_for_without_a_token() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    for (token, by_name) in [(None, 403), (Some("t"), 200)] {
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+            config.admin.token = token.map(str::to_owned);
+        });
+        let admin = proxy.info.admin.expect("an admin address");
+        let get = |path: &str, host: &str| {
+            let headers = format!("Authorization: Bearer t\nHost: {host}");
+            support::ask_at(admin, "GET", path, &headers, b"").status()
+        };
+        for host in ["evil.example:9100", "127.0.0.1.evil.example", "localhost.evil.example"] {
+            assert_eq!(get("/top", host), by_name, "{host}");
+            assert_eq!(get("/metrics", host), 200, "what scrapes it may know it by any name");
+        }
+        for host in ["127.0.0.1:9100", "10.0.0.1", "[::1]:9100", "localhost:9100", "LOCALHOST"] {
+            assert_eq!(get("/top", host), 200, "{host}");
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! read without a token; everything else requires the admin token if one is set. State-changing
 //! requests are POSTs with a declared JSON body, which a page of another site cannot make a browser
 //! send without a preflight. A page whose own name was made to lead here (DNS rebinding) can; where
-//! there is no token its `Origin`, which only browsers send, gives it away. Threads: one, with its
-//! own event loop.
+//! there is no token its `Origin`, which only browsers send, gives it away, or, where it only reads
+//! who asked for what (`/top`), that name. Threads: one, with its own event loop.
 
 pub(crate) mod client;
 mod explain;
@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, ORIGIN};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN};
+use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -151,6 +152,11 @@ impl Admin {
             "/purge" | "/explain" if request.method() == Method::POST => {
                 self.ordered(&shared, request).await
             }
+            "/top" if reads && shared.config.admin.token.is_none() && is_by_name(&request) => {
+                let text = "without an `admin.token` this is for who asks by address, or by \
+                            `localhost`: a page in a browser could have another name lead here";
+                failed(StatusCode::FORBIDDEN, text)
+            }
             "/top" if reads => {
                 let top = explain::top(&shared, &self.counters);
                 (StatusCode::OK, JSON, format!("{top}\n"))
@@ -219,6 +225,18 @@ impl Admin {
             process: Process::now(),
         }
     }
+}
+
+/// Whether who asks took us for a host with a name of its own, as a page in a browser must to read
+/// our answer. `localhost` is nobody else's.
+fn is_by_name<B>(request: &Request<B>) -> bool {
+    let Some(host) = request.headers().get(HOST) else { return false };
+    let host = host.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
+    host.is_none_or(|authority| {
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        !host.eq_ignore_ascii_case("localhost") && address.parse::<IpAddr>().is_err()
+    })
 }
 
 fn failed(status: StatusCode, problem: impl std::fmt::Display) -> Answer {
