@@ -53,7 +53,8 @@ const LOOK: &str = "/top";
 /// Longest wait for a key before it is looked whether there is anything else to do.
 const KEY_WAIT: Duration = Duration::from_millis(50);
 
-/// Size of a frame that is printed instead of shown on the alternate screen.
+/// Size of a frame that is printed instead of shown on the alternate screen; a line may be longer,
+/// since a terminal breaks it and a file has no width.
 const PRINTED_ROWS: usize = 40;
 const PRINTED_COLUMNS: usize = 100;
 
@@ -66,8 +67,8 @@ pub(crate) fn run(args: &Top) -> Result<(), Failure> {
         if args.json {
             out.json(&seen)?;
         } else {
-            for line in frame(&seen, None, PRINTED_COLUMNS, PRINTED_ROWS) {
-                out.line(format_args!("{line}"))?;
+            for line in lines(&seen, None, PRINTED_COLUMNS, PRINTED_ROWS) {
+                out.line(format_args!("{}", clean(&line, usize::MAX)))?;
             }
         }
         return out.finish();
@@ -221,6 +222,12 @@ fn show(shown: &Shown) -> io::Result<()> {
 
 /// One frame: at most `rows` lines of at most `columns` characters.
 fn frame(seen: &Value, before: Option<&Value>, columns: usize, rows: usize) -> Vec<String> {
+    lines(seen, before, columns, rows).iter().map(|line| clean(line, columns)).collect()
+}
+
+/// At most `rows` lines that are made for so many columns. Text from the network is in them as it
+/// came.
+fn lines(seen: &Value, before: Option<&Value>, columns: usize, rows: usize) -> Vec<String> {
     let mut lines = totals(seen, before);
     lines.push(String::new());
     lines.extend(latency(seen, before, columns));
@@ -234,7 +241,7 @@ fn frame(seen: &Value, before: Option<&Value>, columns: usize, rows: usize) -> V
     let room = rows.saturating_sub(lines.len());
     lines.extend(urls.into_iter().take(room));
     lines.truncate(rows);
-    lines.iter().map(|line| clean(line, columns)).collect()
+    lines
 }
 
 /// Replaces control characters, so that text from the network cannot control the terminal. Names
@@ -282,12 +289,15 @@ fn totals(seen: &Value, before: Option<&Value>) -> Vec<String> {
             percent(grown("/memory/hits"), reads),
         ),
         format!(
-            "disk     {} of {} segments of {} used, {} of at most {} objects; {} reads, {} read, {} written",
+            "disk     {} of {} segments of {} used, {} of at most {} objects",
             used,
             number(&disk["segments"]),
             size(number(&disk["segment_bytes"])),
             thousands(number(&disk["objects"])),
             thousands(number(&disk["objects_max"])),
+        ),
+        format!(
+            "         {} reads, {} read, {} written",
             thousands(grown("/disk/reads")),
             size(grown("/disk/read_bytes")),
             size(grown("/disk/written_bytes")),

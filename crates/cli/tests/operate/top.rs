@@ -35,6 +35,10 @@ fn top_shows_what_is_busy() {
     assert_eq!(seen["urls"][0]["requests"], 20);
     assert_eq!(seen["hosts"][0]["name"], "demo");
     assert_eq!(seen["latency_us"]["hit"]["count"], 19);
+    let long = format!("/hello?{}", "long".repeat(40));
+    proxy.get(&long);
+    let text = bed.says(0, &[&args[..], &["--once"]].concat());
+    assert!(text.contains(&long), "what is printed is not cut to the width of a screen: {text}");
 }
 
 /// A terminal, from the side of who sits before it.
