@@ -144,7 +144,7 @@ fn sim_takes_columns_as_libcachesim_does() {
 fn wrong_policies_sizes_and_generators_say_what_would_be_right() {
     let bed = Bed::new();
     for (args, words) in [
-        (["sim", "gen:web", "arc", "auto"], "there is no policy `arc`; there are fifo, lru,"),
+        (["sim", "gen:web", "best", "auto"], "there is no policy `best`; there are fifo, lru,"),
         (
             ["sim", "gen:web", "lru", "much"],
             "write bytes (64MiB; at most 8000000TiB), a share of the working set",

@@ -5,6 +5,7 @@
 //! passes by, and room is made before the new object goes in (but for GDSF). One policy a file; the
 //! registry is the table in `registry.rs`.
 
+mod arc;
 mod arrivals;
 mod ascending;
 mod belady;

@@ -2,6 +2,7 @@
 //! [`POLICIES`] and in `PolicySpec::build`. Pure.
 
 use super::Policy;
+use super::arc::Arc;
 use super::belady::Belady;
 use super::clock::Clock;
 use super::fbc::Fbc;
@@ -34,6 +35,7 @@ enum Kind {
     S3Fifo,
     Sieve,
     WTinyLfu,
+    Arc,
     Belady,
     StoreDisk(DiskPolicyKind),
     StoreMemory(ResidencyPolicyKind),
@@ -78,7 +80,7 @@ const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
 
 /// All policies.
-pub const POLICIES: [PolicyInfo; 19] = [
+pub const POLICIES: [PolicyInfo; 20] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -118,6 +120,13 @@ pub const POLICIES: [PolicyInfo; 19] = [
         "LRU window, then what is asked for more often (Einziger 2017)",
         &[share("window", 0.01)],
         Kind::WTinyLfu,
+    ),
+    info(
+        "arc",
+        &[],
+        "two LRU queues, how long each is learnt from ghosts (Megiddo 2003)",
+        &[whole("by-size", 0.0, 0.0, 1.0)],
+        Kind::Arc,
     ),
     info(
         "belady",
@@ -303,6 +312,7 @@ impl PolicySpec {
             )),
             Kind::Sieve => Box::new(OneQueue::new(capacity_bytes, Sieve::new())),
             Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0))),
+            Kind::Arc => Box::new(Arc::new(capacity_bytes, value(0) > 0.0)),
             Kind::Belady => Box::new(Belady::new(capacity_bytes)),
             Kind::StoreDisk(kind) => {
                 Box::new(StoreDisk::new(capacity_bytes, &self.store_config(kind), value(0) as u64))
@@ -356,7 +366,7 @@ mod tests {
     #[test]
     fn errors_say_what_would_be_right() {
         for (given, reason) in [
-            ("arc", "there is no policy `arc`; there are fifo, lru,"),
+            ("best", "there is no policy `best`; there are fifo, lru,"),
             ("lru:x=1", "policy `lru`: parameter `x=1`: it has no parameters"),
             ("fbc:cmax", "policy `fbc`: parameter `cmax`: write name=value"),
             ("fbc:c=1", "policy `fbc`: parameter `c=1`: there are cmax, amax"),

@@ -1,16 +1,17 @@
 //! The policies written for being read: vectors in order, searched from one end.
 
+use super::naive_queues::naive_arc;
 use super::naive_store::{naive_disk, naive_memory};
 use crate::policy::Step;
 
 /// Key and size, oldest first.
-type Line = Vec<(u32, u64)>;
+pub(super) type Line = Vec<(u32, u64)>;
 
-fn bytes(line: &Line) -> u64 {
+pub(super) fn bytes(line: &Line) -> u64 {
     line.iter().map(|(_, size)| size).sum()
 }
 
-fn find(line: &Line, key: u32) -> Option<usize> {
+pub(super) fn find(line: &Line, key: u32) -> Option<usize> {
     line.iter().position(|(other, _)| *other == key)
 }
 
@@ -440,6 +441,7 @@ pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
             asked: vec![0; KEYS],
             counted: 0,
         }),
+        "arc" | "arc-by-size" => naive_arc(capacity, kind == "arc-by-size"),
         "gdsf" | "belady" => {
             Box::new(Ranked { capacity, held: Vec::new(), inflation: 0.0, moment: 0, kind })
         }
