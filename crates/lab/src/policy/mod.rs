@@ -27,6 +27,7 @@ mod sieve;
 mod sizes;
 mod store_disk;
 mod store_memory;
+mod two_q;
 mod w_tinylfu;
 
 pub use registry::{POLICIES, PolicyInfo, PolicySpec};

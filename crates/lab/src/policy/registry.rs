@@ -14,6 +14,7 @@ use super::s3_fifo::{Parameters, S3Fifo};
 use super::sieve::Sieve;
 use super::store_disk::StoreDisk;
 use super::store_memory::StoreMemory;
+use super::two_q::TwoQ;
 use super::w_tinylfu::WTinyLfu;
 use crate::error::SimError;
 use crate::nearest::there_are;
@@ -36,6 +37,7 @@ enum Kind {
     Sieve,
     WTinyLfu,
     Arc,
+    TwoQ,
     Belady,
     StoreDisk(DiskPolicyKind),
     StoreMemory(ResidencyPolicyKind),
@@ -80,7 +82,7 @@ const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
 
 /// All policies.
-pub const POLICIES: [PolicyInfo; 20] = [
+pub const POLICIES: [PolicyInfo; 21] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -127,6 +129,13 @@ pub const POLICIES: [PolicyInfo; 20] = [
         "two LRU queues, how long each is learnt from ghosts (Megiddo 2003)",
         &[whole("by-size", 0.0, 0.0, 1.0)],
         Kind::Arc,
+    ),
+    info(
+        "2q",
+        &["twoq", "two-q"],
+        "FIFO for what is new, LRU for what is asked for after it (Johnson 1994)",
+        &[share("kin", 0.25), share("kout", 0.5)],
+        Kind::TwoQ,
     ),
     info(
         "belady",
@@ -313,6 +322,7 @@ impl PolicySpec {
             Kind::Sieve => Box::new(OneQueue::new(capacity_bytes, Sieve::new())),
             Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0))),
             Kind::Arc => Box::new(Arc::new(capacity_bytes, value(0) > 0.0)),
+            Kind::TwoQ => Box::new(TwoQ::new(capacity_bytes, value(0), value(1))),
             Kind::Belady => Box::new(Belady::new(capacity_bytes)),
             Kind::StoreDisk(kind) => {
                 Box::new(StoreDisk::new(capacity_bytes, &self.store_config(kind), value(0) as u64))
@@ -355,6 +365,7 @@ mod tests {
             ("s3fifo", "s3-fifo"),
             ("WTinyLFU", "w-tinylfu"),
             ("LFU", "lfu"),
+            ("TwoQ:KIN=0.2", "2q:kin=0.2"),
             ("second-chance", "clock"),
             ("fbc:cmax=5:AMAX=20", "fbc:cmax=5:amax=20"),
         ] {

@@ -12,7 +12,7 @@ use self::naive::{KEYS, naive};
 use super::{NEVER, POLICIES, PolicySpec, Step, Tally};
 
 /// Small means, so that aging happens; a window that holds something in a small cache.
-const SPECS: [(&str, &str); 17] = [
+const SPECS: [(&str, &str); 18] = [
     ("fifo", "fifo"),
     ("lru", "lru"),
     ("clock", "clock"),
@@ -24,6 +24,7 @@ const SPECS: [(&str, &str); 17] = [
     ("w-tinylfu", "w-tinylfu:window=0.05"),
     ("arc", "arc"),
     ("arc-by-size", "arc:by-size=1"),
+    ("2q", "2q"),
     ("gdsf", "gdsf"),
     ("belady", "belady"),
     ("store-disk-fifo", "store-disk-fifo:segments=4"),

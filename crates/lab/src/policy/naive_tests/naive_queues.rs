@@ -95,3 +95,73 @@ pub(super) fn naive_arc(c: u64, by_size: bool) -> Box<dyn Naive> {
     let line = Vec::new;
     Box::new(NaiveArc { c, p: 0.0, t1: line(), t2: line(), b1: line(), b2: line(), by_size })
 }
+
+/// The paper's procedure for the full version.
+struct Naive2q {
+    capacity: u64,
+    a1in: Line,
+    a1out: Line,
+    am: Line,
+}
+
+impl Naive2q {
+    fn kin(&self) -> u64 {
+        (self.capacity as f64 * 0.25) as u64
+    }
+
+    fn kout(&self) -> u64 {
+        (self.capacity as f64 * 0.5) as u64
+    }
+
+    fn reclaim_for(&mut self, size: u64) {
+        while self.used() + size > self.capacity {
+            if bytes(&self.a1in) <= self.kin() {
+                self.am.remove(0);
+                continue;
+            }
+            let page = self.a1in.remove(0);
+            self.a1out.push(page);
+            if page.1 > self.kout() {
+                self.a1out.pop();
+            }
+            while bytes(&self.a1out) > self.kout() {
+                self.a1out.remove(0);
+            }
+        }
+    }
+}
+
+impl Naive for Naive2q {
+    fn get(&mut self, step: &Step) -> bool {
+        let (key, size) = (step.key, step.size_bytes);
+        if let Some(page) = take(&mut self.am, key) {
+            self.am.push(page);
+            return true;
+        }
+        let was_out = take(&mut self.a1out, key).is_some();
+        if find(&self.a1in, key).is_some() {
+            return true;
+        }
+        if size > self.kin() {
+            return false;
+        }
+        self.reclaim_for(size);
+        if was_out {
+            while bytes(&self.am) + size > self.capacity - self.kin() {
+                self.am.remove(0);
+            }
+            self.am.push((key, size));
+        } else {
+            self.a1in.push((key, size));
+        }
+        false
+    }
+
+    fn used(&self) -> u64 {
+        bytes(&self.a1in) + bytes(&self.am)
+    }
+}
+
+pub(super) fn naive_2q(capacity: u64) -> Box<dyn Naive> {
+    Box::new(Naive2q { capacity, a1in: Vec::new(), a1out: Vec::new(), am: Vec::new() })
+}
