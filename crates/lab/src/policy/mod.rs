@@ -25,6 +25,7 @@ mod rings;
 mod s3_fifo;
 mod sieve;
 mod sizes;
+mod slru;
 mod store_disk;
 mod store_memory;
 mod two_q;

@@ -12,6 +12,7 @@ use super::lfu_aging::LfuAging;
 use super::one_queue::{Fifo, Lru, OneQueue};
 use super::s3_fifo::{Parameters, S3Fifo};
 use super::sieve::Sieve;
+use super::slru::{SEGMENTS_MAX, Slru};
 use super::store_disk::StoreDisk;
 use super::store_memory::StoreMemory;
 use super::two_q::TwoQ;
@@ -38,6 +39,7 @@ enum Kind {
     WTinyLfu,
     Arc,
     TwoQ,
+    Slru,
     Belady,
     StoreDisk(DiskPolicyKind),
     StoreMemory(ResidencyPolicyKind),
@@ -82,7 +84,7 @@ const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
 
 /// All policies.
-pub const POLICIES: [PolicyInfo; 21] = [
+pub const POLICIES: [PolicyInfo; 22] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -136,6 +138,13 @@ pub const POLICIES: [PolicyInfo; 21] = [
         "FIFO for what is new, LRU for what is asked for after it (Johnson 1994)",
         &[share("kin", 0.25), share("kout", 0.5)],
         Kind::TwoQ,
+    ),
+    info(
+        "slru",
+        &["segmented-lru"],
+        "LRU in segments, a hit moves up by one (Karedla 1994)",
+        &[whole("segments", 4.0, 1.0, SEGMENTS_MAX as f64)],
+        Kind::Slru,
     ),
     info(
         "belady",
@@ -323,6 +332,7 @@ impl PolicySpec {
             Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0))),
             Kind::Arc => Box::new(Arc::new(capacity_bytes, value(0) > 0.0)),
             Kind::TwoQ => Box::new(TwoQ::new(capacity_bytes, value(0), value(1))),
+            Kind::Slru => Box::new(Slru::new(capacity_bytes, value(0) as u8)),
             Kind::Belady => Box::new(Belady::new(capacity_bytes)),
             Kind::StoreDisk(kind) => {
                 Box::new(StoreDisk::new(capacity_bytes, &self.store_config(kind), value(0) as u64))

@@ -12,7 +12,7 @@ use self::naive::{KEYS, naive};
 use super::{NEVER, POLICIES, PolicySpec, Step, Tally};
 
 /// Small means, so that aging happens; a window that holds something in a small cache.
-const SPECS: [(&str, &str); 18] = [
+const SPECS: [(&str, &str); 20] = [
     ("fifo", "fifo"),
     ("lru", "lru"),
     ("clock", "clock"),
@@ -25,6 +25,8 @@ const SPECS: [(&str, &str); 18] = [
     ("arc", "arc"),
     ("arc-by-size", "arc:by-size=1"),
     ("2q", "2q"),
+    ("slru", "slru"),
+    ("slru-2", "slru:segments=2"),
     ("gdsf", "gdsf"),
     ("belady", "belady"),
     ("store-disk-fifo", "store-disk-fifo:segments=4"),

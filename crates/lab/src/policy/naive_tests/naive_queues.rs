@@ -165,3 +165,66 @@ impl Naive for Naive2q {
 pub(super) fn naive_2q(capacity: u64) -> Box<dyn Naive> {
     Box::new(Naive2q { capacity, a1in: Vec::new(), a1out: Vec::new(), am: Vec::new() })
 }
+
+/// Segments, the lowest first.
+struct NaiveSlru {
+    capacity: u64,
+    segments: Vec<Line>,
+}
+
+impl NaiveSlru {
+    fn share(&self) -> u64 {
+        self.capacity / self.segments.len() as u64
+    }
+
+    /// Of the segments that something came into, the lowest with too much lets its oldest sink, until
+    /// none has. (The lowest of all may have too much before, and keeps it while nothing sinks there.)
+    fn settle(&mut self, top: usize) {
+        let mut entered = vec![false; self.segments.len()];
+        entered[top] = true;
+        let next = |segments: &[Line], entered: &[bool], share| {
+            (0..=top).find(|at| entered[*at] && bytes(&segments[*at]) > share)
+        };
+        while let Some(at) = next(&self.segments, &entered, self.share()) {
+            let page = self.segments[at].remove(0);
+            if at > 0 {
+                self.segments[at - 1].push(page);
+                entered[at - 1] = true;
+            }
+        }
+    }
+}
+
+impl Naive for NaiveSlru {
+    fn get(&mut self, step: &Step) -> bool {
+        let (key, size) = (step.key, step.size_bytes);
+        for at in 0..self.segments.len() {
+            let Some(page) = take(&mut self.segments[at], key) else { continue };
+            let up = (at + 1).min(self.segments.len() - 1);
+            self.segments[up].push(page);
+            if up > at {
+                self.settle(up);
+            }
+            return true;
+        }
+        if size > self.share() {
+            return false;
+        }
+        while self.used() + size > self.capacity {
+            let lowest = self.segments.iter_mut().find(|line| !line.is_empty());
+            lowest.expect("it is full").remove(0);
+        }
+        let share = self.share();
+        let at = self.segments.iter().position(|line| bytes(line) + size <= share);
+        self.segments[at.unwrap_or(0)].push((key, size));
+        false
+    }
+
+    fn used(&self) -> u64 {
+        self.segments.iter().map(bytes).sum()
+    }
+}
+
+pub(super) fn naive_slru(capacity: u64, segments: usize) -> Box<dyn Naive> {
+    Box::new(NaiveSlru { capacity, segments: vec![Vec::new(); segments] })
+}
