@@ -7,9 +7,10 @@ mod troubled;
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, CreateError, GroupId, Store};
+use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Stats, Store};
 use troubled::{Disk, Stopped, get, put};
 
 fn open(disks: &[Disk], change: impl FnOnce(&mut Config)) -> Store {
@@ -260,6 +261,49 @@ fn a_checkpoint_that_fails_says_on_which_volume() {
 
 /// All memory hits, and nothing to write but the journal, which is mapped memory: only checkpoints
 /// touch the device.
+/// A clock by which a period is over at each look.
+#[derive(Default)]
+struct Hurrying(AtomicU64);
+
+impl Clock for Hurrying {
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.fetch_add(60, Ordering::Relaxed))
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        1_700_000_000
+    }
+}
+
+/// What was written before must not wait for the next write.
+#[test]
+fn a_checkpoint_that_failed_is_written_once_it_can_be() {
+    let disk = Disk::new(16 << 20);
+    let mut config = Config::new("one", ByteSize::new(16 << 20));
+    config.memory = ByteSize::new(4 << 20);
+    config.checkpoint_period = Duration::from_secs(30);
+    let clock = Arc::new(Hurrying::default());
+    let store = Store::open_on(config, vec![disk.device()], clock).unwrap();
+    store.wait_recovered();
+    let eventually = |is_so: &dyn Fn(Stats) -> bool| {
+        let begun = Instant::now();
+        while !is_so(store.stats()) {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", store.stats());
+            std::thread::yield_now();
+        }
+    };
+    disk.fail_syncs(true);
+    put(&store, "key", 1, b"value");
+    eventually(&|stats| stats.written_object_bytes > 0);
+    let failed = store.stats().checkpoint_errors;
+    eventually(&|stats| stats.checkpoint_errors > failed);
+    disk.fail_syncs(false);
+    let before = store.stats().checkpoints;
+    eventually(&|stats| stats.checkpoints > before);
+    let idle = store.stats();
+    assert_eq!(idle.creates, 1, "nothing else was written");
+}
+
 #[test]
 fn purges_go_on_where_no_checkpoint_can_be_written() {
     for (which, count) in [(0, 1), (0, 2), (1, 2)] {

@@ -75,10 +75,12 @@ impl Engine {
             let due =
                 !period.is_zero() && now.saturating_sub(last) >= period && written != last_written;
             if due || self.journal.take_wants_checkpoint() {
-                // Failures are counted; the next round tries again.
-                let _ = self.write_checkpoint(false);
                 last = now;
-                last_written = written;
+                // Failures are counted; after another period it is tried again, also where nothing
+                // more was written.
+                if self.write_checkpoint(false).is_ok() {
+                    last_written = written;
+                }
             }
         }
     }
