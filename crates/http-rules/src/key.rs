@@ -2,8 +2,9 @@
 //! modifications.
 //!
 //! Invariants: path and query are used as sent, except for query parameters that the configuration
-//! drops or sorts, by their names as origins read them; hosts are compared in lower case and without the scheme's default port (RFC 9110
-//! §4.2.3). A key contains no byte below 0x21, so that suffixes can be told from it.
+//! drops or sorts, by their names as origins read them; hosts are compared in lower case and without
+//! the scheme's default port (RFC 9110 §4.2.3). A key contains no byte below 0x21, so that suffixes
+//! can be told from it.
 
 use std::borrow::Cow;
 
