@@ -261,20 +261,19 @@ impl Space {
         });
     }
 
-    /// Starts a read of `bytes` into memory outside the pool, which `done` gets back. Writes wait for
-    /// it: it goes before other reads.
+    /// Starts a read into memory outside the pool, which `done` gets back. Writes wait for it: it
+    /// goes before other reads.
     pub(crate) fn submit_read_first(
         self: &Arc<Space>,
         segment: SegmentId,
         offset: u64,
         mut buf: AlignedBuf,
-        bytes: usize,
         done: impl FnOnce(io::Result<()>, AlignedBuf) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
         // SAFETY: the closure keeps the heap memory of `buf` alive until the read is done, and no
         // thread uses it until then; moving the buffer does not move that memory.
-        let piece = unsafe { IoBuf::new(buf[..bytes].as_mut_ptr(), bytes) };
+        let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
         let done = move |outcome| done(outcome, buf);
         if let Some(io) = self.noted_io(IoOp::Read, &spot, vec![piece], done) {
             spot.volume.device.submit_first(io);

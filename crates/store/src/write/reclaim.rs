@@ -97,6 +97,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     for keeper in &keepers {
         keep(engine, keeper, mean, &mut ahead);
     }
+    drop(ahead);
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
     let erased = erase(engine, segment);

@@ -6,6 +6,7 @@
 //! longer. Threads: the flusher; completions run on I/O threads.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 
 use super::Keeper;
@@ -51,8 +52,6 @@ pub(super) struct ReadAhead<'a> {
     landed: Option<(Range<u64>, Landed)>,
     /// Range of the last single-object read that failed.
     unreadable: Option<Range<u64>>,
-    /// Buffers that were used, each of `limits.window_bytes`.
-    spare: Vec<AlignedBuf>,
 }
 
 /// A part of the segment that is being read.
@@ -69,7 +68,6 @@ struct Landing {
 }
 
 struct Landed {
-    /// May be longer than what was read.
     buf: AlignedBuf,
     is_read: bool,
 }
@@ -107,7 +105,6 @@ impl<'a> ReadAhead<'a> {
             under_way: VecDeque::new(),
             landed: None,
             unreadable: None,
-            spare: Vec::new(),
         }
     }
 
@@ -143,13 +140,13 @@ impl<'a> ReadAhead<'a> {
     /// Waits for the window that reaches the object, if there is one, after beginning as many as
     /// may be.
     fn land(&mut self, keeper: &Keeper, own: &Range<u64>) {
-        self.recycle();
+        self.landed = None;
         self.begin_windows(keeper);
         while !self.reaches(own)
             && self.under_way.front().is_some_and(|window| window.range.start <= own.start)
             && let Some(window) = self.under_way.pop_front()
         {
-            self.recycle();
+            self.landed = None;
             let landed = window.landing.take();
             if !landed.is_read && window.range == *own {
                 self.unreadable = Some(own.clone());
@@ -164,7 +161,7 @@ impl<'a> ReadAhead<'a> {
         if bad.is_some_and(|bad| own.start <= bad.start && bad.end <= own.end) {
             return false;
         }
-        self.recycle();
+        self.landed = None;
         let window = self.begin(own.clone());
         let landed = window.landing.take();
         let is_read = landed.is_read;
@@ -201,10 +198,14 @@ impl<'a> ReadAhead<'a> {
         let (start, mut end) = (first.start(), first.end());
         while let Some((next, behind)) = rest.split_first() {
             let Limits { gap_bytes, window_bytes } = self.limits;
-            if next.start() > end + gap_bytes || next.end() > start + window_bytes {
+            if next.start() > end + gap_bytes {
                 break;
             }
             if is_wanted(next) {
+                let longer = self.blocks_of(start..next.end());
+                if longer.end - longer.start > window_bytes {
+                    break;
+                }
                 end = next.end();
             }
             rest = behind;
@@ -212,35 +213,16 @@ impl<'a> ReadAhead<'a> {
         Some((self.blocks_of(start..end), rest))
     }
 
-    fn begin(&mut self, range: Range<u64>) -> Window {
-        let bytes = (range.end - range.start) as usize;
-        let spare = if bytes <= self.spare_bytes() { self.spare.pop() } else { None };
-        let buf = spare.unwrap_or_else(|| AlignedBuf::zeroed(bytes.max(self.spare_bytes())));
+    fn begin(&self, range: Range<u64>) -> Window {
+        // Of its own for each: one that is used again would hold as much as its longest read needed.
+        let buf = AlignedBuf::zeroed((range.end - range.start) as usize);
         let landing = Arc::new(Landing::default());
         let window = Window { range: range.clone(), landing: Arc::clone(&landing) };
         add(&self.engine.counters.maintenance_reads, 1);
-        self.engine.space.submit_read_first(
-            self.segment,
-            range.start,
-            buf,
-            bytes,
-            move |outcome, buf| {
-                landing.put(Landed { buf, is_read: outcome.is_ok() });
-            },
-        );
+        let done = move |outcome: io::Result<()>, buf| {
+            landing.put(Landed { buf, is_read: outcome.is_ok() });
+        };
+        self.engine.space.submit_read_first(self.segment, range.start, buf, done);
         window
-    }
-
-    fn spare_bytes(&self) -> usize {
-        self.limits.window_bytes as usize
-    }
-
-    /// Sets aside the buffer of the last read.
-    fn recycle(&mut self) {
-        if let Some((_, Landed { buf, .. })) = self.landed.take()
-            && buf.len() == self.spare_bytes()
-        {
-            self.spare.push(buf);
-        }
     }
 }
