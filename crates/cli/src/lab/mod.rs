@@ -39,7 +39,7 @@ A trace is a file in one of these forms, plain, gzip or zstd, told from its firs
   damelo         time_s,client,method,status,size_bytes,url
   squid          Squid's native access.log
   common         common log of web servers; combined: with referer and agent
-  oracleGeneral  libCacheSim's binary form
+  oracleGeneral  libCacheSim's binary form; lcs: its other one, with a header
   csv            columns, named by a header or by -t as for libCacheSim
   txt            one object a line
 or a generator, such as gen:web?seed=1&requests=100000: `damelo lab generators` lists them.

@@ -4,7 +4,7 @@
 use super::clf::{self, Tail};
 use super::columns::{ColumnOptions, Columns};
 use super::record::Parsed;
-use super::{damelo_csv, oracle_general, squid};
+use super::{damelo_csv, lcs, oracle_general, squid};
 use crate::error::{BadRecord, TraceError};
 use crate::nearest::there_are;
 
@@ -21,19 +21,22 @@ pub enum Format {
     Combined,
     /// libCacheSim's binary oracleGeneral.
     OracleGeneral,
+    /// libCacheSim's binary lcs.
+    Lcs,
     /// Columns as options or a header line say.
     Csv,
     /// One object a line.
     Txt,
 }
 
-const NAMES: [(&str, Format); 9] = [
+const NAMES: [(&str, Format); 10] = [
     ("damelo", Format::Damelo),
     ("squid", Format::Squid),
     ("common", Format::Common),
     ("combined", Format::Combined),
     ("oracleGeneral", Format::OracleGeneral),
     ("oracleGeneralBin", Format::OracleGeneral),
+    ("lcs", Format::Lcs),
     ("csv", Format::Csv),
     ("txt", Format::Txt),
     ("clf", Format::Common),
@@ -61,12 +64,18 @@ impl Format {
                         "common",
                         "combined",
                         "oracleGeneral",
+                        "lcs",
                         "csv",
                         "txt",
                     ],
                 ),
             }),
         }
+    }
+
+    /// True if its records are binary.
+    pub(crate) fn is_binary(self) -> bool {
+        matches!(self, Format::OracleGeneral | Format::Lcs)
     }
 
     /// The format's name.
@@ -79,9 +88,13 @@ impl Format {
 /// Lines of the head that are asked; more than one, so that one broken first line decides nothing.
 const LINES_ASKED: usize = 20;
 
-/// True if a file's name says that it is binary.
-pub(crate) fn is_named_binary(name: &str) -> bool {
-    name.to_ascii_lowercase().contains("oraclegeneral")
+/// The form of binary records that a file's name says it has.
+pub(crate) fn binary_by_name(name: &str) -> Option<Format> {
+    let name = name.to_ascii_lowercase();
+    if name.contains("oraclegeneral") {
+        return Some(Format::OracleGeneral);
+    }
+    name.split('.').skip(1).any(|part| part == "lcs").then_some(Format::Lcs)
 }
 
 /// Tells the format from file name and first bytes.
@@ -90,8 +103,12 @@ pub(crate) fn detect(
     head: &[u8],
     columns: Option<&ColumnOptions>,
 ) -> Result<Format, String> {
-    if is_named_binary(name) {
-        return Ok(Format::OracleGeneral);
+    // Nothing else begins like that.
+    if lcs::looks_like(head) {
+        return Ok(Format::Lcs);
+    }
+    if let Some(named) = binary_by_name(name) {
+        return Ok(named);
     }
     if head.is_empty() {
         return Err("it is empty".to_owned());
@@ -100,7 +117,7 @@ pub(crate) fn detect(
         return if oracle_general::looks_like(head) {
             Ok(Format::OracleGeneral)
         } else {
-            Err("it is binary, but not oracleGeneral".to_owned())
+            Err("it is binary, but neither oracleGeneral nor lcs".to_owned())
         };
     }
     let lines: Vec<&[u8]> = head
@@ -297,7 +314,11 @@ mod tests {
     #[test]
     fn names_and_nul_bytes_mean_binary() {
         assert_eq!(detected("w.oracleGeneral.bin.zst", "12\n"), Ok(Format::OracleGeneral));
+        assert_eq!(detected("w.lcs.zst", "12\n"), Ok(Format::Lcs));
+        assert_eq!(detected("lcs.txt", "12\n"), Ok(Format::Txt));
         assert!(detected("t", "\0\0").is_err());
+        let mark = [0xf0, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12];
+        assert_eq!(detect("t.oracleGeneral", &mark, None), Ok(Format::Lcs));
         assert_eq!(detected("t", ""), Err("it is empty".to_owned()));
     }
 

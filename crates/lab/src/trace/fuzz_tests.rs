@@ -131,6 +131,7 @@ fn options(order: &[u8]) -> Option<ReadOptions> {
         Some(b'c') => Some(Format::Common),
         Some(b'C') => Some(Format::Combined),
         Some(b'o') => Some(Format::OracleGeneral),
+        Some(b'l') => Some(Format::Lcs),
         Some(b'v') => Some(Format::Csv),
         Some(b't') => Some(Format::Txt),
         _ => None,

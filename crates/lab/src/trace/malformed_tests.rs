@@ -5,6 +5,7 @@ use std::io::Write as _;
 use super::input::LINE_BYTES_MAX;
 use super::*;
 use crate::error::{Place, TraceError};
+use crate::request::Op;
 
 /// A trace of two good requests and what is broken between or behind them.
 struct Case {
@@ -385,4 +386,46 @@ fn a_line_without_an_end_is_malformed_in_every_text_form() {
         let (requests, skipped) = read(&path, &options(case, true)).expect(case.format);
         assert_eq!((requests, skipped.count), (2, 1), "{}", case.format);
     }
+}
+
+/// A trace of lcs version 3 with these objects and sizes, second 1, all asked for.
+fn lcs(objects: &[(u64, i64)]) -> Vec<u8> {
+    let mark = 0x1234_5678_9abc_def0_u64.to_le_bytes();
+    let mut bytes = vec![0; 8192];
+    bytes[..8].copy_from_slice(&mark);
+    bytes[8] = 3;
+    bytes[8184..].copy_from_slice(&mark);
+    for (object, size) in objects {
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend(object.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend((-1_i64).to_le_bytes());
+    }
+    bytes
+}
+
+/// One by one and many at once, behind a size that is none and before half a record.
+#[test]
+fn records_of_lcs_are_read_around_those_that_are_malformed() {
+    let bed = Bed::new();
+    let objects = [(7, 5_000_000_000), (8, -1), (7, 5_000_000_000), (9, 0)];
+    let whole = lcs(&objects);
+    let path = bed.file(&whole[..whole.len() - 20]);
+    let with = |skip_bad| ReadOptions { skip_bad, ..ReadOptions::default() };
+    let error = read(&path, &with(false)).expect_err("record 2");
+    assert!(error.to_string().contains("record 2: size is `-1`"), "{error}");
+    let (read_one_by_one, skipped) = read(&path, &with(true)).expect("the others");
+    assert_eq!((read_one_by_one, skipped.count), (2, 2));
+    let mut trace = Trace::open(&path, &with(true)).expect("a trace");
+    assert_eq!(trace.form(), "lcs");
+    let mut raw = Vec::new();
+    trace.batch(&mut raw, 100).expect("the others");
+    let expected =
+        RawRequest { object: 7, size_bytes: 5_000_000_000, time_us: 1_000_000, op: Op::Read };
+    assert_eq!(raw, [expected, expected]);
+    assert_eq!(trace.skipped().count, 2);
+    let cut = bed.file(&whole[..8000]);
+    let error = Trace::open(&cut, &with(true)).map(|_| ()).expect_err("no header");
+    assert!(error.to_string().contains("ends within the 8192 bytes of the header"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! Traces: read from files in the forms that logs and simulators use, or made by a generator;
 //! counted, filtered, sampled and written.
 
+mod binary;
 mod clf;
 mod columns;
 mod damelo_csv;
@@ -11,6 +12,7 @@ mod format;
 #[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub, reason = "exported with the feature"))]
 mod fuzz_tests;
 mod input;
+mod lcs;
 #[cfg(test)]
 mod malformed_tests;
 mod oracle_general;

@@ -6,9 +6,11 @@
 use std::ops::Range;
 use std::path::Path;
 
+use super::binary::{BinaryRecord, Layout};
 use super::columns::{ColumnOptions, Columns, push_undoubled};
-use super::format::{Format, LineParser, detect, is_named_binary};
+use super::format::{Format, LineParser, binary_by_name, detect};
 use super::input::{Input, LINE_BYTES_MAX, Line, ReadPosition};
+use super::lcs;
 use super::oracle_general::{OracleRecord, RECORD_BYTES};
 use super::record::{ObjectName, Parsed, ParsedName, Record};
 use super::source::object_name;
@@ -81,6 +83,16 @@ impl RawRequest {
             op: record.op(),
         }
     }
+
+    #[inline]
+    fn of_binary(record: BinaryRecord) -> RawRequest {
+        RawRequest {
+            object: record.object,
+            size_bytes: record.size_bytes,
+            time_us: u64::from(record.time_s) * US_PER_S,
+            op: record.op,
+        }
+    }
 }
 
 /// A stream of requests: a file, or a generator.
@@ -119,7 +131,7 @@ pub trait RecordSource: Send {
 
 enum Body {
     Lines { parser: LineParser, line: Range<usize>, parsed: Option<Parsed> },
-    Records { chunk: Range<usize>, record: OracleRecord },
+    Records { layout: Layout, chunk: Range<usize>, record: BinaryRecord },
 }
 
 /// Reads one trace file.
@@ -159,8 +171,8 @@ impl TraceReader {
         let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
         let head = input.head().map_err(|source| {
             let is_binary = match options.format {
-                Some(format) => format == Format::OracleGeneral,
-                None => is_named_binary(&name),
+                Some(format) => format.is_binary(),
+                None => binary_by_name(&name).is_some(),
             };
             let place = if is_binary { Place::Record(0) } else { Place::Line(0) };
             TraceError::Read { path: path.to_owned(), place, source }
@@ -172,11 +184,12 @@ impl TraceReader {
             Some(format) => settle(format, text),
             None => match detect(&name, head, columns) {
                 // The first three bytes of binary records mean something else.
-                Ok(Format::OracleGeneral) => Format::OracleGeneral,
+                Ok(binary) if binary.is_binary() => binary,
                 _ => detect(&name, text, columns).map_err(unknown)?,
             },
         };
-        let mark_bytes = if format == Format::OracleGeneral { 0 } else { head.len() - text.len() };
+        let layout = layout(format, head).map_err(unknown)?;
+        let before_bytes = layout.map_or(head.len() - text.len(), Layout::header_bytes);
         let means_nothing = |columns: &ColumnOptions| match format {
             Format::Csv => false,
             Format::Txt => columns.name_columns(),
@@ -185,9 +198,19 @@ impl TraceReader {
         if options.columns.as_ref().is_some_and(means_nothing) {
             return Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() });
         }
-        let body = body(format, text, options)
-            .map_err(|reason| TraceError::UnknownColumns { path: path.to_owned(), reason })?;
-        input.skip(mark_bytes);
+        let body = match layout {
+            Some(layout) => {
+                let record = BinaryRecord { time_s: 0, object: 0, size_bytes: 0, op: Op::Read };
+                Body::Records { layout, chunk: 0..0, record }
+            }
+            None => {
+                let parser = line_parser(format, text, options).map_err(|reason| {
+                    TraceError::UnknownColumns { path: path.to_owned(), reason }
+                })?;
+                Body::Lines { parser, line: 0..0, parsed: None }
+            }
+        };
+        input.skip(before_bytes);
         Ok(TraceReader {
             path: path.to_owned(),
             input,
@@ -294,47 +317,54 @@ impl TraceReader {
 
     /// Decodes records straight from the buffer while it holds whole ones.
     fn batch_records(&mut self, requests: &mut Vec<RawRequest>, len: usize) {
-        let Body::Records { chunk, .. } = &mut self.body else { return };
-        let (records, _) = self.input.bytes(chunk.clone()).as_chunks::<RECORD_BYTES>();
-        let taken = records.len().min(len - requests.len());
-        requests.extend(records[..taken].iter().map(|bytes| {
-            let record = OracleRecord::decode(bytes);
-            RawRequest {
-                object: record.object,
-                size_bytes: u64::from(record.size_bytes),
-                time_us: u64::from(record.time_s) * US_PER_S,
-                op: Op::Read,
+        let Body::Records { layout, chunk, .. } = &mut self.body else { return };
+        let (bytes, before, room) =
+            (self.input.bytes(chunk.clone()), requests.len(), len - requests.len());
+        match layout {
+            // Of a length that the compiler knows.
+            Layout::OracleGeneral => {
+                let (records, _) = bytes.as_chunks::<RECORD_BYTES>();
+                let records = records.iter().map(|bytes| OracleRecord::decode(bytes).into());
+                requests.extend(records.take(room).map(RawRequest::of_binary));
             }
-        }));
-        chunk.start += taken * RECORD_BYTES;
+            // Up to one that is malformed, of which `next_record` tells.
+            Layout::Lcs(version) => {
+                let records = bytes.chunks_exact(version.record_bytes());
+                let records = records.map_while(|bytes| version.decode(bytes).ok());
+                requests.extend(records.take(room).map(RawRequest::of_binary));
+            }
+        }
+        let taken = requests.len() - before;
+        chunk.start += taken * layout.record_bytes();
         self.number += taken as u64;
     }
 
     fn next_record(&mut self) -> Result<bool, TraceError> {
-        let Body::Records { chunk, record } = &mut self.body else {
-            unreachable!("records are taken of binary traces only")
-        };
-        if chunk.start == chunk.end {
-            let taken = self.input.records(RECORD_BYTES);
-            *chunk = match taken {
-                Ok(taken) => taken,
-                Err(source) => return Err(self.read_failed(source)),
+        loop {
+            let Body::Records { layout, chunk, record } = &mut self.body else {
+                unreachable!("records are taken of binary traces only")
             };
             if chunk.start == chunk.end {
-                return Ok(false);
+                *chunk = match self.input.records(layout.record_bytes()) {
+                    Ok(taken) => taken,
+                    Err(source) => return Err(self.read_failed(source)),
+                };
+                if chunk.start == chunk.end {
+                    return Ok(false);
+                }
+            }
+            self.number += 1;
+            let decoded = layout.decode(self.input.bytes(chunk.clone()));
+            // What is shorter than a record is the end.
+            chunk.start = chunk.end.min(chunk.start + layout.record_bytes());
+            match decoded {
+                Ok(decoded) => {
+                    *record = decoded;
+                    return Ok(true);
+                }
+                Err(reason) => self.malformed(reason)?,
             }
         }
-        self.number += 1;
-        let bytes = self.input.bytes(chunk.clone());
-        let Some(bytes) = bytes.first_chunk::<RECORD_BYTES>() else {
-            let found = bytes.len();
-            *chunk = 0..0;
-            self.malformed(BadRecord::Truncated { found, expected: RECORD_BYTES })?;
-            return Ok(false);
-        };
-        *record = OracleRecord::decode(bytes);
-        chunk.start += RECORD_BYTES;
-        Ok(true)
     }
 }
 
@@ -370,10 +400,10 @@ impl RecordSource for TraceReader {
             Body::Records { record, .. } => Record {
                 time_us: u64::from(record.time_s) * US_PER_S,
                 client: b"",
-                method: b"",
+                method: record.method(),
                 status: 0,
                 cache_result: b"",
-                size_bytes: u64::from(record.size_bytes),
+                size_bytes: record.size_bytes,
                 object: ObjectName::Id(record.object),
             },
         }
@@ -396,13 +426,20 @@ fn settle(format: Format, head: &[u8]) -> Format {
     format
 }
 
-fn body(format: Format, head: &[u8], options: &ReadOptions) -> Result<Body, String> {
+/// How the records lie, of a binary trace.
+fn layout(format: Format, head: &[u8]) -> Result<Option<Layout>, String> {
+    match format {
+        Format::OracleGeneral => Ok(Some(Layout::OracleGeneral)),
+        Format::Lcs => lcs::version(head).map(|version| Some(Layout::Lcs(version))),
+        _ => Ok(None),
+    }
+}
+
+/// What reads the lines of a text format.
+fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<LineParser, String> {
     let given = options.columns.clone().unwrap_or_default();
-    let parser = match format {
-        Format::OracleGeneral => {
-            let record = OracleRecord { time_s: 0, object: 0, size_bytes: 0, next_access: -1 };
-            return Ok(Body::Records { chunk: 0..0, record });
-        }
+    Ok(match format {
+        Format::OracleGeneral | Format::Lcs => unreachable!("it has records"),
         Format::Damelo => LineParser::Damelo,
         Format::Squid => LineParser::Squid,
         Format::Common => LineParser::Clf(Tail::Common),
@@ -412,6 +449,5 @@ fn body(format: Format, head: &[u8], options: &ReadOptions) -> Result<Body, Stri
             let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
             LineParser::Columns(Columns::new(&given, first.trim_ascii_end())?)
         }
-    };
-    Ok(Body::Lines { parser, line: 0..0, parsed: None })
+    })
 }
