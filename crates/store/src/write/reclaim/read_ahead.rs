@@ -146,12 +146,7 @@ impl<'a> ReadAhead<'a> {
             && self.under_way.front().is_some_and(|window| window.range.start <= own.start)
             && let Some(window) = self.under_way.pop_front()
         {
-            self.landed = None;
-            let landed = window.landing.take();
-            if !landed.is_read && window.range == *own {
-                self.unreadable = Some(own.clone());
-            }
-            self.landed = Some((window.range, landed));
+            self.wait_for(window, own);
         }
     }
 
@@ -161,15 +156,19 @@ impl<'a> ReadAhead<'a> {
         if bad.is_some_and(|bad| own.start <= bad.start && bad.end <= own.end) {
             return false;
         }
-        self.landed = None;
         let window = self.begin(own.clone());
+        self.wait_for(window, own);
+        self.holds(own)
+    }
+
+    /// Notes the object's own range as unreadable if it was read alone and that failed.
+    fn wait_for(&mut self, window: Window, own: &Range<u64>) {
+        self.landed = None;
         let landed = window.landing.take();
-        let is_read = landed.is_read;
-        if !is_read {
+        if !landed.is_read && window.range == *own {
             self.unreadable = Some(own.clone());
         }
         self.landed = Some((window.range, landed));
-        is_read
     }
 
     /// Begins windows for this object, which is needed now, and for those behind it.
