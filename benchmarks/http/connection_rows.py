@@ -39,9 +39,9 @@ def with_tls(settings, rivals):
     return [proxy for proxy in rivals if proxy.tls]
 
 
-def in_turn(args, settings, rivals, load):
+def in_turn(args, settings, rivals, load, origin=None):
     """What `load` measured of each proxy in each round; before the first one it fills their caches."""
-    origin = rows.Origin(settings)
+    origin = origin or rows.Origin(settings)
     samples = {proxy.name: [] for proxy in rivals}
     try:
         rows.start_all(rivals)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Counts the instructions that the proxy's own program executes for a hit and for a stored miss.
+"""Counts the instructions that the proxy's own program executes for a hit, for a stored miss, for a hit that
+the origin is asked about first, and for what only passes.
 
 A count is the same on a busy machine as on an idle one, where times differ by a factor of two. It
 leaves out the kernel, and says nothing of caches. Needs valgrind, and root: valgrind 3.19 lets no
@@ -18,24 +19,31 @@ import subprocess
 import sys
 import threading
 import time
+from email.utils import formatdate
 
 SWITCH = "/proc/sys/kernel/io_uring_disabled"
-HEAD = (
-    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n"
-    "Cache-Control: max-age=86400\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
-    'ETag: "one"\r\nServer: origin\r\n\r\n'
+FIELDS = (
+    "Date: {}\r\nCache-Control: {}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+    'ETag: "one"\r\nServer: origin\r\n'
 )
+# By the first part of a path.
+CONTROLS = {"asked": "no-cache", "own": "no-store"}
 
 
 class Origin(socketserver.StreamRequestHandler):
-    """Answers every request of a connection alike."""
+    """Answers every request with the same body, or with 304 if it has a condition."""
 
     def handle(self):
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while self.rfile.readline():
-            while self.rfile.readline() not in (b"\r\n", b""):
-                pass
-            self.wfile.write(self.server.answer)
+        while line := self.rfile.readline():
+            control = CONTROLS.get(line.split(b"/")[1].decode(), "max-age=86400")
+            is_conditional = False
+            while (field := self.rfile.readline()) not in (b"\r\n", b""):
+                is_conditional |= field.lower().startswith(b"if-none-match:")
+            fields = FIELDS.format(formatdate(usegmt=True), control)
+            body = b"" if is_conditional else b"x" * self.server.object_bytes
+            status = "304 Not Modified" if is_conditional else f"200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}"
+            self.wfile.write(f"HTTP/1.1 {status}\r\n{fields}\r\n".encode() + body)
 
 
 class Origins(socketserver.ThreadingTCPServer):
@@ -145,18 +153,20 @@ def main():
     args.program = os.path.abspath(args.program)
     os.makedirs(args.dir, exist_ok=True)
     origin = Origins(("127.0.0.1", 0), Origin)
-    origin.answer = HEAD.format(args.object_bytes).encode() + b"x" * args.object_bytes
+    origin.object_bytes = args.object_bytes
     threading.Thread(target=origin.serve_forever, daemon=True).start()
     at = origin.server_address[1]
     found = {
         "hit": counted(args, "hit", at, lambda _: "/one", "damelo; hit"),
         "miss": counted(args, "miss", at, lambda n: f"/of/{n}", "stored"),
+        "validated": counted(args, "validated", at, lambda _: "/asked/one", "fwd-status=304"),
+        "passed": counted(args, "passed", at, lambda _: "/own/one", "detail=no-store"),
     }
     if args.json:
         print(json.dumps(found))
         return
     for name, count in found.items():
-        print(f"{name:5} {count:10,.0f} instructions")
+        print(f"{name:9} {count:10,.0f} instructions")
 
 
 if __name__ == "__main__":

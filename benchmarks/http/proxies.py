@@ -42,6 +42,7 @@ NGINX_SLICES = """
 VCL = """
 vcl 4.1;
 backend default {{ .host = "{host}"; .port = "{origin_port}"; .max_connections = 1000; }}
+sub vcl_recv {{ unset req.http.Cookie; }}
 sub vcl_deliver {{ if (obj.hits > 0) {{ set resp.http.X-Cache = "HIT"; }} else {{ set resp.http.X-Cache = "MISS"; }} }}
 """
 

@@ -23,8 +23,9 @@ import disk_rows
 import load_rows
 import proxies
 import rows
+import traffic_rows
 
-RUN = {**rows.RUN, **connection_rows.RUN, **load_rows.RUN, **disk_rows.RUN}
+RUN = {**rows.RUN, **connection_rows.RUN, **traffic_rows.RUN, **load_rows.RUN, **disk_rows.RUN}
 # Of the others one needs a file, and one takes as long as all of these.
 DEFAULT = [row for row in RUN if row not in ("trace", "restart1m")]
 
