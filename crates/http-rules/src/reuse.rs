@@ -110,6 +110,11 @@ impl Policy {
         self.age_ms(now_ms).checked_sub(self.lifetime_ms)
     }
 
+    /// Whether it is never fresh: every use is validated first.
+    pub fn is_always_validated(&self) -> bool {
+        self.no_cache || self.lifetime_ms == 0
+    }
+
     /// Time of arrival in whole seconds, as HTTP dates are.
     pub fn response_time_s(&self) -> u64 {
         self.response_time_ms / 1000

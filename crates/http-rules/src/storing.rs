@@ -308,6 +308,11 @@ static HOP_BY_HOP: [HeaderName; 10] = [
     UPGRADE,
 ];
 
+/// Whether a field belongs to one connection by its name.
+pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
 /// Removes what belongs to one connection: the known fields and those `Connection` names.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
@@ -320,7 +325,7 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
     // Most messages have none of these fields: comparing their few names takes less time than
     // looking for every field.
-    if headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+    if headers.keys().any(is_hop_by_hop) {
         for name in &HOP_BY_HOP {
             headers.remove(name);
         }

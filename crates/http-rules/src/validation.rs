@@ -158,6 +158,15 @@ pub fn merge(
     storing::stored_headers(&merged, &says, caching, response_time_s)
 }
 
+/// Whether a 304 says nothing but what is stored, so that merging it would change no field. An `Age`
+/// is news, and so is a cookie, or that there is none any more.
+pub fn repeats(stored: &HeaderMap, response: &HeaderMap) -> bool {
+    let same = |name| response.get_all(name).iter().eq(stored.get_all(name));
+    let left_out = |name| storing::is_hop_by_hop(name) || UNCHANGED.contains(name);
+    let cookies = stored.contains_key(SET_COOKIE) || response.contains_key(SET_COOKIE);
+    !cookies && response.keys().all(|name| left_out(name) || same(name))
+}
+
 /// Whether a 304 would make a weak tag strong. Servers that compress on the fly weaken the tag of
 /// compressed responses, but not that of a 304. Taking the latter would give compressed and plain
 /// bytes the same strong tag, and a client could combine ranges of both.

@@ -36,6 +36,34 @@ fn several_variants_are_asked_about_at_once() {
     assert_eq!(sent.matches("\"1\"").count(), TAGS_SENT_MAX);
 }
 
+/// RFC 9111 §3.2: what [`merge`] would leave as it is.
+#[test]
+fn a_304_that_repeats_what_is_stored_changes_nothing() {
+    let stored = [("date", "now"), ("etag", "\"1\""), ("x", "1"), ("x", "2")];
+    let kept = headers(&stored);
+    for (news, expected) in [
+        (&[][..], true),
+        (&[("x", "1"), ("x", "2"), ("etag", "\"1\""), ("date", "now")], true),
+        (&[("connection", "keep-alive"), ("keep-alive", "timeout=5")], true),
+        (&[("content-length", "0"), ("content-encoding", "br")], true),
+        (&[("date", "later")], false),
+        (&[("x", "1")], false),
+        (&[("x", "2"), ("x", "1")], false),
+        (&[("age", "0")], false),
+        (&[("etag", "W/\"1\"")], false),
+        (&[("set-cookie", "a=b")], false),
+        (&[("y", "1")], false),
+    ] {
+        let response = headers(news);
+        assert_eq!(repeats(&kept, &response), expected, "{news:?}");
+        if expected {
+            assert_eq!(merge(&kept, &response, &CachingConfig::default(), 0).len(), kept.len());
+        }
+    }
+    let with_cookie = headers(&[("set-cookie", "a=b")]);
+    assert!(!repeats(&with_cookie, &headers(&[])), "the cookie was for the earlier client");
+}
+
 #[test]
 fn which_variants_may_stand_for_another() {
     let gzip = ("content-encoding", "gzip");

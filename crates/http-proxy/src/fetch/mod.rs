@@ -31,6 +31,7 @@ use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
 use crate::collapse::{Lead, Outcome};
 use crate::error::FetchError;
+use crate::fetch::revalidate::Freshened;
 use crate::request::{Ask, hooks};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
@@ -132,15 +133,19 @@ impl<'a> Fetch<'a> {
         self.response_time_ms = worker.now_ms();
         let status = response.status();
         if conditional && status == StatusCode::NOT_MODIFIED {
-            if self.found.is_none() {
+            let Some(found) = self.found.take() else {
                 return Box::pin(self.adopt(worker, &response)).await;
-            }
-            return match self.freshened(worker, &response) {
-                Some(merged) => {
-                    Box::pin(self.serve_freshened(worker, merged, response.headers())).await
-                }
-                None => Box::pin(self.fetch_again(worker)).await,
             };
+            let merged = match self.freshened(worker, &response, &found) {
+                Freshened::Changed(merged) => Some(merged),
+                Freshened::Repeated => None,
+                Freshened::Another => {
+                    self.found = Some(found);
+                    return Box::pin(self.fetch_again(worker)).await;
+                }
+            };
+            let news = response.headers();
+            return Box::pin(self.serve_freshened(worker, found, merged, news)).await;
         }
         let clients = self.conditions == Conditions::Clients && self.ask.asks_for_changes();
         if status == StatusCode::NOT_MODIFIED && !clients {

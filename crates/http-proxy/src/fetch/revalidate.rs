@@ -38,6 +38,20 @@ pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Ans
     answer
 }
 
+/// Within this time of the last validation, one that says the same is not written: dates have whole
+/// seconds, so that nothing would become newer by more than that.
+const REPEATED_MS: u64 = 1000;
+
+/// What a 304 that was asked for says about the stored response.
+pub(super) enum Freshened {
+    /// It is about another one.
+    Another,
+    /// What is stored, and was asked about a moment ago.
+    Repeated,
+    /// What it is now.
+    Changed(Box<StoredResponse>),
+}
+
 /// A stored response whose metadata are to change.
 pub(super) struct Stored<'a> {
     pub(super) key: &'a [u8],
@@ -47,17 +61,35 @@ pub(super) struct Stored<'a> {
 }
 
 impl Fetch<'_> {
-    /// The stored response updated by a 304; `None` if the 304 identifies another one.
-    pub(crate) fn freshened(
+    /// The stored response updated by a 304.
+    pub(super) fn freshened(
         &self,
         worker: &Worker,
         response: &Response<FetchedBody>,
-    ) -> Option<StoredResponse> {
-        let stored = &self.found.as_ref()?.response;
-        if validation::updated_by_304(response.headers(), &[&stored.headers]).is_empty() {
-            return None;
+        found: &Found,
+    ) -> Freshened {
+        let (stored, news) = (&found.response, response.headers());
+        if validation::updated_by_304(news, &[&stored.headers]).is_empty() {
+            return Freshened::Another;
         }
-        Some(self.merged(worker, stored, response.headers()))
+        let key = found.key(&self.ask.target.primary);
+        // What a purge made stale becomes fresh by being stored anew.
+        let untouched = || worker.shared.vault.is_untouched(key, &found.placement);
+        if self.is_repeated(stored, news) && untouched() {
+            return Freshened::Repeated;
+        }
+        Freshened::Changed(Box::new(self.merged(worker, stored, news)))
+    }
+
+    /// Whether a 304 changes nothing about a response that every request asks about, of which there
+    /// may be many a second. Never where this request alone may keep it from being stored.
+    fn is_repeated(&self, stored: &StoredResponse, news: &http::HeaderMap) -> bool {
+        let since_ms = self.response_time_ms.checked_sub(stored.policy.response_time_ms);
+        stored.policy.is_always_validated()
+            && since_ms.is_some_and(|since_ms| since_ms < REPEATED_MS)
+            && !self.ask.wishes.no_store
+            && !self.ask.has_credentials()
+            && validation::repeats(&stored.headers, news)
     }
 
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
@@ -101,26 +133,31 @@ impl Fetch<'_> {
         cookies_in(&edited)
     }
 
-    /// After a 304: the stored body with the merged headers.
-    pub(crate) async fn serve_freshened(
+    /// After a 304: the stored body with the merged headers, or with those that it has.
+    pub(super) async fn serve_freshened(
         mut self,
         worker: &Worker,
-        merged: StoredResponse,
+        mut found: Box<Found>,
+        merged: Option<Box<StoredResponse>>,
         news: &http::HeaderMap,
     ) -> Answer {
         let ask = self.ask;
-        let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
         if self.audience == Audience::Client && !answer::begin(worker, ask, &mut found).await {
             self.found = Some(found);
             return self.fetch_again(worker).await;
         }
         worker.counters.revalidated.one();
-        let kept = self.keep_freshened(worker, self.stored_of(&found), &merged).await;
+        let kept = match &merged {
+            Some(merged) => self.keep_freshened(worker, self.stored_of(&found), merged).await,
+            None => Ok(()),
+        };
         self.settle(worker, kept);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;
-        let cookies = self.cookies_of(worker, merged.status, news);
-        found.response = merged;
+        let cookies = self.cookies_of(worker, found.response.status, news);
+        if let Some(merged) = merged {
+            found.response = *merged;
+        }
         with_cookies(reused(worker, self.ask, found, self.status), cookies)
     }
 

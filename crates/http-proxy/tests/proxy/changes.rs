@@ -407,3 +407,32 @@ fn the_answer_to_a_post_may_serve_later_gets() {
     proxy.ask_with_body("PUT", "/kept", "", b"newer");
     assert_eq!(proxy.get("/kept").text(), "after GET", "a later change counts");
 }
+
+/// What every request asks the origin about may be asked for many times a second.
+#[test]
+fn a_validation_that_says_the_same_within_a_second_is_not_written() {
+    let origin = Origin::start(|request| {
+        let status = if request.has("if-none-match") { 304 } else { 200 };
+        let count =
+            if request.path() == "/counted" { request.header("x-count") } else { "1".into() };
+        let fields = format!("Cache-Control: no-cache\nETag: \"a\"\nX-Count: {count}");
+        reply(status, &fields, if status == 200 { "body" } else { "" })
+    });
+    let proxy = Proxy::start(&origin);
+    let written_by = |path: &str, count: u32| {
+        let before = proxy.metric("damelo_replaced_total");
+        let answer = proxy.get_with(path, &format!("X-Count: {count}"));
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "body"));
+        assert!(answer.cache().contains("fwd-status=304; stored"), "{}", answer.cache());
+        proxy.metric("damelo_replaced_total") - before
+    };
+    proxy.get("/");
+    proxy.get_with("/counted", "X-Count: 1");
+    assert_eq!([written_by("/", 1), written_by("/", 2)], [0, 0]);
+    proxy.pass_seconds(1);
+    assert_eq!([written_by("/", 3), written_by("/", 4)], [1, 0]);
+    assert_eq!([written_by("/counted", 5), written_by("/counted", 5)], [1, 0], "it says more");
+    assert_eq!(written_by("/counted", 6), 1);
+    assert_eq!(proxy.get_with("/counted", "X-Count: 7").header("x-count"), "7");
+    assert_eq!(origin.count(), 10, "each was asked about");
+}

@@ -1,7 +1,7 @@
 //! Conditional requests and HEAD: answered from what is stored, or used to bring it up to date.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use crate::support::{Origin, Proxy, date, eventually, reply};
 
@@ -172,10 +172,12 @@ fn a_304_that_nobody_asked_for_is_a_broken_answer() {
 /// more, since another has done it, is no invalidation.
 #[test]
 fn validations_side_by_side_supersede_each_other() {
-    let origin = Origin::start(|request| {
+    let asked = AtomicU64::new(0);
+    let origin = Origin::start(move |request| {
         let known = request.has("if-none-match");
-        let mut answer =
-            reply(if known { 304 } else { 200 }, "Cache-Control: no-cache\nETag: \"a\"", "x");
+        let count = asked.fetch_add(1, Ordering::Relaxed);
+        let fields = format!("Cache-Control: no-cache\nETag: \"a\"\nX-Count: {count}");
+        let mut answer = reply(if known { 304 } else { 200 }, &fields, "x");
         answer.delay = std::time::Duration::from_millis(30);
         answer
     });
