@@ -104,6 +104,10 @@ pub struct ResponseDirectives {
     pub private_fields: Vec<HeaderName>,
     /// May be stored even if another rule would forbid it.
     pub public: bool,
+    /// One of `public`, `must-revalidate` and `s-maxage` is there in its defined form, so that the
+    /// answer to an authorised request may be shared (§3.5). In another form the latter two only
+    /// restrict.
+    pub shareable: bool,
     /// Never serve stale.
     pub must_revalidate: bool,
     /// Never serve stale from a shared cache.
@@ -146,10 +150,12 @@ impl ResponseDirectives {
             self.private |= qualify(argument, &mut self.private_fields);
         } else if is(name, "must-revalidate") {
             self.must_revalidate = true;
+            self.shareable |= plain;
         } else if is(name, "proxy-revalidate") {
             self.proxy_revalidate = true;
         } else if is(name, "public") {
             self.public |= plain;
+            self.shareable |= plain;
         } else if is(name, "must-understand") {
             self.must_understand |= plain;
         } else if is(name, "immutable") {
@@ -158,6 +164,7 @@ impl ResponseDirectives {
             smallest(&mut self.max_age, argument);
         } else if is(name, "s-maxage") {
             smallest(&mut self.s_maxage, argument);
+            self.shareable |= argument.seconds().is_some();
         } else if is(name, "stale-while-revalidate") {
             smallest(&mut self.stale_while_revalidate_s, argument);
         } else if is(name, "stale-if-error") {

@@ -166,7 +166,7 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
     if directives.private {
         return Err(NotStoredReason::Private);
     }
-    if request.contains_key(AUTHORIZATION) && !shareable(directives) {
+    if request.contains_key(AUTHORIZATION) && !directives.shareable {
         return Err(NotStoredReason::Authorization);
     }
     if caching.set_cookie == SetCookie::Refuse && response.contains_key(SET_COOKIE) {
@@ -244,11 +244,6 @@ pub(crate) fn lets_share_stale_cookies(
     lifetime.source != LifetimeSource::Explicit
         || lifetime.seconds > 0
         || windows.into_iter().flatten().any(|window_s| window_s > 0)
-}
-
-/// Directives that let a shared cache keep the answer to an authorised request (§3.5).
-fn shareable(directives: &ResponseDirectives) -> bool {
-    directives.public || directives.must_revalidate || directives.s_maxage.is_some()
 }
 
 /// Final status codes whose caching rules are known here: the registered ones.

@@ -94,6 +94,33 @@ fn what_may_be_stored() {
     }
 }
 
+/// RFC 9111 §3.5: what is not in its defined form restricts and lets nobody share.
+#[test]
+fn only_what_is_well_formed_lets_answers_to_authorization_be_shared() {
+    let auth = [("authorization", "Basic eDp5")];
+    for (field, value, expected) in [
+        ("cache-control", "max-age=60, foo must-revalidate", Err(Not::Authorization)),
+        ("cache-control", "max-age=60, foo;must-revalidate", Err(Not::Authorization)),
+        ("cache-control", "max-age=60, must-revalidate=0", Err(Not::Authorization)),
+        ("cache-control", "max-age=60, foo;public", Err(Not::Authorization)),
+        ("cache-control", "max-age=60, must-revalidate=0, Must-Revalidate", Ok(())),
+        ("cache-control", "stale-if-error=9, s-maxage=junk", Err(Not::Authorization)),
+        ("cache-control", "stale-if-error=9, foo s-maxage=60", Err(Not::Authorization)),
+        ("cache-control", "S-MaxAge=\"60\"", Ok(())),
+        ("cdn-cache-control", "max-age=60, must-revalidate", Ok(())),
+        ("cdn-cache-control", "max-age=60, must-revalidate=?0", Err(Not::Authorization)),
+        ("cdn-cache-control", "max-age=60, public", Ok(())),
+        ("cdn-cache-control", "max-age=60, public=?0", Err(Not::Authorization)),
+        ("cdn-cache-control", "s-maxage=60", Ok(())),
+        ("cdn-cache-control", "stale-if-error=9, s-maxage=-1", Err(Not::Authorization)),
+        ("cdn-cache-control", "stale-if-error=9, s-maxage=\"60\"", Err(Not::Authorization)),
+        ("surrogate-control", "max-age=60", Err(Not::Authorization)),
+    ] {
+        let got = decide_for("GET", &auth, 200, &[(field, value)], &CachingConfig::default());
+        assert_eq!(got, expected, "{field}: {value}");
+    }
+}
+
 /// RFC 9111 §7.3.
 #[test]
 fn cookies_by_configuration() {

@@ -28,6 +28,7 @@ fn of_field(headers: &HeaderMap, name: &HeaderName) -> Option<ResponseDirectives
     let mut parsed = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
     for (key, member) in &dictionary {
         apply(&mut parsed, key.as_str(), member);
+        parsed.shareable |= lets_share(key.as_str(), member);
     }
     Some(parsed)
 }
@@ -47,6 +48,18 @@ fn apply(parsed: &mut ResponseDirectives, key: &str, member: &ListEntry) {
         "stale-while-revalidate" => parsed.stale_while_revalidate_s = Some(seconds(member)),
         "stale-if-error" => parsed.stale_if_error_s = Some(seconds(member)),
         _ => {}
+    }
+}
+
+/// Whether a directive, in its defined form, lets the answer to an authorised request be shared
+/// (RFC 9111 §3.5).
+fn lets_share(key: &str, member: &ListEntry) -> bool {
+    match key {
+        "public" | "must-revalidate" => is_true(member),
+        "s-maxage" => {
+            matches!(bare(member), Some(BareItem::Integer(value)) if i64::from(*value) >= 0)
+        }
+        _ => false,
     }
 }
 
