@@ -263,6 +263,12 @@ pub fn stored_headers(
 ) -> HeaderMap {
     let mut stored = response.clone();
     remove_hop_by_hop(&mut stored);
+    // `Connection` must not name them (RFC 9110 §7.6.1), but could.
+    let lost = |name: &&HeaderName| !stored.contains_key(*name) && response.contains_key(*name);
+    let lost: Vec<&HeaderName> = KEPT_ALWAYS.iter().filter(lost).collect();
+    for name in lost {
+        stored.extend(response.get_all(name).iter().map(|value| (name.clone(), value.clone())));
+    }
     // Both are generated anew when the response is served.
     for name in [AGE, CONTENT_LENGTH] {
         stored.remove(name);
@@ -282,7 +288,8 @@ pub fn stored_headers(
     stored
 }
 
-/// Without these a stored response could appear fresher than it is, or match other requests.
+/// Without these a stored response could appear fresher than it is, or match other requests:
+/// neither a directive nor `Connection` takes them off.
 static KEPT_ALWAYS: [HeaderName; 4] = [CACHE_CONTROL, EXPIRES, DATE, VARY];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");

@@ -189,6 +189,33 @@ fn connection_and_qualified_fields_are_not_stored() {
     assert_eq!(stored[DATE], "Sun, 06 Nov 1994 08:49:37 GMT");
 }
 
+/// RFC 9111 §4.1, §4.2: what says to whom and for how long a response may be served stays with it,
+/// whatever else the response says.
+#[test]
+fn what_says_for_whom_and_how_long_is_always_stored() {
+    let says = [
+        ("cache-control", "max-age=5, must-revalidate"),
+        ("cache-control", "private=\"cache-control, expires, date, vary, x-mine\""),
+        ("expires", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("date", "Sun, 06 Nov 1994 08:00:00 GMT"),
+        ("vary", "cookie"),
+        ("vary", "x-other"),
+        ("x-mine", "1"),
+    ];
+    let hop = [("connection", "cache-control, Expires, date, vary, x-mine")];
+    for lines in [&says[..], &[&says[..], &hop].concat()] {
+        let response = headers(lines);
+        let caching = CachingConfig::default();
+        let directives = ResponseDirectives::of(&response, &caching);
+        let stored = stored_headers(&response, &directives, &caching, NOW);
+        for name in &KEPT_ALWAYS {
+            let all = |map: &HeaderMap| map.get_all(name).iter().cloned().collect::<Vec<_>>();
+            assert_eq!(all(&stored), all(&response), "{name} {lines:?}");
+        }
+        assert!(!stored.contains_key("x-mine") && !stored.contains_key(CONNECTION));
+    }
+}
+
 #[test]
 fn every_reason_has_its_own_name_and_place() {
     for (index, reason) in Not::ALL.iter().enumerate() {
