@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use http::HeaderMap;
-use http::header::{CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, DATE, LAST_MODIFIED};
 
 use crate::dates;
-use crate::preconditions::{is_strong, strongly};
+use crate::preconditions::{entity_tag, strongly};
 
 /// The byte range of a 206, and the length of the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +110,8 @@ fn number(text: &str) -> Option<u64> {
 /// Whether two responses certainly have the same representation: equal strong entity tags or,
 /// without tags, equal strong modification dates (RFC 9111 §3.4).
 pub fn may_combine(stored: &HeaderMap, newer: &HeaderMap, response_time_s: u64) -> bool {
-    match (stored.get(ETAG), newer.get(ETAG)) {
-        (Some(a), Some(b)) => is_strong(a.as_bytes()) && strongly(a.as_bytes(), b.as_bytes()),
+    match (entity_tag(stored), entity_tag(newer)) {
+        (Some(a), Some(b)) => strongly(a, b),
         (None, None) => {
             let date = |headers, name| dates::header(headers, name, response_time_s);
             let modified = date(stored, &LAST_MODIFIED);
@@ -236,7 +236,9 @@ mod tests {
             (&[("etag", "\"1\"")][..], &[("etag", "\"1\"")][..], true),
             (&[("etag", "\"1\"")], &[("etag", "\"2\"")], false),
             (&[("etag", "W/\"1\"")], &[("etag", "W/\"1\"")], false),
+            (&[("etag", "w/\"1\"")], &[("etag", "w/\"1\"")], false),
             (&[("etag", "\"1\"")], &[], false),
+            (&[("etag", "")], &[("etag", "")], false),
             (&[], &[], false),
             (&dated, &dated, true),
             (&[("last-modified", old), ("date", old)], &dated, false),

@@ -84,7 +84,7 @@ pub fn range_applies(request: &HeaderMap, stored: &HeaderMap, response_time_s: u
     let Some(value) = request.get(IF_RANGE) else { return true };
     let value = value.as_bytes().trim_ascii();
     if value.contains(&b'"') {
-        return stored.get(ETAG).is_some_and(|tag| strongly(tag.as_bytes(), value));
+        return entity_tag(stored).is_some_and(|tag| strongly(tag, value));
     }
     let date = |name| dates::header(stored, name, response_time_s);
     let (Some(modified), Some(sent)) = (date(&LAST_MODIFIED), date(&DATE)) else { return false };
@@ -98,11 +98,16 @@ fn any_match(
     stored: &HeaderMap,
     same: fn(&[u8], &[u8]) -> bool,
 ) -> bool {
-    let current = stored.get(ETAG).map(|tag| tag.as_bytes().trim_ascii());
+    let current = entity_tag(stored);
     request.get_all(name).into_iter().any(|line| {
         let line = line.as_bytes().trim_ascii();
         line == b"*" || current.is_some_and(|tag| entity_tags(line).any(|one| same(one, tag)))
     })
+}
+
+/// The entity tag of a response. An empty field is none: it would be the same of all versions.
+pub(crate) fn entity_tag(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(ETAG).map(|tag| tag.as_bytes().trim_ascii()).filter(|tag| !tag.is_empty())
 }
 
 /// Strong comparison (RFC 9110 §8.8.3.2).
@@ -115,8 +120,10 @@ pub(crate) fn weakly(a: &[u8], b: &[u8]) -> bool {
     opaque(a) == opaque(b)
 }
 
+/// Whether a tag is strong. `w/"1"` is no weak tag by the grammar, but is not meant as a strong one.
 pub(crate) fn is_strong(tag: &[u8]) -> bool {
-    !tag.trim_ascii().starts_with(b"W/")
+    let mark = tag.trim_ascii().get(..2);
+    !mark.is_some_and(|mark| mark.eq_ignore_ascii_case(b"W/"))
 }
 
 /// The tag without its weakness mark.
@@ -234,6 +241,7 @@ mod tests {
             ("\"1\"", &[("etag", "\"1\"")][..], true),
             ("\"1\"", &[("etag", "\"2\"")], false),
             ("W/\"1\"", &[("etag", "W/\"1\"")], false),
+            ("w/\"1\"", &[("etag", "w/\"1\"")], false),
             ("\"1\"", &[], false),
             (MODIFIED, &dated, true),
             (EARLIER, &dated, false),

@@ -4,7 +4,7 @@
 //! each refusal has its own [`NotStoredReason`], to be counted and sent in `Cache-Status`.
 
 use http::header::{
-    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, DATE, ETAG, EXPIRES, HeaderName,
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, DATE, EXPIRES, HeaderName,
     LAST_MODIFIED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE, VARY,
 };
@@ -13,6 +13,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::cache_control::{RequestDirectives, ResponseDirectives};
 use crate::config::{CachingConfig, SetCookie};
 use crate::freshness::{self, Lifetime, LifetimeSource};
+use crate::preconditions::entity_tag;
 use crate::vary::{self, Vary};
 use crate::{dates, list_members, parts};
 
@@ -215,7 +216,7 @@ fn worth_storing(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), 
     }
     let stale_s = directives.stale_while_revalidate_s.unwrap_or(caching.stale_while_revalidate_s)
         | directives.stale_if_error_s.unwrap_or(caching.stale_if_error_s);
-    let validator = response.contains_key(ETAG) || response.contains_key(LAST_MODIFIED);
+    let validator = entity_tag(response).is_some() || response.contains_key(LAST_MODIFIED);
     let usable = (lifetime.seconds > 0 || stale_s > 0) && !directives.no_cache;
     if usable || validator { Ok(()) } else { Err(NotStoredReason::NeverUseful) }
 }

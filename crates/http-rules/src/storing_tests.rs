@@ -84,6 +84,7 @@ fn what_may_be_stored() {
         ("GET", &[], 200, cc("max-age=0, stale-if-error=9"), Ok(())),
         ("GET", &[], 200, cc("max-age=0, stale-while-revalidate=9"), Ok(())),
         ("GET", &[], 200, vec![("etag", "\"x\"")], Ok(())),
+        ("GET", &[], 200, vec![("etag", "")], Err(Not::NeverUseful)),
         ("GET", &[], 200, vec![fresh, ("set-cookie", "a=b")], Ok(())),
         ("GET", &[], 200, vec![("etag", "x"), ("set-cookie", "a=b")], Err(Not::NotCacheable)),
         ("GET", &[], 200, vec![fresh, ("pragma", "no-cache")], Ok(())),

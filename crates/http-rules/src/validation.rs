@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode};
 use crate::cache_control::ResponseDirectives;
 use crate::config::CachingConfig;
 use crate::freshness::Lifetime;
-use crate::preconditions::{is_strong, weakly};
+use crate::preconditions::{entity_tag, is_strong, weakly};
 use crate::{list_members, storing};
 
 /// Most entity tags sent in one request on behalf of stored variants.
@@ -26,7 +26,7 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     remove_conditions(request);
     let pairs = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
     for (validator, condition) in pairs {
-        if let Some(value) = stored.get(&validator) {
+        if let Some(value) = stored.get(&validator).filter(|value| !value.is_empty()) {
             request.insert(condition, value.clone());
         }
     }
@@ -40,8 +40,7 @@ pub fn make_conditional_on_any<'a>(
 ) -> bool {
     remove_conditions(request);
     let mut list: Vec<u8> = Vec::new();
-    let tags = variants.filter_map(|headers| headers.get(ETAG)).take(TAGS_SENT_MAX);
-    for tag in tags.map(|tag| tag.as_bytes().trim_ascii()).filter(|tag| !tag.is_empty()) {
+    for tag in variants.filter_map(entity_tag).take(TAGS_SENT_MAX) {
         if !list.is_empty() {
             list.extend_from_slice(b", ");
         }
@@ -63,7 +62,7 @@ pub fn make_conditional_on_any<'a>(
 /// fly compare with the tag of the uncompressed form and answer 304, and the client would get the
 /// uncompressed body, perhaps ten times as long.
 pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
-    let strong = variant.get(ETAG).is_some_and(|tag| is_strong(tag.as_bytes()));
+    let strong = entity_tag(variant).is_some_and(is_strong);
     let accepted = |coding: &[u8]| {
         list_members(request, &ACCEPT_ENCODING).any(|member| {
             // With a weight it may be a refusal, which is not analysed here.
@@ -99,7 +98,7 @@ pub fn updated_by_304(response: &HeaderMap, candidates: &[&HeaderMap]) -> Vec<us
         };
         (0..candidates.len()).filter(|index| has(&candidates[*index])).collect()
     };
-    match response.get(ETAG).map(|tag| tag.as_bytes()) {
+    match entity_tag(response) {
         // A strong validator identifies all responses that have it.
         Some(tag) if is_strong(tag) => {
             let strong = matching(&ETAG, |old, new| old == new);

@@ -20,6 +20,11 @@ fn origin_conditions_replace_those_of_the_client() {
     let dated = headers(&[("etag", "W/\"a\""), ("last-modified", "then")]);
     assert!(make_conditional(&mut request, &dated));
     assert_eq!(request[IF_MODIFIED_SINCE], "then");
+    // Beside an `If-None-Match`, even an empty one, an origin ignores the date.
+    let empty = headers(&[("etag", ""), ("last-modified", "then")]);
+    assert!(make_conditional(&mut request, &empty));
+    assert_eq!(request.keys().collect::<Vec<_>>(), [IF_MODIFIED_SINCE]);
+    assert!(!make_conditional(&mut request, &headers(&[("etag", "")])));
 }
 
 /// RFC 9111 §4.3.1.
@@ -72,6 +77,7 @@ fn which_variants_may_stand_for_another() {
         (&[][..], &[("etag", "\"1\"")][..], true),
         (&[], &[("etag", "W/\"1\"")], false),
         (&[], &[], false),
+        (&[], &[("etag", "")], false),
         (&[], &[("etag", "\"1\""), gzip], false),
         (&[("accept-encoding", "br, GZIP")], &[("etag", "\"1\""), gzip], true),
         (&[("accept-encoding", "gzip;q=0")], &[("etag", "\"1\""), gzip], false),
@@ -111,6 +117,8 @@ fn which_stored_responses_a_304_means() {
         (&[("etag", "\"2\"")], &one, &[]),
         (&[("last-modified", "now")], &one, &[]),
         (&[("etag", "\"3\"")], &several[2..3], &[0]),
+        (&[("etag", ""), ("last-modified", "then")], &several, &[2]),
+        (&[("etag", "")], &[&[("etag", "")], &[("etag", "")]], &[]),
     ] {
         let maps: Vec<HeaderMap> = candidates.iter().map(|lines| headers(lines)).collect();
         let refs: Vec<&HeaderMap> = maps.iter().collect();
