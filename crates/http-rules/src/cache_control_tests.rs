@@ -76,6 +76,11 @@ fn lines_and_quoted_lists_add_up() {
     assert_eq!(cc.s_maxage, Some(7));
     assert!(response(&["private=\"\""]).private, "an empty list is unqualified");
     assert!(response(&["private=\"a b\""]).private, "not a list of names");
+    assert!(response(&["private='set-cookie'"]).private, "names that are not quoted");
+    assert!(response(&["no-cache='set-cookie, x'"]).no_cache, "names that are not quoted");
+    let cc = response(&["private=\",, a ,, b,\""]);
+    assert!(!cc.private && cc.private_fields == ["a", "b"], "empty members mean nothing");
+    assert!(response(&["private=\"a, b c\""]).private, "one of them is no name");
     assert!(response(&["no-store=1"]).no_store);
     assert!(response(&["max-age=\"5, public"]).no_store, "unclosed quote");
     assert!(response(&["a=\"x\"garbage, no-store"]).no_store);

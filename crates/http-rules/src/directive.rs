@@ -9,14 +9,15 @@ use http::header::HeaderName;
 /// Value of a delta-seconds too large to hold (RFC 9111 §1.2.2).
 pub const DELTA_SECONDS_MAX: u64 = 1 << 31;
 
-/// Adds the names in a comma-separated list; true if there is none, or one that is not a name.
+/// Adds the names in a comma-separated list; true if there is none, or one that is not a name. A
+/// name with an apostrophe is one that somebody meant to quote: no field has such a name.
 pub(crate) fn field_names(text: &[u8], fields: &mut Vec<HeaderName>) -> bool {
     let before = fields.len();
     for name in text.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
         match HeaderName::from_bytes(name) {
             _ if name.is_empty() => {}
-            Ok(name) => fields.push(name),
-            Err(_) => return true,
+            Ok(name) if !name.as_str().contains('\'') => fields.push(name),
+            Ok(_) | Err(_) => return true,
         }
     }
     fields.len() == before
