@@ -118,13 +118,18 @@ pub fn updated_by_304(response: &HeaderMap, candidates: &[&HeaderMap]) -> Vec<us
     }
 }
 
-const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
-const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
-
 /// Fields that describe the stored bytes and so stay unchanged: `Content-Length` by name, the
-/// others as fields that the stored response depends upon (§3.2).
-const UNCHANGED: [HeaderName; 5] =
-    [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_MD5, CONTENT_DIGEST];
+/// others as fields that the stored response depends upon (§3.2). After a weak comparison the
+/// origin's bytes, and their digests (RFC 9530, RFC 3230), may differ from those stored.
+const UNCHANGED: [HeaderName; 7] = [
+    CONTENT_LENGTH,
+    CONTENT_ENCODING,
+    CONTENT_RANGE,
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+];
 
 /// Merges the fields of a newer response into the stored ones (§3.2).
 pub fn merge(

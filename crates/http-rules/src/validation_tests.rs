@@ -172,6 +172,18 @@ fn merging() {
     }
 }
 
+/// RFC 9111 §3.2, RFC 9530 §3: what equals the stored response weakly may consist of other bytes.
+#[test]
+fn a_304_does_not_describe_other_bytes() {
+    for name in ["content-md5", "content-digest", "repr-digest", "digest"] {
+        let with = |value| headers(&[("etag", "W/\"1\""), (name, value)]);
+        let merged = merge(&with("old"), &with("new"), &CachingConfig::default(), 0);
+        assert_eq!(merged[name], "old");
+        let merged = merge(&headers(&[]), &with("new"), &CachingConfig::default(), 0);
+        assert!(!merged.contains_key(name), "{name}");
+    }
+}
+
 /// Servers that compress as they send have a weak tag for that, and a strong one in their 304.
 #[test]
 fn a_304_does_not_make_a_weak_tag_strong() {
