@@ -179,13 +179,24 @@ pub fn is_plain_authority(bytes: &[u8]) -> bool {
     }
 }
 
-/// The value of a cookie in a request (RFC 6265 §5.4); the first of several.
-pub fn cookie_value<'a>(request: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+/// Every cookie of a request (RFC 6265 §5.4): its name, and its value, which is `None` without `=`.
+pub fn cookies(request: &HeaderMap) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     let lines = request.get_all(COOKIE).into_iter();
-    lines
-        .flat_map(|line| line.as_bytes().split(|b| *b == b';'))
-        .map(<[u8]>::trim_ascii)
-        .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|b| *b == b';'));
+    pairs.map(<[u8]>::trim_ascii).map(|pair| {
+        let equals = pair.iter().position(|b| *b == b'=');
+        equals.map_or((pair, None), |at| (pair[..at].trim_ascii_end(), Some(&pair[at + 1..])))
+    })
+}
+
+/// The values of the cookies of one name. Origins differ in which of several counts, whether a space
+/// ends the name, and what a name alone means: by any rule that ignores one of them, a client could
+/// have what an origin makes of it stored under a key without it.
+pub fn cookie_values<'a>(
+    request: &'a HeaderMap,
+    name: &str,
+) -> impl Iterator<Item = Option<&'a [u8]>> {
+    cookies(request).filter(move |(of, _)| *of == name.as_bytes()).map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -275,10 +286,12 @@ mod tests {
 
     #[test]
     fn cookies_are_found_whole() {
-        let request = headers(&[("cookie", "xa=0; a=1;b=2"), ("cookie", "c=3; a=4")]);
-        let value = |name| cookie_value(&request, name);
-        assert_eq!(value("a"), Some(&b"1"[..]));
-        assert_eq!(value("c"), Some(&b"3"[..]));
-        assert_eq!(value("x"), None);
+        let lines =
+            [("cookie", "xa=0; a=1;b=2"), ("cookie", "c=3; a=4; a; a =x=y"), ("cookie", "=a")];
+        let request = headers(&lines);
+        let values = |name| cookie_values(&request, name).collect::<Vec<_>>();
+        assert_eq!(values("a"), [Some(&b"1"[..]), Some(b"4"), None, Some(b"x=y")]);
+        assert_eq!(values("c"), [Some(&b"3"[..])]);
+        assert_eq!(values("x"), []);
     }
 }

@@ -38,6 +38,7 @@ const ABSENT: u8 = 0x01;
 const PRESENT: u8 = 0x02;
 const NORMAL: u8 = 0x03;
 const COOKIE: u8 = 0x04;
+const BARE: u8 = 0x05;
 const END: u8 = 0x00;
 
 /// The variance of a response.
@@ -147,12 +148,18 @@ fn normaliser<'r>(name: &HeaderName, caching: &'r CachingConfig) -> Option<&'r N
 fn write_cookie(cookie: &str, request: &HeaderMap, key: &mut Vec<u8>) {
     key.push(COOKIE);
     key.extend_from_slice(cookie.as_bytes());
-    match crate::key::cookie_value(request, cookie) {
-        None => key.push(ABSENT),
-        Some(value) => {
-            key.push(PRESENT);
-            key.extend_from_slice(value);
+    let mark = key.len();
+    for value in crate::key::cookie_values(request, cookie) {
+        match value {
+            None => key.push(BARE),
+            Some(value) => {
+                key.push(PRESENT);
+                key.extend_from_slice(value);
+            }
         }
+    }
+    if key.len() == mark {
+        key.push(ABSENT);
     }
     key.push(END);
 }
@@ -265,7 +272,15 @@ mod tests {
         };
         assert_eq!(key(&[("cookie", "a=1; lang=de")]), key(&[("cookie", "lang=de; b=2")]));
         assert_ne!(key(&[("cookie", "lang=de")]), key(&[("cookie", "lang=en")]));
-        assert_ne!(key(&[("cookie", "lang=")]), key(&[]));
+        // Which of them counts is the origin's to say.
+        let differ = ["lang=de; lang=en", "lang=de", "lang=en; lang=de", "lang=", "lang", "a=1"];
+        for (index, one) in differ.iter().enumerate() {
+            for other in &differ[..index] {
+                assert_ne!(key(&[("cookie", one)]), key(&[("cookie", other)]), "{one}, {other}");
+            }
+        }
+        assert_eq!(key(&[("cookie", "lang =de")]), key(&[("cookie", "lang=de")]));
+        assert_eq!(key(&[("cookie", "a=1")]), key(&[]));
         assert_ne!(key(&[("x-device", "phone")]), key(&[("x-device", "desk")]));
     }
 

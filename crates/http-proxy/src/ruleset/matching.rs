@@ -1,9 +1,10 @@
 //! Matches conditions against messages. Pure, no threads.
 
-use http::header::{CONTENT_TYPE, COOKIE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use super::{Conditions, Glob};
+use crate::rules::key;
 
 /// A header that must be present; if a value pattern is given, the value must match it.
 #[derive(Debug, Clone)]
@@ -31,19 +32,11 @@ pub(crate) struct CookieMatch {
 
 impl CookieMatch {
     fn matches(&self, headers: &HeaderMap) -> bool {
-        cookies(headers).any(|pair| {
-            let equals = pair.iter().position(|byte| *byte == b'=');
-            let (name, value) =
-                equals.map_or((pair, &b""[..]), |at| (&pair[..at], &pair[at + 1..]));
+        key::cookies(headers).any(|(name, value)| {
+            let value = value.unwrap_or_default();
             self.name.matches(name) && self.value.as_ref().is_none_or(|glob| glob.matches(value))
         })
     }
-}
-
-/// Every `name=value` of a request's cookies.
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let lines = headers.get_all(COOKIE).into_iter();
-    lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
 }
 
 /// A request as conditions see it.
@@ -150,14 +143,15 @@ pub(crate) fn append_prefix(strip: &str, add: &str, key: &mut Vec<u8>) {
     append_value(add.as_bytes(), key);
 }
 
-/// Appends a cookie's value, if the request has it.
+/// Appends the values of a cookie, if the request has it.
 pub(crate) fn append_cookie(name: &str, headers: &HeaderMap, key: &mut Vec<u8>) {
     key.push(KEY_PART);
     key.push(b';');
     key.extend_from_slice(name.as_bytes());
-    for pair in cookies(headers) {
-        if let Some(value) = pair.strip_prefix(name.as_bytes()).and_then(|v| v.strip_prefix(b"=")) {
-            append_value(value, key);
+    for value in key::cookie_values(headers, name) {
+        match value {
+            Some(value) => append_value(value, key),
+            None => key.push(b';'),
         }
     }
 }
@@ -269,8 +263,10 @@ mod tests {
             let glob = |text: &str| Glob::new(text, Segments::None).unwrap();
             vec![CookieMatch { name: glob(name), value: value.map(glob) }]
         };
-        let some =
-            headers(&[("cookie", "a=1; wp_user_7=x%2Fy/z=="), ("cookie", "bare;theme=dark")]);
+        let some = headers(&[
+            ("cookie", "a=1; wp_user_7=x%2Fy/z=="),
+            ("cookie", "bare;theme=dark; spaced =1"),
+        ]);
         let all = Conditions::default;
         for (when, path, expected) in [
             (Conditions { queries: values("*preview=*"), ..all() }, "/a?b=/c&preview=1", true),
@@ -282,6 +278,7 @@ mod tests {
             (Conditions { cookies: cookie("wp_user_*", Some("*/z==")), ..all() }, "/", true),
             (Conditions { cookies: cookie("user", None), ..all() }, "/", false),
             (Conditions { cookies: cookie("bare", None), ..all() }, "/", true),
+            (Conditions { cookies: cookie("spaced", Some("1")), ..all() }, "/", true),
             (Conditions { cookies: cookie("theme", Some("light")), ..all() }, "/", false),
             (Conditions { cookies: cookie("theme", Some("d*")), ..all() }, "/", true),
         ] {
@@ -340,6 +337,8 @@ mod tests {
             key(&[("cookie", "d=1; c=2")]),
             key(&[("cookie", "c=3; d=1")]),
             key(&[("cookie", "cc=3")]),
+            key(&[("cookie", "c")]),
+            key(&[("cookie", "c =5")]),
         ];
         for (i, a) in keys.iter().enumerate() {
             for (j, b) in keys.iter().enumerate() {
