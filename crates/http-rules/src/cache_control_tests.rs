@@ -148,7 +148,16 @@ fn extensions_are_read() {
     assert_eq!((cc.stale_while_revalidate_s, cc.stale_if_error_s), (Some(30), Some(60)));
     assert!(cc.immutable);
     assert_eq!(response(&["stale-while-revalidate"]).stale_while_revalidate_s, Some(0));
-    assert_eq!(request(&["stale-if-error=9"]).stale_if_error_s, Some(9));
+    for text in ["stale-if-error=9", "stale-if-error=9, stale-if-error=60"] {
+        assert_eq!(request(&[text]).stale_if_error_s, Some(9), "{text}");
+        assert_eq!(response(&[text]).stale_if_error_s, Some(9), "{text}");
+    }
+    let twice = response(&["stale-while-revalidate=9", "stale-while-revalidate=60"]);
+    assert_eq!(twice.stale_while_revalidate_s, Some(9));
+    for text in ["stale-if-error", "foo stale-if-error=9", "stale-if-error=9;"] {
+        assert_eq!(request(&[text]).stale_if_error_s, Some(0), "{text}");
+        assert_eq!(response(&[text]).stale_if_error_s, Some(0), "{text}");
+    }
 }
 
 /// RFC 9111 §5.2.1, §5.4.
@@ -157,12 +166,21 @@ fn request_directives() {
     assert_eq!(request(&["max-stale"]).max_stale, Some(MaxStale::Any));
     assert_eq!(request(&["max-stale=5"]).max_stale, Some(MaxStale::Seconds(5)));
     assert_eq!(request(&["max-stale=x"]).max_stale, Some(MaxStale::Seconds(0)));
-    assert_eq!(request(&["max-stale, max-stale=9"]).max_stale, Some(MaxStale::Seconds(9)));
+    for text in ["max-stale, max-stale=9", "max-stale=9, max-stale", "max-stale=9, max-stale=99"] {
+        assert_eq!(request(&[text]).max_stale, Some(MaxStale::Seconds(9)), "{text}");
+    }
+    for text in ["foo max-stale", "max-stale;", "max-stale=5 foo", "max-stale, max-stale="] {
+        assert_eq!(request(&[text]).max_stale, Some(MaxStale::Seconds(0)), "{text}");
+    }
+    assert_eq!(request(&["min-fresh=9, min-fresh=5"]).min_fresh, Some(9));
+    assert_eq!(request(&["max-age=9, max-age=5"]).max_age, Some(5));
     assert_eq!(request(&["min-fresh=5, min-fresh=9"]).min_fresh, Some(9));
     assert_eq!(request(&["min-fresh=soon"]).min_fresh, Some(DELTA_SECONDS_MAX));
     assert_eq!(request(&["max-age=soon"]).max_age, Some(0));
     assert!(request(&["only-if-cached"]).only_if_cached);
     assert!(request(&["no-cache=\"x\""]).no_cache);
+    let unclosed = request(&["foo=\"max-stale"]);
+    assert!(unclosed.no_cache && unclosed.no_store && unclosed.max_stale.is_none());
 }
 
 #[test]

@@ -180,17 +180,63 @@ mod tests {
         assert_eq!(CacheStatus::own("only-if-cached").render("c"), "c; detail=only-if-cached");
     }
 
+    /// RFC 9211 §2.1 to §2.8.
+    #[test]
+    fn every_parameter_has_its_place() {
+        let all = CacheStatus {
+            hit: false,
+            forward: Some(ForwardReason::Request),
+            forward_status: Some(StatusCode::OK),
+            validated: true,
+            stored: true,
+            collapsed: true,
+            ttl_s: Some(7),
+            detail: Some("d"),
+            key: Some("k".to_owned()),
+        };
+        let expected =
+            "c; fwd=request; fwd-status=200; stored; collapsed; ttl=7; key=\"k\"; detail=d";
+        assert_eq!(all.render("c"), expected);
+        let mut headers = HeaderMap::new();
+        headers.insert(CACHE_STATUS, HeaderValue::from_static("inner; hit"));
+        CacheStatus::hit(1).append_to(&mut headers, "outer");
+        let lines: Vec<_> = headers.get_all(CACHE_STATUS).iter().collect();
+        assert_eq!(lines, ["inner; hit", "outer; hit; ttl=1"], "nearest the origin first");
+    }
+
+    #[test]
+    fn words_of_the_access_log() {
+        use ForwardReason::{Bypass, Method, Partial, Request, Stale, UriMiss, VaryMiss};
+        let names = ["bypass", "method", "uri-miss", "vary-miss", "request", "stale", "partial"];
+        let reasons = [Bypass, Method, UriMiss, VaryMiss, Request, Stale, Partial];
+        for (reason, name) in reasons.into_iter().zip(names) {
+            let plain = CacheStatus::forwarded(reason);
+            assert_eq!(plain.word(), name);
+            assert_eq!(plain.render("c"), format!("c; fwd={name}"));
+            let validated = CacheStatus { validated: true, ..plain.clone() };
+            let expected = if reason == Request { "request-revalidated" } else { "revalidated" };
+            assert_eq!(validated.word(), expected);
+            let collapsed = CacheStatus { collapsed: true, ..validated.clone() };
+            assert_eq!(collapsed.word(), "collapsed");
+            // A hit and a reason to ask exclude each other.
+            let hit = CacheStatus { hit: true, ..collapsed };
+            assert_eq!((hit.word(), &*hit.render("c")), ("hit", "c; hit; collapsed"));
+        }
+        assert_eq!(CacheStatus::responded().word(), "respond");
+        assert_eq!(CacheStatus::own("loop").word(), "none");
+    }
+
     /// RFC 9211 §2: one member of a structured List, its parameters of the right types.
     #[test]
     fn what_is_written_is_a_structured_field() {
         let status = CacheStatus {
-            key: Some("http://h/a\"b\\c\u{e9} \n".to_owned()),
+            key: Some("http://h/a\"b\\c\u{e9} \n~\u{7f}".to_owned()),
             collapsed: true,
             detail: Some("x-y"),
             ..CacheStatus::forwarded(ForwardReason::VaryMiss)
         };
         let text = status.render("damelo");
-        assert!(text.contains(r#"; key="http://h/a\"b\\c? ?"; detail=x-y"#), "{text}");
+        assert!(text.contains(r#"; key="http://h/a\"b\\c? ?~?"; detail=x-y"#), "{text}");
         assert!(sfv::Parser::new(&text).parse::<sfv::List>().is_ok(), "{text}");
     }
 }

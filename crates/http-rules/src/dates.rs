@@ -207,6 +207,18 @@ mod tests {
             ("Sun, 06 Nov 94 08:49:37 GMT", None),
             ("Sun, 06 Nov 1994 8:49:37 GMT", None),
             ("Sun, 06 Nov 1994 08.49.37 GMT", None),
+            ("Sun, 06 Nov 1994 08.49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08:49.37 GMT", None),
+            ("Sun, 06 Nov 1994 08:60:37 GMT", None),
+            ("Sun, 06 Nov 1994 08:49:61 GMT", None),
+            ("Sunday, 06-Nov-94 08:49:37 UTC", None),
+            ("Sunnyday, 06-Nov-94 08:49:37 GMT", None),
+            ("Xyz Nov  6 08:49:37 1994", None),
+            ("Sun Nov  0 08:49:37 1994", None),
+            ("Thu, 29 Feb 1900 00:00:00 GMT", None),
+            ("Mon, 29 Feb 2100 00:00:00 GMT", None),
+            ("Tue, 29 Feb 2000 00:00:00 GMT", Some(951_782_400)),
+            ("Mon, 01 Mar 2100 00:00:00 GMT", Some(4_107_542_400)),
             ("Sun, 06 Nov 1994 08:49 GMT", None),
             ("Sun,  06 Nov 1994 08:49:37 GMT", None),
             ("Sun, 06-Nov-1994 08:49:37 GMT", None),
@@ -236,6 +248,12 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes(), NOW), parse(same.as_bytes(), NOW), "{text}");
         }
+        // To the second, also as a year begins.
+        let new_year = parse(b"Thu, 01 Jan 2026 00:00:00 GMT", NOW).unwrap();
+        let ahead = parse(b"Wed, 01 Jan 2076 00:00:00 GMT", NOW);
+        let past = parse(b"Thu, 01 Jan 1976 00:00:00 GMT", NOW);
+        let text = b"Wednesday, 01-Jan-76 00:00:00 GMT";
+        assert_eq!((parse(text, new_year), parse(text, new_year - 1)), (ahead, past));
     }
 
     #[test]

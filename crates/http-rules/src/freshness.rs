@@ -131,6 +131,7 @@ mod tests {
             (200, vec![("expires", &*minus1000), ("date", &*now)], (0, Explicit)),
             (200, vec![("last-modified", &*minus1000), ("date", &*now)], (100, Heuristic)),
             (200, vec![("last-modified", &*minus30), ("date", &*now)], (3, Heuristic)),
+            (200, vec![("last-modified", &*now), ("date", &*now)], (0, Nothing)),
             (200, vec![("last-modified", &*long_ago)], (86_400, Heuristic)),
             (200, vec![("last-modified", &*plus60), ("date", &*now)], (0, Nothing)),
             (302, vec![("last-modified", &*minus1000)], (0, Nothing)),
@@ -154,6 +155,19 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             let got = Lifetime::of(status, &map, &directives, &caching, NOW);
             assert_eq!((got.seconds, got.source), expected, "{status} {lines:?}");
+        }
+        let (map, none) =
+            (headers(&[("last-modified", &minus1000)]), ResponseDirectives::default());
+        for (heuristic_percent, heuristic_lifetime_max_s, expected) in
+            [(0, 900, 0), (50, 900, 500), (255, 9000, 2550), (50, 7, 7)]
+        {
+            let caching = CachingConfig {
+                heuristic_percent,
+                heuristic_lifetime_max_s,
+                ..CachingConfig::default()
+            };
+            let got = Lifetime::of(StatusCode::OK, &map, &none, &caching, NOW);
+            assert_eq!(got.seconds, expected, "{heuristic_percent}%");
         }
     }
 

@@ -179,7 +179,10 @@ mod tests {
             let expected = full_name(expected.0, "h", expected.1.as_bytes());
             assert_eq!(groups(request, response).home, expected, "{response:?}");
         }
+        let xhtml = headers(&[("content-type", "Application/XHTML+xml;charset=x")]);
+        assert!(is_document(&xhtml) && !is_document(&headers(&[("content-type", "text/htmlx")])));
         assert_eq!(first_segment("/x.png"), "");
+        assert_eq!(first_segment("/x.png?a/b"), "");
         assert_eq!(first_segment("/img/x.png?a/b"), "img");
     }
 
@@ -189,6 +192,9 @@ mod tests {
         assert_eq!(both.others, [full_name(Rule::Named, "h", b"b")]);
         let keys = groups(&[], &[("xkey", "x y"), ("xkey", "z"), ("cache-tag", "t")]);
         assert_eq!(keys.others.len(), 2);
+        let many: Vec<String> = (0..GROUPS_MAX + 9).map(|n| format!("k{n}")).collect();
+        let keys = groups(&[], &[("xkey", &many.join(" "))]);
+        assert_eq!(keys.others.len(), GROUPS_MAX - 1);
     }
 
     #[test]

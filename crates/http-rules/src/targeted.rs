@@ -133,6 +133,59 @@ mod tests {
         assert_eq!(two.private_fields, ["x"]);
     }
 
+    /// RFC 9213 §2.1, RFC 9111 §5.2.2: what restricts counts whatever its value, what permits only
+    /// as true.
+    #[test]
+    fn each_directive_by_its_type() {
+        let of = |value| directives(&[("cdn-cache-control", value)]);
+        let none = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
+        for (value, expected) in [
+            ("no-store=?0", ResponseDirectives { no_store: true, ..none.clone() }),
+            ("no-cache=?0", ResponseDirectives { no_cache: true, ..none.clone() }),
+            ("private=(x)", ResponseDirectives { private: true, ..none.clone() }),
+            ("must-revalidate=0", ResponseDirectives { must_revalidate: true, ..none.clone() }),
+            ("proxy-revalidate", ResponseDirectives { proxy_revalidate: true, ..none.clone() }),
+            ("must-understand", ResponseDirectives { must_understand: true, ..none.clone() }),
+            ("must-understand=1", none.clone()),
+            ("immutable", ResponseDirectives { immutable: true, ..none.clone() }),
+            ("immutable=?0", none.clone()),
+            ("public=?0", none.clone()),
+            ("public=\"\"", none.clone()),
+            ("public", ResponseDirectives { public: true, shareable: true, ..none.clone() }),
+            (
+                "s-maxage=7",
+                ResponseDirectives { s_maxage: Some(7), shareable: true, ..none.clone() },
+            ),
+            ("s-maxage", ResponseDirectives { s_maxage: Some(0), ..none.clone() }),
+            (
+                "stale-while-revalidate=5, stale-if-error=6",
+                ResponseDirectives {
+                    stale_while_revalidate_s: Some(5),
+                    stale_if_error_s: Some(6),
+                    ..none.clone()
+                },
+            ),
+            (
+                "stale-while-revalidate, stale-if-error=soon",
+                ResponseDirectives {
+                    stale_while_revalidate_s: Some(0),
+                    stale_if_error_s: Some(0),
+                    ..none.clone()
+                },
+            ),
+            (
+                "private=set-cookie, no-cache=\"x, y\"",
+                ResponseDirectives {
+                    private_fields: vec![http::header::SET_COOKIE],
+                    no_cache_fields: ["x", "y"].map(HeaderName::from_static).to_vec(),
+                    ..none.clone()
+                },
+            ),
+        ] {
+            assert_eq!(of(value), expected, "{value}");
+        }
+    }
+
     #[test]
     fn the_list_of_targets_is_configurable() {
         let lines = &[("cdn-cache-control", "max-age=1"), ("our-cache-control", "max-age=2")];
