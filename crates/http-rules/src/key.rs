@@ -67,7 +67,8 @@ impl KeyRules {
         let Some((path, query)) = sent.split_once('?') else { return Cow::Borrowed(sent) };
         let mut kept: Vec<&str> =
             query.split('&').filter(|pair| !pair.is_empty() && self.counts(pair)).collect();
-        if self.sort_query {
+        // Where `;` separates, another order of the pairs is another order of what they contain.
+        if self.sort_query && !kept.iter().any(|pair| pair.contains(';')) {
             kept.sort_by_key(|pair| name_of(pair));
         }
         if kept.is_empty() {
@@ -76,9 +77,15 @@ impl KeyRules {
         Cow::Owned(format!("{path}?{}", kept.join("&")))
     }
 
+    /// Whether what stands between two `&` is in the key. Some origins separate parameters by `;`,
+    /// too: any one that counts keeps it.
     fn counts(&self, pair: &str) -> bool {
+        pair.split(';').filter(|parameter| !parameter.is_empty()).any(|one| self.is_in_key(one))
+    }
+
+    fn is_in_key(&self, parameter: &str) -> bool {
         let listed = |names: &[String]| {
-            let sent = name_of(pair);
+            let sent = name_of(parameter);
             names.iter().any(|name| match name.strip_suffix('*') {
                 Some(start) => sent.starts_with(start.as_bytes()),
                 None => *sent == *name.as_bytes(),
@@ -95,8 +102,8 @@ impl KeyRules {
 
 /// The name of a parameter as origins read it: `%61` is `a`. By any other, a client could have what
 /// an origin makes of a listed parameter stored under a key without it.
-fn name_of(pair: &str) -> Cow<'_, [u8]> {
-    let name = pair.split_once('=').map_or(pair, |(name, _)| name).as_bytes();
+fn name_of(parameter: &str) -> Cow<'_, [u8]> {
+    let name = parameter.split_once('=').map_or(parameter, |(name, _)| name).as_bytes();
     if !name.contains(&b'%') && !name.contains(&b'+') {
         return Cow::Borrowed(name);
     }
@@ -242,6 +249,27 @@ mod tests {
             // Which of two counts is the origin's to say, so that they keep their order.
             (QueryRule::All, true, "/p?b&a=1&%61=2", "/p?a=1&%61=2&b"),
             (QueryRule::All, true, "/p?b&%61=2&a=1", "/p?%61=2&a=1&b"),
+        ] {
+            let rules = KeyRules { query, sort_query, ..KeyRules::default() };
+            assert_eq!(rules.path_and_query(sent), expected, "{sent} by {rules:?}");
+        }
+    }
+
+    /// An origin that separates by `;`, too, reads two parameters in `utm_x=1;a=2`.
+    #[test]
+    fn parameters_behind_semicolons_count() {
+        let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let except = QueryRule::Except(names(&["utm_*"]));
+        let only = QueryRule::Only(names(&["a"]));
+        for (query, sort_query, sent, expected) in [
+            (except.clone(), false, "/p?utm_x=1;a=2&b", "/p?utm_x=1;a=2&b"),
+            (except.clone(), false, "/p?utm_x=1;utm_y=2;&b", "/p?b"),
+            (only.clone(), false, "/p?b=1;%61=2&b=3;c", "/p?b=1;%61=2"),
+            (only, false, "/p?;&a;&b;", "/p?a;"),
+            (QueryRule::None, false, "/p?a;b", "/p"),
+            (QueryRule::All, true, "/p?b=1&a=1;b=2", "/p?b=1&a=1;b=2"),
+            (QueryRule::All, true, "/p?a=1;b=2&b=1", "/p?a=1;b=2&b=1"),
+            (except, true, "/p?b&a&utm_x;utm_y", "/p?a&b"),
         ] {
             let rules = KeyRules { query, sort_query, ..KeyRules::default() };
             assert_eq!(rules.path_and_query(sent), expected, "{sent} by {rules:?}");

@@ -138,7 +138,7 @@ keys! {
     "caching.accept_language" live Negotiated [proxy.caching.accept_language: crate::rules::negotiation::Normaliser] "The same for `Accept-Language`; a client that takes `en-US` takes `en`.";
     "caching.variants_max" live Count [proxy.caching.variants_max: usize] "Variants stored for one resource; the oldest makes room.";
     "caching.ranges_max" live Count [proxy.caching.ranges_max: usize] "Ranges answered in one response; a request for more gets the whole.";
-    "key.query" live Query [proxy.caching.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest; names are compared as origins read them, `%61` as `a`.";
+    "key.query" live Query [proxy.caching.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest; names are compared as origins read them, `%61` as `a`, behind a `;`, too.";
     "key.sort_query" live Flag [proxy.caching.key.sort_query: bool] "Make the order of query parameters no difference.";
     "key.headers" live Headers [proxy.caching.key.headers: Vec<http::HeaderName>] "Request headers that select among variants, whatever `Vary` says.";
     "key.cookies" live CookieNames [proxy.caching.key.cookies: Vec<String>] "Cookies that select among variants.";
