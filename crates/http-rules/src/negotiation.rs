@@ -188,6 +188,15 @@ mod tests {
             ("gzip;q=2", None),
             ("gzip;level=9", None),
             ("gzip;q=0.1234", None),
+            ("gzip;q=1.001", None),
+            ("gzip;q=1.000", Some("gzip")),
+            ("gzip;q=0.", Some("gzip;000")),
+            ("gzip;q=0.5x", None),
+            ("gzip;q=0.-5", None),
+            ("gzip;q=", None),
+            ("gzip;q", None),
+            ("gzip;", None),
+            ("b;q=0.2, c, a;q=0.2, d;q=0.3", Some("c,d;300,a;200,b;200")),
             ("\"quoted\"", None),
         ] {
             assert_eq!(normal(&equivalent, text).as_deref(), expected, "{text}");
@@ -213,12 +222,16 @@ mod tests {
         }
         let languages = Normaliser::BestOf(vec!["de".to_owned(), "en-GB".to_owned()]);
         assert_eq!(normal(&languages, "en;q=0.8, fr").as_deref(), Some("en-GB"));
+        let exact = "en;q=0.9, en-GB;q=0.1, de;q=0.5";
+        assert_eq!(normal(&languages, exact).as_deref(), Some("de"), "what is named goes first");
         let plain = Normaliser::BestOf(vec!["en".to_owned(), "de".to_owned()]);
         for (text, expected) in [
             ("en-US", "en"),
             ("de-AT, en-US;q=0.5", "de"),
             ("de-AT;q=0.3, en-US;q=0.5", "en"),
             ("en-US, en;q=0.1, de;q=0.5", "de"),
+            ("en-US, de", "en"),
+            ("de, en", "en"),
             ("en-US;q=0.1, en-GB;q=0.9, de;q=0.5", "en"),
             ("en-US;q=0, *;q=0.5", "en"),
             ("en-US;q=0, de", "de"),

@@ -62,6 +62,8 @@ fn what_may_be_stored() {
         ("GET", range, 200, vec![fresh], Ok(())),
         ("GET", range, 416, vec![fresh], Err(Not::Status)),
         ("GET", range, 404, vec![fresh], Err(Not::Status)),
+        ("GET", range, 302, vec![fresh], Err(Not::Status)),
+        ("GET", range, 503, vec![fresh], Err(Not::Status)),
         ("GET", &[], 416, vec![fresh], Ok(())),
         (
             "GET",
@@ -72,6 +74,7 @@ fn what_may_be_stored() {
         ),
         ("GET", &[], 302, vec![("etag", "x")], Err(Not::NotCacheable)),
         ("GET", &[], 599, vec![("etag", "x")], Err(Not::NotCacheable)),
+        ("GET", &[], 302, vec![("cache-control", "public"), ("etag", "x")], Ok(())),
         ("GET", &[], 302, vec![fresh], Ok(())),
         ("GET", &[], 299, vec![fresh], Ok(())),
         ("GET", &[], 499, vec![fresh], Ok(())),
@@ -80,6 +83,8 @@ fn what_may_be_stored() {
         ("GET", &[], 404, cc("max-age=1"), Ok(())),
         ("GET", &[], 200, vec![], Err(Not::NeverUseful)),
         ("GET", &[], 200, cc("max-age=0"), Err(Not::NeverUseful)),
+        ("GET", &[], 200, vec![("expires", "0"), ("last-modified", "then")], Ok(())),
+        ("GET", &[], 200, cc("no-cache, stale-if-error=9"), Err(Not::NeverUseful)),
         ("GET", &[], 200, cc("no-cache, max-age=9"), Err(Not::NeverUseful)),
         ("GET", &[], 200, cc("max-age=0, stale-if-error=9"), Ok(())),
         ("GET", &[], 200, cc("max-age=0, stale-while-revalidate=9"), Ok(())),
@@ -92,6 +97,56 @@ fn what_may_be_stored() {
     ] {
         let got = decide_for(method, request, status, &response, &CachingConfig::default());
         assert_eq!(got, expected, "{method} {request:?} {status} {response:?}");
+    }
+}
+
+/// RFC 9110 §15, RFC 9111 §5.2.2.3: `must-understand` is for codes that are registered.
+#[test]
+fn which_codes_are_understood() {
+    let says = [("cache-control", "must-understand, no-store, max-age=60")];
+    let ranges = [200..=208, 226..=226, 300..=303, 305..=305, 307..=308, 400..=417, 421..=426];
+    let others = [428..=429, 431..=431, 451..=451, 500..=508, 510..=511];
+    let registered: Vec<u16> = ranges.into_iter().chain(others).flatten().collect();
+    // A part that nobody asked for is not stored whatever it says.
+    for code in (200..=599).filter(|code| *code != 206) {
+        let expected = if registered.contains(&code) { Ok(()) } else { Err(Not::Status) };
+        let got = decide_for("GET", &[], code, &says, &CachingConfig::default());
+        assert_eq!(got, expected, "{code}");
+    }
+}
+
+/// RFC 5861: what may be served stale is worth storing, whoever allows it.
+#[test]
+fn windows_of_the_configuration_make_storing_useful() {
+    let stale = [("cache-control", "max-age=0")];
+    let decided = |caching: &CachingConfig| decide_for("GET", &[], 200, &stale, caching);
+    let mut caching = CachingConfig { stale_if_error_s: 9, ..CachingConfig::default() };
+    assert_eq!(decided(&caching), Ok(()));
+    (caching.stale_if_error_s, caching.stale_while_revalidate_s) = (0, 9);
+    assert_eq!(decided(&caching), Ok(()));
+    caching.stale_while_revalidate_s = 0;
+    assert_eq!(decided(&caching), Err(Not::NeverUseful));
+}
+
+/// RFC 9110 §9.3.3.
+#[test]
+fn answers_to_post_with_explicit_freshness_stand_for_get() {
+    let caching = CachingConfig::default();
+    let old = ("last-modified", "Sun, 06 Nov 1994 08:00:00 GMT");
+    for (method, status, response, expected) in [
+        (Method::POST, 200, ("cache-control", "max-age=60"), true),
+        (Method::POST, 200, ("cdn-cache-control", "s-maxage=60"), true),
+        (Method::POST, 200, ("expires", "Sun, 06 Nov 1994 09:49:37 GMT"), true),
+        (Method::POST, 200, ("cache-control", "public"), false),
+        (Method::POST, 200, old, false),
+        (Method::POST, 201, ("cache-control", "max-age=60"), false),
+        (Method::POST, 404, ("cache-control", "max-age=60"), false),
+        (Method::PUT, 200, ("cache-control", "max-age=60"), false),
+        (Method::GET, 200, ("cache-control", "max-age=60"), false),
+    ] {
+        let (status, map) = (StatusCode::from_u16(status).unwrap(), headers(&[response]));
+        let got = post_stands_for_get(&method, status, &map, &caching, NOW);
+        assert_eq!(got, expected, "{method} {status} {response:?}");
     }
 }
 

@@ -208,8 +208,10 @@ mod tests {
     /// RFC 9111 §4.1.
     #[test]
     fn which_requests_match() {
-        let names: Vec<HeaderName> =
-            ["accept", "accept-encoding", "x"].iter().map(|n| n.parse().unwrap()).collect();
+        let names: Vec<HeaderName> = ["accept", "accept-encoding", "accept-language", "x"]
+            .iter()
+            .map(|n| n.parse().unwrap())
+            .collect();
         let key = |lines: &[(&str, &str)]| {
             let mut key = Vec::new();
             secondary_key(&names, &headers(lines), &CachingConfig::default(), &mut key);
@@ -226,12 +228,27 @@ mod tests {
             (vec![("accept-encoding", "gzip, BR")], vec![("accept-encoding", "br,gzip")], true),
             (vec![("accept-encoding", "gzip")], vec![("accept-encoding", "br")], false),
             (vec![("accept-encoding", "")], vec![], false),
+            (
+                vec![("accept-language", "EN;q=0.5,de")],
+                vec![("accept-language", "de, en;q=.5")],
+                false,
+            ),
+            (
+                vec![("accept-language", "EN;q=0.5,de")],
+                vec![("accept-language", "de, en;q=0.50")],
+                true,
+            ),
             (vec![("accept-encoding", "a b")], vec![("accept-encoding", "a b")], true),
             // Within quotes and comments spaces and commas are content (RFC 9110 §5.6.4, §5.6.5).
             (vec![("x", "n=\"S, J\"")], vec![("x", "n=\"S,J\"")], false),
             (vec![("x", "n=\"a,,b\"")], vec![("x", "n=\"a,b\"")], false),
             (vec![("x", "Foo (a, b)")], vec![("x", "Foo (a,b)")], false),
             (vec![("x", "\"a\""), ("x", "b")], vec![("x", "\"a\", b")], true),
+            // So they are in fields that are known to be lists.
+            (vec![("accept", "a;n=\"S, J\"")], vec![("accept", "a;n=\"S,J\"")], false),
+            (vec![("accept", "a (b, c)")], vec![("accept", "a (b,c)")], false),
+            (vec![("accept", "a\\, b")], vec![("accept", "a\\,b")], false),
+            (vec![("accept", "a, b"), ("accept", "\"c")], vec![("accept", "a,b, \"c")], false),
         ] {
             assert_eq!(key(&a) == key(&b), same, "{a:?} {b:?}");
         }
@@ -279,6 +296,11 @@ mod tests {
                 assert_ne!(key(&[("cookie", one)]), key(&[("cookie", other)]), "{one}, {other}");
             }
         }
+        let mut renamed = caching.clone();
+        renamed.key.cookies = vec!["b".to_owned()];
+        let mut other = Vec::new();
+        secondary_key(&[], &headers(&[("cookie", "b=de")]), &renamed, &mut other);
+        assert_ne!(other, key(&[("cookie", "lang=de")]), "the configuration is reloaded");
         assert_eq!(key(&[("cookie", "lang =de")]), key(&[("cookie", "lang=de")]));
         assert_eq!(key(&[("cookie", "a=1")]), key(&[]));
         assert_ne!(key(&[("x-device", "phone")]), key(&[("x-device", "desk")]));
