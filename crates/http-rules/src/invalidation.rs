@@ -150,6 +150,8 @@ mod tests {
             (vec![("content-location", "/a/b")], false),
             (vec![("content-location", "/a/b?d")], false),
             (vec![("content-location", "http://other/a/b?c")], false),
+            (vec![("content-location", "http://:80/a/b?c")], false),
+            (vec![("content-location", "///a/b?c")], false),
             (vec![("content-location", "/a/b?c"), ("content-location", "/a/b?c")], false),
             (vec![("location", "/a/b?c")], false),
             (vec![], false),
@@ -219,6 +221,9 @@ mod tests {
             ("mailto:a@b", None),
             ("http:x", None),
             ("/a b", None),
+            ("/a\u{7f}", None),
+            ("/a\tb", None),
+            ("//example.org:http/x", None),
         ] {
             assert_eq!(resolve(BASE, reference).as_deref(), expected, "{reference}");
         }

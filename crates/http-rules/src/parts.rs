@@ -170,6 +170,8 @@ mod tests {
         ] {
             assert_eq!(Part::of(&headers(&[("content-range", value)])), expected, "{value}");
         }
+        let twice = [("content-range", "bytes 0-4/10"); 2];
+        assert_eq!(Part::of(&headers(&twice)), None);
         let several = [("content-range", "bytes 0-4/10"), ("content-type", "Multipart/Byteranges")];
         assert_eq!(Part::of(&headers(&several)), None);
     }
@@ -191,6 +193,7 @@ mod tests {
             (0, 3, Some(0..1)),
             (3, 4, Some(0..2)),
             (5, 11, Some(1..3)),
+            (0, 11, Some(0..3)),
             (0, 12, None),
             (0, u64::MAX, None),
         ] {
@@ -223,6 +226,7 @@ mod tests {
             }
         }
         assert_eq!(joined_bytes((&part(0, 5), b"0123"), (&part(5, 6), b"5")), None);
+        assert_eq!(joined_bytes((&part(0, 5), b"01234"), (&part(5, 7), b"5")), None);
         assert_eq!(part(0, 5).joined(&Part { complete_bytes: 11, ..part(5, 6) }), None);
     }
 
@@ -242,6 +246,9 @@ mod tests {
             (&[], &[], false),
             (&dated, &dated, true),
             (&[("last-modified", old), ("date", old)], &dated, false),
+            (&dated, &[("last-modified", old), ("date", old)], false),
+            (&dated, &[("last-modified", new), ("date", new)], false),
+            (&dated, &[("last-modified", old), ("date", new), ("etag", "\"1\"")], false),
             (&[("last-modified", old)], &[("last-modified", old)], false),
         ] {
             assert_eq!(may_combine(&headers(a), &headers(b), 1_000_000_000), expected, "{a:?}");

@@ -242,6 +242,8 @@ mod tests {
             ("\"1\"", &[("etag", "\"2\"")], false),
             ("W/\"1\"", &[("etag", "W/\"1\"")], false),
             ("w/\"1\"", &[("etag", "w/\"1\"")], false),
+            (" \"1\" ", &[("etag", " \"1\" ")], true),
+            (&format!(" {MODIFIED} "), &dated, true),
             ("\"1\"", &[], false),
             (MODIFIED, &dated, true),
             (EARLIER, &dated, false),
@@ -263,6 +265,9 @@ mod tests {
         assert!(
             for_origin_only(&asks, &leaves) && !for_origin_only(&asks, &CachingConfig::default())
         );
-        assert!(!for_origin_only(&headers(&[("if-none-match", "\"x\"")]), &leaves));
+        assert!(for_origin_only(&headers(&[("if-unmodified-since", EARLIER)]), &leaves));
+        for name in ["if-none-match", "if-modified-since", "if-range"] {
+            assert!(!for_origin_only(&headers(&[(name, EARLIER)]), &leaves), "{name}");
+        }
     }
 }

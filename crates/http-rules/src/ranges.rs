@@ -239,6 +239,7 @@ mod tests {
         }
         assert_eq!(asked("bytes=-5", 0), Answer::Whole);
         assert_eq!(asked("bytes=0-", 0), Answer::Unsatisfiable);
+        assert_eq!(asked("bytes=-0", 0), Answer::Unsatisfiable);
         let twice = headers(&[("range", "bytes=0-1"), ("range", "bytes=2-3")]);
         assert_eq!(answer(&Method::GET, &twice, 10, 4), Answer::Whole);
         let head = headers(&[("range", "bytes=0-1")]);

@@ -27,10 +27,28 @@ fn origin_conditions_replace_those_of_the_client() {
     assert!(!make_conditional(&mut request, &headers(&[("etag", "")])));
 }
 
+/// RFC 9110 §13.1, §14.2: an origin that knows none of them answers with the whole.
+#[test]
+fn no_condition_is_left() {
+    let conditions = [
+        "if-none-match",
+        "if-modified-since",
+        "if-match",
+        "if-unmodified-since",
+        "if-range",
+        "range",
+    ];
+    let mut request = headers(&conditions.map(|name| (name, "x")));
+    request.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    remove_conditions(&mut request);
+    assert_eq!(request.keys().collect::<Vec<_>>(), ["accept-encoding"]);
+}
+
 /// RFC 9111 §4.3.1.
 #[test]
 fn several_variants_are_asked_about_at_once() {
-    let variants = [&[("etag", "\"1\"")][..], &[], &[("etag", "W/\"2\"")]].map(headers);
+    let tags = [&[("etag", "\"1\"")][..], &[], &[("etag", "W/\"2\"")], &[("etag", " ")]];
+    let variants = tags.map(headers);
     let mut request = headers(&[("if-none-match", "\"client\"")]);
     assert!(make_conditional_on_any(&mut request, variants.iter()));
     assert_eq!(request[IF_NONE_MATCH], "\"1\", W/\"2\"");
@@ -117,6 +135,7 @@ fn which_stored_responses_a_304_means() {
         (&[("etag", "\"2\"")], &one, &[]),
         (&[("last-modified", "now")], &one, &[]),
         (&[("etag", "\"3\"")], &several[2..3], &[0]),
+        (&[("etag", "\"3\"")], &several, &[]),
         (&[("etag", ""), ("last-modified", "then")], &several, &[2]),
         (&[("etag", "")], &[&[("etag", "")], &[("etag", "")]], &[]),
     ] {
@@ -249,6 +268,9 @@ fn what_a_head_shows() {
 #[test]
 fn a_304_does_not_describe_a_body() {
     let mut map = headers(&[("content-type", "a/b"), ("content-length", "1"), ("etag", "\"1\"")]);
+    for name in ["content-encoding", "content-range", "content-language"] {
+        map.insert(name, HeaderValue::from_static("x"));
+    }
     headers_for_304(&mut map);
     assert_eq!(map.keys().collect::<Vec<_>>(), ["etag"]);
 }
