@@ -79,9 +79,13 @@ pub fn evaluate(
 }
 
 /// Whether `If-Range` names the stored response, so that its parts may be sent (RFC 9110 §13.1.5).
-/// True without `If-Range`.
+/// True without `If-Range`; false if there are two, of which the origin might have taken the other.
 pub fn range_applies(request: &HeaderMap, stored: &HeaderMap, response_time_s: u64) -> bool {
-    let Some(value) = request.get(IF_RANGE) else { return true };
+    let mut lines = request.get_all(IF_RANGE).iter();
+    let Some(value) = lines.next() else { return true };
+    if lines.next().is_some() {
+        return false;
+    }
     let value = value.as_bytes().trim_ascii();
     if value.contains(&b'"') {
         return entity_tag(stored).is_some_and(|tag| strongly(tag, value));
@@ -255,6 +259,8 @@ mod tests {
             assert_eq!(range_applies(&request, &headers(stored), ARRIVED), expected, "{value}");
         }
         assert!(range_applies(&headers(&[]), &headers(&[]), ARRIVED));
+        let twice = headers(&[("if-range", "\"1\""), ("if-range", "\"2\"")]);
+        assert!(!range_applies(&twice, &headers(&[("etag", "\"1\"")]), ARRIVED));
     }
 
     #[test]
