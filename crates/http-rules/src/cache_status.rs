@@ -11,6 +11,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 /// The header's name.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
+/// Largest Integer of a structured field (RFC 9651 §3.3.1).
+const INTEGER_MAX: i64 = 999_999_999_999_999;
+
 /// Detail, and word in the access log, of a response given by an operator's rule.
 const RESPOND: &str = "respond";
 
@@ -127,6 +130,7 @@ impl CacheStatus {
             text.push_str("; collapsed");
         }
         if let Some(ttl_s) = self.ttl_s {
+            let ttl_s = ttl_s.clamp(-INTEGER_MAX, INTEGER_MAX);
             // Writing to a String cannot fail.
             let _ = write!(text, "; ttl={ttl_s}");
         }
@@ -238,5 +242,9 @@ mod tests {
         let text = status.render("damelo");
         assert!(text.contains(r#"; key="http://h/a\"b\\c? ?~?"; detail=x-y"#), "{text}");
         assert!(sfv::Parser::new(&text).parse::<sfv::List>().is_ok(), "{text}");
+        for ttl_s in [i64::MIN, -INTEGER_MAX, 0, INTEGER_MAX, i64::MAX] {
+            let text = CacheStatus::hit(ttl_s).render("damelo");
+            assert!(sfv::Parser::new(&text).parse::<sfv::List>().is_ok(), "{text}");
+        }
     }
 }
