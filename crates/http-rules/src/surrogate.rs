@@ -17,7 +17,7 @@ pub const NAME: &str = "damelo";
 /// `Surrogate-Capability` in this cache's requests.
 pub const CAPABILITY: &str = "damelo=\"Surrogate/1.0\"";
 
-const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
+pub(crate) const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
 
 /// The field's directives for this cache, if any.
 pub(crate) fn read(headers: &HeaderMap, caching: &CachingConfig) -> Option<ResponseDirectives> {

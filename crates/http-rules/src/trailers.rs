@@ -5,21 +5,25 @@
 
 use http::HeaderMap;
 use http::header::{
-    AGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_TYPE, COOKIE, DATE, EXPECT, EXPIRES, HOST, HeaderName, LOCATION, MAX_FORWARDS, PRAGMA,
-    RANGE, RETRY_AFTER, SET_COOKIE, TE, VARY, WARNING, WWW_AUTHENTICATE,
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION,
+    CONTENT_RANGE, CONTENT_TYPE, COOKIE, DATE, EXPECT, EXPIRES, HOST, HeaderName, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LOCATION, MAX_FORWARDS,
+    PRAGMA, RANGE, RETRY_AFTER, SET_COOKIE, TE, VARY, WARNING, WWW_AUTHENTICATE,
 };
 
+use crate::cache_groups::{CACHE_GROUP_INVALIDATION, CACHE_GROUPS};
 use crate::list_members;
 use crate::storing::remove_hop_by_hop;
+use crate::surrogate::SURROGATE_CONTROL;
 
 /// Fields that are dangerous or too late as trailers.
-const NEVER_BEHIND: [HeaderName; 21] = [
+const NEVER_BEHIND: [HeaderName; 31] = [
     AGE,
     AUTHORIZATION,
     CACHE_CONTROL,
     CONTENT_ENCODING,
     CONTENT_LENGTH,
+    CONTENT_LOCATION,
     CONTENT_RANGE,
     CONTENT_TYPE,
     COOKIE,
@@ -27,6 +31,11 @@ const NEVER_BEHIND: [HeaderName; 21] = [
     EXPECT,
     EXPIRES,
     HOST,
+    IF_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_RANGE,
+    IF_UNMODIFIED_SINCE,
     LOCATION,
     MAX_FORWARDS,
     PRAGMA,
@@ -36,6 +45,10 @@ const NEVER_BEHIND: [HeaderName; 21] = [
     VARY,
     WARNING,
     WWW_AUTHENTICATE,
+    CACHE_GROUPS,
+    CACHE_GROUP_INVALIDATION,
+    HeaderName::from_static("cdn-cache-control"),
+    SURROGATE_CONTROL,
 ];
 
 /// Whether the sender of this request accepts trailers (§10.1.4).
@@ -75,17 +88,23 @@ mod tests {
         let mut trailers = test_headers(&[
             ("server-timing", "db;dur=1"),
             ("content-digest", "sha-256=:x:"),
+            ("etag", "\"1\""),
             ("x-mine", "1"),
             ("connection", "x-mine"),
             ("transfer-encoding", "chunked"),
             ("trailer", "x"),
-            ("cache-control", "max-age=9"),
-            ("set-cookie", "a=b"),
-            ("content-length", "7"),
-            ("vary", "*"),
+            ("proxy-authorization", "Basic x"),
         ]);
+        let never = "age authorization cache-control cache-group-invalidation cache-groups \
+            cdn-cache-control content-encoding content-length content-location content-range \
+            content-type cookie date expect expires host if-match if-modified-since if-none-match \
+            if-range if-unmodified-since location max-forwards pragma range retry-after set-cookie \
+            surrogate-control vary warning www-authenticate";
+        for name in never.split_whitespace() {
+            trailers.extend(test_headers(&[(name, "x")]));
+        }
         sift(&mut trailers);
         let left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
-        assert_eq!(left, ["server-timing", "content-digest"]);
+        assert_eq!(left, ["server-timing", "content-digest", "etag"]);
     }
 }
