@@ -24,8 +24,8 @@ pub enum Normaliser {
     /// Case, order and spelling of weights make no difference. The origin gets what was sent.
     #[default]
     Equivalent,
-    /// Only the best of these names that the client accepts counts, the first listed winning a tie;
-    /// the origin is asked for that name alone. If the client accepts none, the field is removed.
+    /// Only the best of these names that the client accepts counts, the first listed winning a tie,
+    /// but for languages that the client itself names; the origin is asked for that name alone. If the client accepts none, the field is removed.
     BestOf(Vec<String>),
 }
 
@@ -86,9 +86,10 @@ fn compare(a: &Member<'_>, b: &Member<'_>) -> std::cmp::Ordering {
 
 /// The name of highest weight. A language range accepts what it is a prefix of (RFC 4647 §3.3.1),
 /// and, where nothing says more of it, what it comes to if it is cut short (§3.4): `en-US` accepts
-/// `en`.
+/// `en`. Of two with the same weight one that the client names itself is better: who asks for `en-GB`
+/// gets that and not the `en` listed before it.
 fn best_of<'n>(names: &'n [String], members: &[Member<'_>]) -> Option<&'n str> {
-    let weight_of = |name: &str| {
+    let standing_of = |name: &str| {
         let name = name.as_bytes();
         let exact = members.iter().find(|m| m.name.eq_ignore_ascii_case(name));
         let prefix = || members.iter().find(|m| is_range_of(m.name, name));
@@ -96,13 +97,15 @@ fn best_of<'n>(names: &'n [String], members: &[Member<'_>]) -> Option<&'n str> {
         let cut = || members.iter().filter(|m| m.weight > 0 && is_range_of(name, m.name));
         let longer = || cut().max_by_key(|m| m.weight);
         let any = || members.iter().find(|m| m.name == b"*");
-        exact.or_else(prefix).or_else(longer).or_else(any).map_or(0, |member| member.weight)
+        let related = || prefix().or_else(longer).map(|member| (member.weight, false));
+        let named = exact.map(|member| (member.weight, true));
+        named.or_else(related).or_else(|| any().map(|member| (member.weight, true)))
     };
-    let mut best: Option<(&str, Weight)> = None;
+    let mut best: Option<(&str, (Weight, bool))> = None;
     for name in names {
-        let weight = weight_of(name);
-        if weight > best.map_or(0, |(_, weight)| weight) {
-            best = Some((name, weight));
+        let Some(standing) = standing_of(name).filter(|(weight, _)| *weight > 0) else { continue };
+        if best.is_none_or(|(_, so_far)| standing > so_far) {
+            best = Some((name, standing));
         }
     }
     best.map(|(name, _)| name)
@@ -230,7 +233,7 @@ mod tests {
             ("de-AT, en-US;q=0.5", "de"),
             ("de-AT;q=0.3, en-US;q=0.5", "en"),
             ("en-US, en;q=0.1, de;q=0.5", "de"),
-            ("en-US, de", "en"),
+            ("en-US, de", "de"),
             ("de, en", "en"),
             ("en-US;q=0.1, en-GB;q=0.9, de;q=0.5", "en"),
             ("en-US;q=0, *;q=0.5", "en"),
@@ -240,6 +243,19 @@ mod tests {
         ] {
             assert_eq!(normal(&plain, text).as_deref(), Some(expected), "{text}");
         }
+        let both = Normaliser::BestOf(["en", "en-GB", "en-US"].map(str::to_owned).to_vec());
+        for (text, expected) in [
+            ("en-GB", "en-GB"),
+            ("en", "en"),
+            ("en-AU", "en"),
+            ("en-US;q=0.9, en-GB, en;q=0.9", "en-GB"),
+            ("en-US, en-GB", "en-GB"),
+            ("*", "en"),
+        ] {
+            assert_eq!(normal(&both, text).as_deref(), Some(expected), "{text}");
+            assert_eq!(normal(&both, expected).as_deref(), Some(expected), "normal once and twice");
+        }
+        assert_eq!(normal(&codings, "gzip, *").as_deref(), Some("br"), "the client takes either");
         assert_eq!(codings.replacement(members("odd;x")), None, "unreadable: sent as it is");
         assert_eq!(Normaliser::Equivalent.replacement(members("gzip")), None);
     }
