@@ -14,6 +14,7 @@ use crate::cache_control::{RequestDirectives, ResponseDirectives};
 use crate::config::{CachingConfig, SetCookie};
 use crate::freshness::{self, Lifetime, LifetimeSource};
 use crate::preconditions::entity_tag;
+use crate::surrogate::SURROGATE_CONTROL;
 use crate::vary::{self, Vary};
 use crate::{dates, list_members, parts};
 
@@ -266,7 +267,7 @@ pub fn stored_headers(
     remove_hop_by_hop(&mut stored);
     // `Connection` must not name them (RFC 9110 §7.6.1), but could.
     let lost = |name: &&HeaderName| !stored.contains_key(*name) && response.contains_key(*name);
-    let lost: Vec<&HeaderName> = KEPT_ALWAYS.iter().filter(lost).collect();
+    let lost: Vec<&HeaderName> = kept_always(caching).filter(lost).collect();
     for name in lost {
         stored.extend(response.get_all(name).iter().map(|value| (name.clone(), value.clone())));
     }
@@ -279,7 +280,7 @@ pub fn stored_headers(
     }
     // Fields of `no-cache="..."` must not be reused without validation, so they are not stored.
     for name in directives.private_fields.iter().chain(&directives.no_cache_fields) {
-        if !KEPT_ALWAYS.contains(name) {
+        if !kept_always(caching).any(|kept| kept == name) {
             stored.remove(name);
         }
     }
@@ -290,8 +291,12 @@ pub fn stored_headers(
 }
 
 /// Without these a stored response could appear fresher than it is, or match other requests:
-/// neither a directive nor `Connection` takes them off.
-static KEPT_ALWAYS: [HeaderName; 4] = [CACHE_CONTROL, EXPIRES, DATE, VARY];
+/// neither a directive nor `Connection` takes them off, nor the targeted fields of the configuration.
+static KEPT_ALWAYS: [HeaderName; 5] = [CACHE_CONTROL, EXPIRES, DATE, VARY, SURROGATE_CONTROL];
+
+fn kept_always(caching: &CachingConfig) -> impl Iterator<Item = &HeaderName> {
+    KEPT_ALWAYS.iter().chain(&caching.targeted)
+}
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
