@@ -5,16 +5,17 @@
 //! panicking, what is decided must be consistent.
 #![no_main]
 
-use damelo_http_rules::cache_control::{RequestDirectives, ResponseDirectives};
+use damelo_http_rules::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
+use damelo_http_rules::negotiation::Normaliser;
 use damelo_http_rules::parts::{self, Part};
 use damelo_http_rules::preconditions::{self, Outcome};
-use damelo_http_rules::reuse::{self, Arrived, Decision, Policy};
+use damelo_http_rules::reuse::{self, Arrived, Decision, Failure, Policy};
 use damelo_http_rules::storing::{self, Exchange};
 use damelo_http_rules::{
     CacheStatus, CachingConfig, ForwardReason, cache_groups, group, invalidation, ranges, trailers,
     validation, vary,
 };
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use libfuzzer_sys::fuzz_target;
 
@@ -34,27 +35,97 @@ fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {
     map
 }
 
+fn storable(request: &HeaderMap, response: &HeaderMap, caching: &CachingConfig) -> bool {
+    let exchange = Exchange {
+        method: &Method::GET,
+        request,
+        wishes: &RequestDirectives::of(request),
+        status: StatusCode::OK,
+        response,
+        directives: &ResponseDirectives::of(response, caching),
+        response_time_s: NOW,
+        selective: false,
+    };
+    storing::decide(exchange, caching).is_ok()
+}
+
+/// What forbids to store does so, whatever else is said; but for `no-store` beside `must-understand`.
+fn store(request: &HeaderMap, response: &HeaderMap, caching: &CachingConfig) {
+    let with = |map: &HeaderMap, directive: &'static str| {
+        let mut more = map.clone();
+        more.append(CACHE_CONTROL, HeaderValue::from_static(directive));
+        more
+    };
+    let directives = ResponseDirectives::of(response, caching);
+    if storable(request, response, caching) {
+        let wishes = RequestDirectives::of(request);
+        assert!(!directives.private && !wishes.no_store);
+        assert!(!directives.no_store || directives.must_understand);
+        assert!(!request.contains_key(AUTHORIZATION) || directives.shareable);
+    }
+    assert!(!storable(&with(request, "no-store"), response, caching));
+    // Fields that go before it may overrule `Cache-Control`.
+    if !directives.targeted {
+        assert!(!storable(request, &with(response, "private"), caching));
+        let no_store = with(response, "no-store");
+        assert!(!storable(request, &no_store, caching) || directives.must_understand);
+    }
+    let mut authorised = request.clone();
+    authorised.insert(AUTHORIZATION, HeaderValue::from_static("Basic eDp5"));
+    assert!(!storable(&authorised, response, caching) || directives.shareable);
+}
+
+/// Nothing is served past what the client, the response or the operator allows.
+fn serve(wishes: &RequestDirectives, policy: &Policy, caching: &CachingConfig, now_ms: u64) {
+    let millis = |seconds: u64| seconds.saturating_mul(1000);
+    let stale_ms = policy.staleness_ms(now_ms);
+    match reuse::decide(wishes, policy, caching, now_ms) {
+        Decision::Serve => assert!(stale_ms.is_none()),
+        Decision::ServeStale => {
+            assert!(!policy.never_stale && !policy.no_cache && wishes.min_fresh.is_none());
+            match wishes.max_stale.expect("the client tolerates it") {
+                MaxStale::Any => assert!(stale_ms.is_some()),
+                MaxStale::Seconds(max_s) => assert!(stale_ms.is_some_and(|ms| ms <= millis(max_s))),
+            }
+        }
+        Decision::ServeAndRevalidate => {
+            assert!(!policy.never_stale && !policy.no_cache && wishes.max_age.is_none());
+            assert!(stale_ms.is_some_and(|ms| ms < policy.stale_while_revalidate_ms));
+        }
+        Decision::Validate(_) => {}
+    }
+    if reuse::decide(wishes, policy, caching, now_ms) != Decision::Validate(ForwardReason::Request)
+    {
+        assert!(!wishes.no_cache);
+        let fresh = stale_ms.is_none();
+        let young = wishes.max_age.is_none_or(|max_s| policy.age_s(now_ms) <= max_s);
+        assert!(young || (policy.immutable && fresh));
+    }
+    for (failure, limit_s) in [
+        (Failure::Disconnected, caching.disconnected_stale_max_s),
+        (Failure::Status(StatusCode::BAD_GATEWAY), 0),
+    ] {
+        if !reuse::may_serve_on_error(wishes, policy, failure, caching, now_ms) {
+            continue;
+        }
+        assert!(!wishes.no_cache && !policy.no_cache);
+        if let Some(stale_ms) = stale_ms {
+            let asked_ms = millis(wishes.stale_if_error_s.unwrap_or(0));
+            let limit_ms = policy.stale_if_error_ms.max(asked_ms).max(millis(limit_s));
+            assert!(!policy.never_stale && stale_ms < limit_ms);
+        }
+    }
+}
+
 fn store_and_reuse(
     request: &HeaderMap,
     response: &HeaderMap,
     newer: &HeaderMap,
     caching: &CachingConfig,
 ) {
+    store(request, response, caching);
     let directives = ResponseDirectives::of(response, caching);
     let wishes = RequestDirectives::of(request);
-    let exchange = Exchange {
-        method: &Method::GET,
-        request,
-        wishes: &wishes,
-        status: StatusCode::OK,
-        response,
-        directives: &directives,
-        response_time_s: NOW,
-        selective: false,
-    };
-    if storing::decide(exchange, caching).is_ok() {
-        assert!(!directives.private && !directives.no_store && !wishes.no_store);
-    }
     let arrived = Arrived {
         status: StatusCode::OK,
         headers: response,
@@ -64,21 +135,32 @@ fn store_and_reuse(
         response_time_ms: NOW * 1000,
     };
     let policy = Policy::of(arrived, caching);
-    // It only gets older.
+    // It only gets older. The edges of what it may be served for are moments like any other.
+    let end_ms = (NOW * 1000).saturating_add(policy.lifetime_ms);
+    let windows = [policy.stale_while_revalidate_ms, policy.stale_if_error_ms];
+    let edges = windows.map(|window_ms| end_ms.saturating_add(window_ms));
+    let mut moments = vec![0, NOW * 1000 - 60_001, NOW * 1000, NOW * 1000 + 1, u64::MAX];
+    for edge in edges.into_iter().chain([end_ms]) {
+        let edge = edge.saturating_sub(policy.initial_age_ms);
+        moments.extend([edge.saturating_sub(1), edge, edge.saturating_add(1)]);
+    }
+    for now_ms in moments {
+        serve(&wishes, &policy, caching, now_ms);
+        serve(&wishes, &policy.made_stale(), caching, now_ms);
+        assert!(policy.made_stale().staleness_ms(now_ms) >= policy.staleness_ms(now_ms));
+    }
     for (now_ms, later_ms) in [(NOW * 1000, NOW * 1000 + 1), (NOW * 1000 + 1, u64::MAX)] {
         assert!(policy.age_s(now_ms) <= policy.age_s(later_ms));
         assert!(policy.ttl_s(now_ms) >= policy.ttl_s(later_ms));
-        if policy.staleness_ms(now_ms).is_some() && !policy.never_stale {
-            assert!(policy.staleness_ms(later_ms).is_some());
-        }
-        let decision = reuse::decide(&wishes, &policy, caching, now_ms);
-        if decision == Decision::Serve {
-            assert!(policy.staleness_ms(now_ms).is_none());
-        }
-        let _ = reuse::decide(&wishes, &policy.made_stale(), caching, now_ms);
+        assert!(policy.staleness_ms(now_ms) <= policy.staleness_ms(later_ms));
     }
     let stored = storing::stored_headers(response, &directives, caching, NOW);
     assert!(!stored.contains_key("connection") && !stored.contains_key(TRANSFER_ENCODING));
+    // What is stored is for whom and for as long as what was received, and is stored as it is again.
+    assert_eq!(vary::of(&stored), vary::of(response));
+    let said = ResponseDirectives::of(&stored, caching);
+    assert_eq!(said, directives);
+    assert_eq!(storing::stored_headers(&stored, &said, caching, NOW), stored);
     let merged = validation::merge(&stored, newer, caching, NOW);
     assert!(merged.contains_key("date"));
     assert_eq!(merged.get(CONTENT_LENGTH), stored.get(CONTENT_LENGTH));
@@ -168,26 +250,58 @@ fuzz_target!(|data: &[u8]| {
     let base = invalidation::Base { origins, path_and_query: "/a?b" };
     assert!(invalidation::named(base, &response).all(|path| path.starts_with('/')));
     let _ = invalidation::represents_target(base, &response);
-    if let vary::Vary::Names(names) = vary::of(&response) {
+    select(&request, &response, &caching);
+    select(&request, &response, &reducing());
+    let mut sifted = newer;
+    trailers::sift(&mut sifted);
+    assert!(!sifted.contains_key(CONTENT_LENGTH));
+    show(&String::from_utf8_lossy(data), data.len() as i64 - 8);
+});
+
+/// What is written of any key and any time is one member of a List, and says what was meant.
+fn show(key: &str, ttl: i64) {
+    let status = CacheStatus {
+        key: Some(key.to_owned()),
+        ttl_s: Some(ttl.saturating_mul(i64::MAX >> 10)),
+        ..CacheStatus::forwarded(ForwardReason::Stale)
+    };
+    let list = sfv::Parser::new(&status.render("c")).parse::<sfv::List>();
+    let list = list.expect("a structured field");
+    let [sfv::ListEntry::Item(item)] = &list[..] else { panic!("one member") };
+    let read = item.params.get("key").and_then(|key| key.as_string()).map(|key| key.as_str());
+    let plain: String = key.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
+    assert_eq!(read, Some(&*plain));
+    let sign = item.params.get("ttl").and_then(|ttl| ttl.as_integer()).map(i64::from);
+    assert_eq!(sign.map(i64::signum), Some(ttl.signum()));
+}
+
+/// A configuration that reduces requests and has headers and cookies in keys.
+fn reducing() -> CachingConfig {
+    let best = |names: &[&str]| Normaliser::BestOf(names.iter().map(|n| (*n).to_owned()).collect());
+    let mut caching = CachingConfig::default();
+    caching.accept_encoding = best(&["br", "gzip"]);
+    caching.accept_language = best(&["en", "en-GB", "de"]);
+    caching.key.headers = vec![HeaderName::from_static("accept-language")];
+    caching.key.cookies = vec!["a".to_owned()];
+    caching
+}
+
+/// Which variant a request is for.
+fn select(request: &HeaderMap, response: &HeaderMap, caching: &CachingConfig) {
+    if let vary::Vary::Names(names) = vary::of(response) {
         assert!(
             (1..=vary::VARY_NAMES_MAX).contains(&names.len())
                 && names.is_sorted_by_key(|name| name.as_str())
         );
         let mut keys = [Vec::new(), Vec::new()];
-        vary::secondary_key(&names, &request, &caching, &mut keys[0]);
+        vary::secondary_key(&names, request, caching, &mut keys[0]);
         // Asked for as what it stands for, it is the same variant.
         let mut reduced = request.clone();
-        vary::reduce_request(&mut reduced, &caching);
-        vary::secondary_key(&names, &reduced, &caching, &mut keys[1]);
+        vary::reduce_request(&mut reduced, caching);
+        vary::secondary_key(&names, &reduced, caching, &mut keys[1]);
         assert_eq!(keys[0], keys[1]);
+        let mut twice = reduced.clone();
+        vary::reduce_request(&mut twice, caching);
+        assert_eq!(twice, reduced);
     }
-    let mut sifted = newer;
-    trailers::sift(&mut sifted);
-    assert!(!sifted.contains_key(CONTENT_LENGTH));
-    let text = String::from_utf8_lossy(data);
-    let shown = CacheStatus {
-        key: Some(text.into_owned()),
-        ..CacheStatus::forwarded(ForwardReason::Stale)
-    };
-    assert!(sfv::Parser::new(&shown.render("c")).parse::<sfv::List>().is_ok());
-});
+}
