@@ -1,6 +1,7 @@
 //! What must hold for every request, response and moment, drawn at random.
 
 use damelo_http_rules::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
+use damelo_http_rules::negotiation::Normaliser;
 use damelo_http_rules::parts::Part;
 use damelo_http_rules::reuse::{self, Arrived, Decision, Failure, Policy};
 use damelo_http_rules::storing::{self, Exchange};
@@ -9,7 +10,8 @@ use damelo_http_rules::{
     key, preconditions, ranges, validation, vary,
 };
 use http::header::{
-    AGE, CACHE_CONTROL, DATE, EXPIRES, HeaderName, HeaderValue, LAST_MODIFIED, RANGE,
+    ACCEPT_LANGUAGE, AGE, CACHE_CONTROL, DATE, EXPIRES, HeaderName, HeaderValue, LAST_MODIFIED,
+    RANGE,
 };
 use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
@@ -349,6 +351,49 @@ proptest! {
         if values.join(",") != other {
             prop_assert_ne!(key(values.join(",")), key(other));
         }
+    }
+
+    /// RFC 9111 §4.1: whatever classes there are, a request that was reduced to one is of that one, and
+    /// is not reduced further.
+    #[test]
+    fn what_is_reduced_is_of_the_same_class(
+        classes in prop::sample::subsequence(vec!["en", "de", "en-GB", "en-US", "de-AT"], 1..5)
+            .prop_shuffle(),
+        members in prop::collection::vec((
+            prop::sample::select(vec!["en", "EN-gb", "en-US", "de", "de-AT-1996", "fr", "*", ";"]),
+            prop::sample::select(vec!["", ";q=0", ";q=0.5", ";q=1"]),
+        ), 0..6),
+    ) {
+        let mut caching = CachingConfig::default();
+        let classes = classes.into_iter().map(str::to_owned).collect();
+        caching.accept_language = Normaliser::BestOf(classes);
+        let text: Vec<String> = members.iter().map(|(name, q)| format!("{name}{q}")).collect();
+        let mut request = HeaderMap::new();
+        request.insert(ACCEPT_LANGUAGE, HeaderValue::try_from(text.join(", ")).unwrap());
+        let key = |request: &HeaderMap| {
+            let mut key = Vec::new();
+            vary::secondary_key(&[ACCEPT_LANGUAGE], request, &caching, &mut key);
+            key
+        };
+        let mut reduced = request.clone();
+        vary::reduce_request(&mut reduced, &caching);
+        prop_assert_eq!(key(&reduced), key(&request));
+        let mut twice = reduced.clone();
+        vary::reduce_request(&mut twice, &caching);
+        prop_assert_eq!(twice, reduced);
+    }
+
+    /// RFC 9211 §2, RFC 9651: what is written of any key and time says the same when it is read.
+    #[test]
+    fn cache_status_is_read_as_it_was_meant(key in any::<String>(), ttl in any::<i64>()) {
+        let status = CacheStatus { key: Some(key.clone()), ..CacheStatus::hit(ttl) };
+        let list: sfv::List = sfv::Parser::new(&status.render("damelo")).parse().unwrap();
+        let [sfv::ListEntry::Item(item)] = &list[..] else { panic!("one member") };
+        let plain: String =
+            key.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
+        prop_assert_eq!(item.params.get("key").unwrap().as_string().unwrap().as_str(), plain);
+        let read = i64::from(item.params.get("ttl").unwrap().as_integer().unwrap());
+        prop_assert!(read == ttl || (read.signum() == ttl.signum() && read.abs() < ttl.saturating_abs()));
     }
 
     /// No bytes a peer may send make anything panic, and what is written can be read.
