@@ -46,6 +46,11 @@ fn origin(gate: &Gate) -> Origin {
             "/silent" => Reply { hold: Some((65_536, gate.clone())), ..no_store(200_000) },
             "/large" => no_store(50 << 20),
             "/unchanged" => reply(304, "", ""),
+            path if path.starts_with("/trailed") => Reply {
+                chunked: true,
+                trailer: Some("X-Sum: 1"),
+                ..reply(200, "Cache-Control: max-age=60\nTrailer: X-Sum", "body")
+            },
             _ => reply(200, "Cache-Control: max-age=60", vec![b'x'; 300_000]),
         }
     })
@@ -65,6 +70,12 @@ fn an_answer_that_broke_off_says_by_whom() {
     for path in ["/whole", "/whole?again"] {
         assert!(proxy.get(path).complete);
         assert!(line_about(log.path(), path).contains("\"ended\":\"complete\""));
+    }
+    // Stored as it passes, passed on, and with nobody who wants what follows the body.
+    for (method, path) in [("GET", "/trailed"), ("POST", "/trailed?2"), ("GET", "/trailed?3")] {
+        let wanted = if path.ends_with('3') { "" } else { "TE: trailers\nConnection: TE" };
+        assert!(proxy.ask(method, path, wanted).complete);
+        assert!(line_about(log.path(), path).contains("\"ended\":\"complete\""), "{path}");
     }
     proxy.ask("HEAD", "/head", "");
     assert!(line_about(log.path(), "/head").contains("\"ended\":\"complete\""));

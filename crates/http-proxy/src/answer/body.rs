@@ -310,6 +310,8 @@ impl ProxyBody {
             },
         };
         match &frame {
+            // Nothing follows trailers: hyper does not poll for the end either.
+            Some(Ok(frame)) if frame.is_trailers() => self.ended = Some(Ok(())),
             Some(Ok(frame)) => self.sent_bytes += data_bytes(frame),
             Some(Err(error)) => self.ended = Some(Err(BrokenBy::of(*error))),
             None => self.ended = Some(Ok(())),
