@@ -111,8 +111,7 @@ pub(crate) async fn course(
     if conditions != Conditions::Clients {
         // Nothing is stored of it but slices, or no more besides than a part.
         let apart = matches!(reason, ForwardReason::UriMiss | ForwardReason::Partial);
-        let plain = apart && answer::wants_body(&ask.method);
-        if !plain || ask.wants_range() || !worker.shared.vault.has_slices(&ask.target.primary) {
+        if !apart || ask.wants_range() || !worker.shared.vault.has_slices(&ask.target.primary) {
             return Course::AsAsked;
         }
         return match Box::pin(whole(worker, ask, slices, reason)).await {
@@ -236,7 +235,7 @@ async fn several(
     Some(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement))
 }
 
-/// A complete response, if at least half of it is stored as slices.
+/// A complete response, if at least half of it is stored as slices; to a HEAD, if all of it is.
 async fn whole(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -245,7 +244,11 @@ async fn whole(
 ) -> Option<Answer> {
     let vault = &worker.shared.vault;
     let primary = &ask.target.primary;
-    let (stretch, now_ms) = (Stretch::whole(slices, 0), worker.now_ms());
+    let (has_body, now_ms) = (answer::wants_body(&ask.method), worker.now_ms());
+    let stretch = match has_body {
+        true => Stretch::whole(slices, 0),
+        false => Stretch::of(slices, 0, 0, 1),
+    };
     let first = slice::stored(worker, ask, stretch, How::Stored, now_ms).await?;
     let count = first.response.part?.complete_bytes.div_ceil(slices.slice_bytes);
     if count > LOOKED_FOR_MAX {
@@ -260,7 +263,8 @@ async fn whole(
     let asked_for = missing(worker, ask, slices, 0..count).await;
     let status = match asked_for {
         None => status_of(How::Stored, reason),
-        Some(_) if must_be_there(ask) => return None,
+        // A HEAD has no use for the slices that are missing.
+        Some(_) if !has_body || must_be_there(ask) => return None,
         Some((_, lacking)) => CacheStatus::forwarded(lacking),
     };
     let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
@@ -273,7 +277,11 @@ async fn whole(
     }
     let mut response = first.response;
     (response.part, response.status) = (None, StatusCode::OK);
-    let found = Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement);
+    let body = match has_body {
+        true => FoundBody::Sliced(Box::new(reader)),
+        false => FoundBody::Length(reader.complete_bytes()),
+    };
+    let found = Found::assembled(response, body, first.placement);
     Some(counted(worker, ask, found, status))
 }
 

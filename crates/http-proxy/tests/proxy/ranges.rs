@@ -438,6 +438,29 @@ fn a_whole_is_put_together_where_half_of_it_is_there() {
 }
 
 #[test]
+fn a_head_of_what_is_there_in_slices_is_a_hit() {
+    let (_, origin) = noise_in_parts(18, LONG);
+    let proxy = sliced_by(&origin, 65536);
+    let (most, all) = ("Range: bytes=0-200000", format!("Range: bytes=0-{}", LONG - 1));
+    for (range, there) in [(most, false), (&*all, true)] {
+        proxy.get_with("/", range);
+        eventually("they are stored", || proxy.get_with("/", range).cache().contains("; hit"));
+        let asked = origin.count();
+        let head = proxy.ask("HEAD", "/", "");
+        assert_eq!((head.status(), head.header("content-length")), (200, LONG.to_string()));
+        assert!(!head.has("content-range") && head.header("etag") == "\"v1\"", "{head:?}");
+        assert_eq!(head.cache().contains("; hit"), there, "{}", head.cache());
+        // One slice that is missing is no reason to fetch it.
+        assert_eq!(origin.count(), asked + usize::from(!there));
+    }
+    let unchanged = proxy.ask("HEAD", "/", "If-None-Match: \"v1\"");
+    assert_eq!(unchanged.status(), 304);
+    proxy.pass_seconds(61);
+    let cached = proxy.ask("HEAD", "/", "Cache-Control: only-if-cached");
+    assert_eq!(cached.status(), 504, "they are stale");
+}
+
+#[test]
 fn a_range_of_what_is_small_brings_all_of_it() {
     let origin = clipping(|| "\"v1\"".to_owned());
     let proxy = Proxy::start(&origin);
