@@ -48,8 +48,14 @@ pub use config::{CachingConfig, SetCookie};
 pub use reuse::Policy;
 pub use storing::NotStoredReason;
 
-use http::HeaderMap;
 use http::header::HeaderName;
+use http::{HeaderMap, StatusCode};
+
+/// Whether a response is an error of its server: by a 5xx, or by a number over 599, which is no
+/// status and counts as one (RFC 9110 §15).
+pub fn is_server_error(status: StatusCode) -> bool {
+    status.as_u16() >= 500
+}
 
 /// The members of a comma-separated list header over all its lines, trimmed, without empty ones.
 /// For lists of tokens only: a comma in a quoted string would split it.

@@ -214,7 +214,8 @@ pub fn may_serve_on_error(
 ) -> bool {
     let disconnected = match failure {
         Failure::Disconnected => true,
-        Failure::Status(status) if matches!(status.as_u16(), 500 | 502 | 503 | 504) => false,
+        // What is no status counts as a 500 (RFC 9110 §15).
+        Failure::Status(status) if matches!(status.as_u16(), 500 | 502..=504 | 600..) => false,
         Failure::Status(_) => return false,
     };
     let wishes = wishes(request, caching);

@@ -191,6 +191,7 @@ fn stale_in_place_of_errors() {
     use Failure::{Disconnected, Status};
     const UNAVAILABLE: Failure = Status(StatusCode::SERVICE_UNAVAILABLE);
     let caching = CachingConfig { disconnected_stale_max_s: 100, ..CachingConfig::default() };
+    let no_status = Status(StatusCode::from_u16(600).unwrap());
     for (response, age_s, request, failure, expected) in [
         ("max-age=60", 70, "", Disconnected, true),
         ("max-age=60", 159, "", Disconnected, true),
@@ -200,6 +201,8 @@ fn stale_in_place_of_errors() {
         ("max-age=60, stale-if-error=30", 90, "", UNAVAILABLE, false),
         ("max-age=60, stale-if-error=300", 300, "", Disconnected, true),
         ("max-age=60, stale-if-error=30", 70, "", Status(StatusCode::NOT_FOUND), false),
+        ("max-age=60, stale-if-error=30", 70, "", no_status, true),
+        ("max-age=60", 70, "", no_status, false),
         ("max-age=60", 70, "stale-if-error=30", UNAVAILABLE, true),
         ("max-age=60, must-revalidate, stale-if-error=30", 70, "", Disconnected, false),
         ("max-age=60, proxy-revalidate", 70, "", Disconnected, false),

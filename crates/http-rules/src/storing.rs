@@ -33,7 +33,7 @@ pub enum NotStoredReason {
     Authorization,
     /// `Vary: *` matches no later request.
     VaryStar,
-    /// Not modified, interim, or unknown with `must-understand`.
+    /// Not modified, interim, no status at all (over 599), or unknown with `must-understand`.
     Status,
     /// A part that cannot be stored: several ranges, or an unknown byte range.
     Partial,
@@ -148,7 +148,8 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
     if *method != Method::GET {
         return Err(NotStoredReason::Method);
     }
-    if status.is_informational() || status == StatusCode::NOT_MODIFIED {
+    let is_none = status.as_u16() > 599;
+    if status.is_informational() || status == StatusCode::NOT_MODIFIED || is_none {
         return Err(NotStoredReason::Status);
     }
     if directives.must_understand && !understood(status) {

@@ -26,7 +26,7 @@ use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
 use crate::io::locks::lock;
-use crate::rules::NotStoredReason;
+use crate::rules::{NotStoredReason, is_server_error};
 
 /// Slots for remembering uncacheable resources; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
@@ -124,7 +124,7 @@ impl Outcome {
             | Not::Truncated
             | Not::ClientGone => Outcome::Abandoned,
             Not::Status | Not::Store => Outcome::NotThisTime,
-            _ if status.is_server_error() => Outcome::NotThisTime,
+            _ if is_server_error(status) => Outcome::NotThisTime,
             Not::NoStore
             | Not::Private
             | Not::VaryStar

@@ -38,7 +38,7 @@ use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::Exchange;
 use crate::rules::{
     CacheStatus, CachingConfig, ForwardReason, NotStoredReason, Policy, ResponseDirectives,
-    validation,
+    is_server_error, validation,
 };
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
@@ -301,7 +301,7 @@ impl<'a> Fetch<'a> {
     fn forget_outdated(&self, worker: &Worker, status: StatusCode) {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
-        if full && !status.is_server_error() {
+        if full && !is_server_error(status) {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
     }

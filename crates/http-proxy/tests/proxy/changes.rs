@@ -365,6 +365,30 @@ fn unknown_codes_are_stored_with_explicit_freshness() {
     }
 }
 
+/// RFC 9110 §15: what is no status counts as an error of the server.
+#[test]
+fn numbers_that_are_no_status_are_passed_on_and_not_stored() {
+    let origin = Origin::start(|request| match request.has("if-none-match") {
+        true => reply(700, "Cache-Control: max-age=60", "no"),
+        false => reply(
+            request.path()[1..4].parse().unwrap(),
+            "Cache-Control: max-age=60\nETag: \"a\"",
+            "x",
+        ),
+    });
+    let proxy = Proxy::start(&origin);
+    for code in [600, 999] {
+        for _ in 0..2 {
+            let answer = proxy.get(&format!("/{code}"));
+            assert_eq!((answer.status(), &*answer.text()), (code, "x"));
+            assert!(answer.cache().contains("detail=status"), "{}", answer.cache());
+        }
+    }
+    proxy.get("/200");
+    assert_eq!(proxy.get_with("/200", "Cache-Control: no-cache").status(), 700);
+    assert!(proxy.get("/200").cache().contains("; hit"), "what is stored is not outdated by it");
+}
+
 /// Edge Architecture Specification (W3C Note, 2001) §2.2, §2.3.
 #[test]
 fn surrogate_control_is_obeyed_and_announced() {

@@ -76,6 +76,9 @@ fn stale_in_place_of_an_error() {
     for (cache_control, status, served) in [
         ("max-age=10, stale-if-error=100", 503, true),
         ("max-age=10, stale-if-error=100", 500, true),
+        // No status at all (RFC 9110 §15).
+        ("max-age=10, stale-if-error=100", 600, true),
+        ("max-age=10", 600, false),
         ("max-age=10, stale-if-error=5", 503, false),
         ("max-age=10, stale-if-error=100", 404, false),
         ("max-age=10", 503, false),
