@@ -15,7 +15,7 @@ mod follow;
 use std::pin::pin;
 use std::sync::Arc;
 
-use http::Method;
+use http::{Method, StatusCode};
 
 use crate::answer::{self, Answer, only_if_cached, origin_failed, reused, serve_hit};
 use crate::cache::follow::{Following, follow};
@@ -198,6 +198,11 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                 status.collapsed = true;
                 return share_failure(worker, ask, error, status).await;
             }
+            Following::Ended(Outcome::StoodIn(code)) => {
+                if let Some(answer) = stand_in_too(worker, ask, code, reason).await {
+                    return answer;
+                }
+            }
             // A response whose body is not stored may have headers that can be shared.
             Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
                 if ask.method == Method::HEAD => {}
@@ -285,20 +290,51 @@ async fn share_failure(
     if status.collapsed {
         worker.counters.collapsed.one();
     }
-    if let Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) =
-        planned
-    {
-        let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
-        let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-        if reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms)
-            && answer::begin(worker, ask, &mut found).await
-        {
-            worker.counters.stale_on_error.one();
-            status.detail = Some(error.name());
-            return reused(worker, ask, slices::resumable(worker, ask, found), status);
-        }
+    status.detail = Some(error.name());
+    let failure = Failure::Disconnected;
+    match stand_in(worker, ask, planned, failure, status.clone()).await {
+        Some(answer) => answer,
+        None => origin_failed(worker, ask, error, status),
     }
-    origin_failed(worker, ask, error, status)
+}
+
+/// The stored response, if this request may have it as well as the leader that it waited for, for
+/// `reason`: the leader got an error with this status.
+async fn stand_in_too(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    code: StatusCode,
+    reason: ForwardReason,
+) -> Option<Answer> {
+    let mut status = CacheStatus::forwarded(reason);
+    (status.collapsed, status.detail) = (true, Some("stale-if-error"));
+    let planned = plan(worker, ask).await;
+    let answer = stand_in(worker, ask, planned, Failure::Status(code), status).await?;
+    worker.counters.collapsed.one();
+    Some(answer)
+}
+
+/// The stored response in place of a failure that another request, or an earlier one, met with, if
+/// this one may have it.
+async fn stand_in(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    planned: Plan,
+    failure: Failure,
+    status: CacheStatus,
+) -> Option<Answer> {
+    let Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) = planned
+    else {
+        return None;
+    };
+    let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
+    let may =
+        reuse::may_serve_on_error(&ask.wishes, &found.response.policy, failure, caching, now_ms);
+    if !may || !answer::begin(worker, ask, &mut found).await {
+        return None;
+    }
+    worker.counters.stale_on_error.one();
+    Some(reused(worker, ask, slices::resumable(worker, ask, found), status))
 }
 
 /// Validates a stored response while its client is served (RFC 5861 §3), unless another request

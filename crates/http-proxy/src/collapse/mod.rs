@@ -57,6 +57,9 @@ pub(crate) enum Outcome {
     NotThisTime,
     /// The origin gave no response; followers need not ask it again.
     Failed(FetchError),
+    /// It gave an error with this status, and the leader has what is stored instead: so do
+    /// followers that may.
+    StoodIn(StatusCode),
     /// The leader left before any outcome: a follower should lead.
     Abandoned,
 }

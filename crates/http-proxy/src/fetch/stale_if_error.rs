@@ -11,6 +11,7 @@ use crate::rules::reuse::{self, Failure};
 use crate::worker::Worker;
 
 impl Fetch<'_> {
+    /// The origin gave no answer.
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
         // Failures caused by one client's permissions or its own disconnect are not shared.
         let shared =
@@ -45,6 +46,7 @@ impl Fetch<'_> {
         }
         if let Failure::Status(status) = failure {
             self.status.forward_status = Some(status);
+            self.end_lead(Outcome::StoodIn(status));
         }
         worker.counters.stale_on_error.one();
         self.status.detail = Some(detail);
