@@ -6,7 +6,7 @@
 use crate::answer::{self, Answer, origin_failed, reused};
 use crate::collapse::Outcome;
 use crate::error::FetchError;
-use crate::fetch::Fetch;
+use crate::fetch::{Audience, Fetch};
 use crate::rules::reuse::{self, Failure};
 use crate::worker::Worker;
 
@@ -22,7 +22,14 @@ impl Fetch<'_> {
         {
             return answer;
         }
-        origin_failed(worker, self.ask, error, self.status)
+        match self.audience {
+            Audience::Client => origin_failed(worker, self.ask, error, self.status),
+            // Made but not counted: nobody gets it.
+            Audience::Nobody => {
+                let nothing = answer::text(error.status(), error.name());
+                (nothing, self.status)
+            }
+        }
     }
 
     /// The stored response, if it may replace this failure and can still be read.
@@ -48,7 +55,9 @@ impl Fetch<'_> {
             self.status.forward_status = Some(status);
             self.end_lead(Outcome::StoodIn(status));
         }
-        worker.counters.stale_on_error.one();
+        if self.audience == Audience::Client {
+            worker.counters.stale_on_error.one();
+        }
         self.status.detail = Some(detail);
         let found = self.found.take()?;
         Some(reused(worker, ask, found, std::mem::take(&mut self.status)))

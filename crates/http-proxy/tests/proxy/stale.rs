@@ -41,6 +41,38 @@ fn one_validation_behind_many_stale_answers() {
 }
 
 #[test]
+fn a_validation_behind_that_fails_counts_no_answers() {
+    let failing = Arc::new(AtomicU16::new(200));
+    let current = failing.clone();
+    let origin = Origin::start(move |_| {
+        let headers = "Cache-Control: max-age=10, stale-while-revalidate=100\nETag: \"a\"";
+        match current.load(Ordering::SeqCst) {
+            // Another tag than the one asked about, and then one that nobody asked about.
+            304 => reply(304, "ETag: \"b\"", ""),
+            0 => Reply { break_after: Some(0), ..reply(200, headers, "x") },
+            status => reply(status, headers, "x"),
+        }
+    });
+    let proxy = Proxy::start(&origin);
+    let asked = |path: &str| origin.asked().iter().filter(|asked| asked.path() == path).count();
+    let is_hit = |path: &str| proxy.get(path).cache().contains("; hit");
+    proxy.get("/broken");
+    proxy.get("/odd");
+    proxy.pass_seconds(20);
+    failing.store(0, Ordering::SeqCst);
+    // There is one at a time: another begins once the one before has failed.
+    eventually("a validation has failed", || is_hit("/broken") && asked("/broken") >= 3);
+    failing.store(304, Ordering::SeqCst);
+    assert!(is_hit("/odd"));
+    eventually("it is asked for without a condition, too", || asked("/odd") == 3);
+    failing.store(404, Ordering::SeqCst);
+    eventually("it is forgotten", || proxy.get("/odd").status() == 404);
+    for counter in ["damelo_proxy_stale_on_error_total", "damelo_proxy_own_errors_total"] {
+        assert_eq!(proxy.metric(counter), 0, "{counter}");
+    }
+}
+
+#[test]
 fn the_window_of_stale_while_revalidate_ends() {
     let gate = Gate::default();
     gate.open();
