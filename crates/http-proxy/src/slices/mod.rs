@@ -33,7 +33,7 @@ use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
 use crate::rules::{CacheStatus, ForwardReason};
 use crate::slices::reader::SliceReader;
-use crate::slices::slice::{Asked, Got, How};
+use crate::slices::slice::{Asked, Got, How, Lack};
 use crate::vault::{Found, FoundBody, RangeReader, SlicePolicy, Stretch, slice_key};
 use crate::worker::Worker;
 
@@ -136,7 +136,7 @@ pub(crate) async fn course(
         if probing && !ask.wishes.only_if_cached {
             return Course::Probe(want);
         }
-        if let Some(answer) = Box::pin(serve(worker, ask, reason, want)).await {
+        if let Ok(answer) = Box::pin(serve(worker, ask, reason, want)).await {
             return Course::Answered(Box::new(answer));
         }
     }
@@ -166,19 +166,20 @@ async fn serve(
     ask: &Ask,
     reason: ForwardReason,
     want: Want,
-) -> Option<Answer> {
+) -> Result<Answer, Lack> {
     let first = slice::get(worker, ask, want.stretch(want.index()), worker.now_ms()).await?;
     answer_with(worker, ask, reason, want, first).await
 }
 
-/// The response that begins in this slice; `None` if the range must be requested as it is.
+/// The response that begins in this slice; if there can be none, the range must be requested as it
+/// is.
 async fn answer_with(
     worker: &Arc<Worker>,
     ask: &Ask,
     reason: ForwardReason,
     want: Want,
     mut first: Got,
-) -> Option<Answer> {
+) -> Result<Answer, Lack> {
     let mut status = status_of(first.how, reason);
     let own = first.own.take();
     let mut found = match first.response.part {
@@ -191,7 +192,7 @@ async fn answer_with(
             };
             if let Some((_, lacking)) = asked_for {
                 if must_be_there(ask) {
-                    return None;
+                    return Err(Lack::NotStored);
                 }
                 status = CacheStatus::forwarded(lacking);
             }
@@ -200,10 +201,10 @@ async fn answer_with(
         _ => Found::assembled(first.response, first.body, first.placement),
     };
     if !answer::part_suffices(worker, ask, &found.response) {
-        return None;
+        return Err(Lack::NoSlice);
     }
     found.response.headers = own.unwrap_or(found.response.headers);
-    Some(counted(worker, ask, found, status))
+    Ok(counted(worker, ask, found, status))
 }
 
 /// Serves several slices, `more` of them after the first.
@@ -213,26 +214,26 @@ async fn several(
     want: Want,
     first: Got,
     more: u64,
-) -> Option<Found> {
+) -> Result<Found, Lack> {
     let reader = SliceReader::new(worker, ask, want.slices, want.index(), &first);
     let Some(mut reader) = reader else {
         let (unsliced, now_s) = (&worker.shared.collapse.unsliceable, worker.now_s());
         unsliced.note(&ask.target.primary, Unsliceable::AsAsked, now_s);
-        return None;
+        return Err(Lack::NoSlice);
     };
     // With two, compatibility is checked before the response begins; with more, while it is sent.
     if more == 1 {
         let index = want.index() + 1;
         let second = slice::get(worker, ask, want.stretch(index), worker.now_ms()).await?;
         if !reader.accepts(&second) {
-            return None;
+            return Err(Lack::NoSlice);
         }
         reader.keep(index, &second);
     }
     let mut response = first.response;
     let complete_bytes = reader.complete_bytes();
     response.part = Some(Part { start: 0, end: complete_bytes, complete_bytes });
-    Some(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement))
+    Ok(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement))
 }
 
 /// A complete response, if at least half of it is stored as slices; to a HEAD, if all of it is.
@@ -270,7 +271,7 @@ async fn whole(
     let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
     // The client asked for no range: its response must not break off because slices were outdated.
     if let Some((index, _)) = asked_for {
-        let got = slice::get(worker, ask, Stretch::whole(slices, index), now_ms).await?;
+        let got = slice::get(worker, ask, Stretch::whole(slices, index), now_ms).await.ok()?;
         if !reader.accepts(&got) {
             return None;
         }
@@ -381,8 +382,8 @@ pub(crate) async fn probe(
     });
     let asked = match begun.await {
         Ok(got) => match answer_with(worker, ask, reason, want, got).await {
-            Some(answer) => return answer,
-            None => {
+            Ok(answer) => return answer,
+            Err(_) => {
                 fetching.end_lead(Outcome::Abandoned);
                 fetching.conditions = Conditions::Clients;
                 return fetching.run(worker).await;

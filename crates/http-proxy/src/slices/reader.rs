@@ -175,13 +175,13 @@ impl SliceReader {
     /// Gets the requested part of a slice.
     async fn open(&mut self, index: u64) -> Result<(), BodyError> {
         let got = match self.came_ahead(index).await {
-            Some(got) => Some(got),
+            Some(got) => got,
             None => {
                 let (job, stretch) = (&self.job, self.stretch(index));
-                slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await
+                let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await;
+                got.map_err(|lack| lack.breaks_off())?
             }
         };
-        let got = got.ok_or(BodyError::Store)?;
         if !self.accepts(&got) {
             return Err(BodyError::Changed);
         }
@@ -212,7 +212,7 @@ impl SliceReader {
             if stretch.is_small() && job.may_be_stored(index).await {
                 return None;
             }
-            let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await?;
+            let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await.ok()?;
             // What is stored is read again in its turn: it would wait in memory.
             matches!(got.body, FoundBody::Inflight(..)).then_some(got)
         }));

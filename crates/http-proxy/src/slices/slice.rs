@@ -16,7 +16,7 @@ use crate::answer;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{self, Lead, News, Outcome, Role};
-use crate::error::FetchError;
+use crate::error::{BodyError, FetchError};
 use crate::fetch::fill::{Fill, Storing};
 use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
@@ -55,6 +55,28 @@ pub(crate) struct Got {
     pub(crate) own: Option<HeaderMap>,
 }
 
+/// Why a slice is not to be had.
+#[derive(Debug)]
+pub(crate) enum Lack {
+    /// It is not stored, and the origin may not be asked for it, or the store did not take it.
+    NotStored,
+    /// The origin answered, but with no such slice.
+    NoSlice,
+    /// The origin gave no answer, to this request or to another that this one followed.
+    Failed(FetchError),
+}
+
+impl Lack {
+    /// Why an answer breaks off that had begun before.
+    pub(crate) fn breaks_off(&self) -> BodyError {
+        match self {
+            Lack::NotStored => BodyError::Store,
+            Lack::Failed(error) if error.status() == StatusCode::GATEWAY_TIMEOUT => BodyError::Idle,
+            Lack::NoSlice | Lack::Failed(_) => BodyError::Broken,
+        }
+    }
+}
+
 /// The origin's response to a request for a slice.
 pub(crate) struct Asked {
     pub(crate) slices: Slices,
@@ -65,27 +87,26 @@ pub(crate) struct Asked {
     pub(crate) response: Response<FetchedBody>,
 }
 
-/// Gets at least this stretch of a slice, for an answer that began at `begun_ms`; `None` if the slice
-/// is not to be had.
+/// Gets at least this stretch of a slice, for an answer that began at `begun_ms`.
 pub(crate) async fn get(
     worker: &Arc<Worker>,
     ask: &Ask,
     stretch: Stretch,
     begun_ms: u64,
-) -> Option<Got> {
+) -> Result<Got, Lack> {
     let Stretch { slices, index, .. } = stretch;
     let shared = &worker.shared;
     let primary = &ask.target.primary;
     if let Some(got) = stored(worker, ask, stretch, How::Stored, begun_ms).await {
-        return Some(got);
+        return Ok(got);
     }
     if ask.wishes.only_if_cached {
-        return None;
+        return Err(Lack::NotStored);
     }
     let key = slice_key(primary, slices, index);
     for _ in 0..ROUNDS_MAX {
         if shared.collapse.unsliceable.of(primary, worker.now_s()).is_some() {
-            return None;
+            return Err(Lack::NoSlice);
         }
         match shared.collapse.join(&key).after_rounds(ask.rounds) {
             Role::Alone => break,
@@ -93,13 +114,13 @@ pub(crate) async fn get(
                 // Another leader may have finished between this request's lookup and its lead.
                 if let Some(got) = stored(worker, ask, stretch, How::Followed, begun_ms).await {
                     lead.end(Outcome::Stored);
-                    return Some(got);
+                    return Ok(got);
                 }
                 return fetch(worker, ask, slices, index, Some(lead)).await;
             }
             Role::Follower(leader) => match follow(worker, ask, stretch, &leader, begun_ms).await {
-                Followed::Got(got) => return Some(*got),
-                Followed::Gone => return None,
+                Followed::Got(got) => return Ok(*got),
+                Followed::Gone(lack) => return Err(lack),
                 Followed::Again => {}
                 Followed::TooSlow => break,
             },
@@ -141,7 +162,7 @@ pub(super) fn is_usable(worker: &Worker, ask: &Ask, policy: &Policy, begun_ms: u
 enum Followed {
     Got(Box<Got>),
     /// The slice is not to be had.
-    Gone,
+    Gone(Lack),
     Again,
     TooSlow,
 }
@@ -181,7 +202,8 @@ async fn follow(
             None => Followed::Again,
         },
         Ok(Outcome::Abandoned) => Followed::Again,
-        Ok(_) => Followed::Gone,
+        Ok(Outcome::Failed(error)) => Followed::Gone(Lack::Failed(error)),
+        Ok(_) => Followed::Gone(Lack::NoSlice),
     }
 }
 
@@ -191,17 +213,24 @@ async fn fetch(
     slices: Slices,
     index: u64,
     lead: Option<Lead>,
-) -> Option<Got> {
+) -> Result<Got, Lack> {
     let asked = match ask_origin(worker, ask, slices, index).await {
         Ok(asked) => asked,
         Err(error) => {
             if let Some(lead) = lead {
                 lead.end(Outcome::Failed(error.clone()));
             }
-            return None;
+            return Err(Lack::Failed(error));
         }
     };
-    begin(worker, ask, asked, |_| lead).await.ok()
+    begin(worker, ask, asked, |_| lead).await.map_err(|asked| {
+        let primary = &ask.target.primary;
+        let noted = worker.shared.collapse.unsliceable.of(primary, worker.now_s());
+        match asked.response.status() == StatusCode::PARTIAL_CONTENT && noted.is_none() {
+            true => Lack::NotStored,
+            false => Lack::NoSlice,
+        }
+    })
 }
 
 /// Asks the origin for a slice.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ranges::{noise_in_parts, slice_of, sliced_by};
-use crate::support::{Origin, Proxy, eventually, noise, reply};
+use crate::support::{Gate, Origin, Proxy, eventually, noise, reply};
 
 const SLICE: usize = 65536;
 const LENGTH: usize = 300_000;
@@ -151,5 +151,34 @@ fn slices_that_may_not_be_reused_are_asked_for_once_each() {
             assert!(answer.complete && answer.body == body[..=last], "{}", answer.cache());
             assert_eq!(origin.count() - asked, slices, "{path} to {last}: {}", answer.cache());
         }
+    }
+}
+
+/// An origin that has the first slice, and this status in place of any other.
+fn that_ends_with(status: u16, gate: &Gate) -> Origin {
+    let (body, gate) = (noise(34, LENGTH), gate.clone());
+    Origin::start(move |request| {
+        if request.header("range").starts_with("bytes=0-") {
+            return slice_of(request, &body, "ETag: \"v1\"");
+        }
+        gate.wait();
+        reply(status, "", "")
+    })
+}
+
+#[test]
+fn what_the_origin_has_no_slice_of_is_not_broken_by_the_store() {
+    // No such resource; and what cannot be an answer to what it was asked.
+    for status in [404, 304] {
+        let gate = Gate::default();
+        gate.open();
+        let origin = that_ends_with(status, &gate);
+        let proxy = sliced_by(&origin, SLICE as u64);
+        let broken = proxy.get_with("/", &format!("Range: bytes=0-{}", LENGTH - 1));
+        assert!(!broken.complete && broken.body.len() == SLICE, "{status}");
+        let by =
+            |name| proxy.metric(&format!("damelo_proxy_answers_broken_total{{by=\"{name}\"}}"));
+        eventually("it is counted", || by("origin") + by("store") > 0);
+        assert_eq!((by("origin"), by("store")), (1, 0), "{status}");
     }
 }
