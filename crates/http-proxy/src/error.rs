@@ -271,6 +271,11 @@ impl FetchError {
             || matches!(self, HeaderTimeout | Broken | Refused | Framing | Unasked)
     }
 
+    /// Whether another client's request would have met with it, too.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.is_origins_fault() || matches!(self, FetchError::Busy | FetchError::Down)
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             FetchError::ResolveTimeout(_)

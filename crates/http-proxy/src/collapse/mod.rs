@@ -141,6 +141,15 @@ impl Outcome {
         }
     }
 
+    /// The outcome when there is no response. A failure caused by one client's permissions, or by
+    /// its own disconnect, does not apply to the followers.
+    pub(crate) fn of_failure(error: &FetchError) -> Outcome {
+        match error.is_for_all() {
+            true => Outcome::Failed(error.clone()),
+            false => Outcome::Abandoned,
+        }
+    }
+
     fn is_final(&self) -> bool {
         !matches!(self, Outcome::Pending | Outcome::Filling(_))
     }

@@ -13,11 +13,8 @@ use crate::worker::Worker;
 impl Fetch<'_> {
     /// The origin gave no answer.
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        // Failures caused by one client's permissions or its own disconnect are not shared.
-        let shared =
-            error.is_origins_fault() || matches!(error, FetchError::Busy | FetchError::Down);
-        self.end_lead(if shared { Outcome::Failed(error.clone()) } else { Outcome::Abandoned });
-        if shared
+        self.end_lead(Outcome::of_failure(&error));
+        if error.is_for_all()
             && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
         {
             return answer;

@@ -27,6 +27,7 @@ use http::header::IF_RANGE;
 use crate::answer::{self, Answer, with_hit_status};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Outcome, Role};
+use crate::error::FetchError;
 use crate::fetch::{Conditions, Fetch};
 use crate::request::{Ask, hooks};
 use crate::rules::parts::{Part, Slices};
@@ -136,8 +137,14 @@ pub(crate) async fn course(
         if probing && !ask.wishes.only_if_cached {
             return Course::Probe(want);
         }
-        if let Ok(answer) = Box::pin(serve(worker, ask, reason, want)).await {
-            return Course::Answered(Box::new(answer));
+        match Box::pin(serve(worker, ask, reason, want)).await {
+            Ok(answer) => return Course::Answered(Box::new(answer)),
+            // It would be asked in vain once more.
+            Err(Lack::Failed { error, followed }) => {
+                let status = CacheStatus { collapsed: followed, ..CacheStatus::forwarded(reason) };
+                return Course::Answered(Box::new(failed(worker, ask, error, status)));
+            }
+            Err(Lack::NotStored | Lack::NoSlice) => {}
         }
     }
     match noted() {
@@ -161,6 +168,14 @@ fn want(ask: &Ask, slices: Slices) -> Option<Want> {
     Some(Want { slices, first, last: last.unwrap_or(u64::MAX) })
 }
 
+/// The answer where the origin gave none to a request for a slice.
+fn failed(worker: &Worker, ask: &Ask, error: FetchError, status: CacheStatus) -> Answer {
+    if status.collapsed {
+        worker.counters.collapsed.one();
+    }
+    answer::origin_failed(worker, ask, error, status)
+}
+
 async fn serve(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -171,8 +186,8 @@ async fn serve(
     answer_with(worker, ask, reason, want, first).await
 }
 
-/// The response that begins in this slice; if there can be none, the range must be requested as it
-/// is.
+/// The response that begins in this slice; if it cannot, and the origin has not failed, the range
+/// must be requested as it is.
 async fn answer_with(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -383,7 +398,8 @@ pub(crate) async fn probe(
     let asked = match begun.await {
         Ok(got) => match answer_with(worker, ask, reason, want, got).await {
             Ok(answer) => return answer,
-            Err(_) => {
+            Err(Lack::Failed { error, .. }) => return fetching.failed(worker, error).await,
+            Err(Lack::NotStored | Lack::NoSlice) => {
                 fetching.end_lead(Outcome::Abandoned);
                 fetching.conditions = Conditions::Clients;
                 return fetching.run(worker).await;

@@ -63,7 +63,7 @@ pub(crate) enum Lack {
     /// The origin answered, but with no such slice.
     NoSlice,
     /// The origin gave no answer, to this request or to another that this one followed.
-    Failed(FetchError),
+    Failed { error: FetchError, followed: bool },
 }
 
 impl Lack {
@@ -71,8 +71,10 @@ impl Lack {
     pub(crate) fn breaks_off(&self) -> BodyError {
         match self {
             Lack::NotStored => BodyError::Store,
-            Lack::Failed(error) if error.status() == StatusCode::GATEWAY_TIMEOUT => BodyError::Idle,
-            Lack::NoSlice | Lack::Failed(_) => BodyError::Broken,
+            Lack::Failed { error, .. } if error.status() == StatusCode::GATEWAY_TIMEOUT => {
+                BodyError::Idle
+            }
+            Lack::NoSlice | Lack::Failed { .. } => BodyError::Broken,
         }
     }
 }
@@ -202,7 +204,7 @@ async fn follow(
             None => Followed::Again,
         },
         Ok(Outcome::Abandoned) => Followed::Again,
-        Ok(Outcome::Failed(error)) => Followed::Gone(Lack::Failed(error)),
+        Ok(Outcome::Failed(error)) => Followed::Gone(Lack::Failed { error, followed: true }),
         Ok(_) => Followed::Gone(Lack::NoSlice),
     }
 }
@@ -218,9 +220,9 @@ async fn fetch(
         Ok(asked) => asked,
         Err(error) => {
             if let Some(lead) = lead {
-                lead.end(Outcome::Failed(error.clone()));
+                lead.end(Outcome::of_failure(&error));
             }
-            return Err(Lack::Failed(error));
+            return Err(Lack::Failed { error, followed: false });
         }
     };
     begin(worker, ask, asked, |_| lead).await.map_err(|asked| {

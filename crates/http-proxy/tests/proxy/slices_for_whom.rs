@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ranges::{noise_in_parts, slice_of, sliced_by};
-use crate::support::{Gate, Origin, Proxy, eventually, noise, reply};
+use crate::support::{Gate, Origin, Proxy, eventually, noise, read_message, reply, send_to};
 
 const SLICE: usize = 65536;
 const LENGTH: usize = 300_000;
@@ -181,4 +181,23 @@ fn what_the_origin_has_no_slice_of_is_not_broken_by_the_store() {
         eventually("it is counted", || by("origin") + by("store") > 0);
         assert_eq!((by("origin"), by("store")), (1, 0), "{status}");
     }
+}
+
+#[test]
+fn a_slice_that_fails_is_asked_for_once_by_all_who_wait() {
+    let gate = Gate::default();
+    let origin = that_ends_with(304, &gate);
+    let proxy = sliced_by(&origin, SLICE as u64);
+    proxy.get_with("/", "Range: bytes=0-9");
+    let ask = || send_to(proxy.info.address, "GET", "/", "Range: bytes=70000-70009", b"");
+    let mut asking: Vec<_> = (0..4).map(|_| ask()).collect();
+    eventually("all but one wait", || {
+        (proxy.metric("damelo_proxy_collapsed_waiting"), origin.count()) == (3, 2)
+    });
+    gate.open();
+    let answers = asking.iter_mut().map(|stream| read_message(stream, false).expect("an answer"));
+    let said: Vec<_> = answers.map(|answer| (answer.status(), answer.cache())).collect();
+    assert!(said.iter().all(|(status, _)| *status == 502), "{said:?}");
+    let collapsed = said.iter().filter(|(_, cache)| cache.contains("; collapsed")).count();
+    assert_eq!((collapsed, origin.count()), (3, 2), "{said:?}");
 }
