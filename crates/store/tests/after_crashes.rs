@@ -7,17 +7,17 @@
 mod troubled;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use damelo::check::check_volumes;
 use damelo::format::{JOURNAL_CELL_BYTES, Superblock};
-use damelo::{ByteSize, Config, Durability, GroupId, Store, SyncError, VolumeConfig};
+use damelo::{ByteSize, Clock, Config, Durability, GroupId, Store, SyncError, VolumeConfig};
 use troubled::{Disk, Stopped, get, put};
 
 const SEGMENTS_FROM: u64 = 4 << 20;
 
-fn open(disk: &Disk, change: impl FnOnce(&mut Config)) -> Store {
+fn config(disk: &Disk, change: impl FnOnce(&mut Config)) -> Config {
     let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
     let mut config = Config::new("crashes", ByteSize::new(size_bytes));
     config.memory = ByteSize::new(4 << 20);
@@ -26,7 +26,11 @@ fn open(disk: &Disk, change: impl FnOnce(&mut Config)) -> Store {
     config.checkpoint_period = Duration::ZERO;
     config.seed = Some(1);
     change(&mut config);
-    Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap()
+    config
+}
+
+fn open(disk: &Disk, change: impl FnOnce(&mut Config)) -> Store {
+    Store::open_on(config(disk, change), vec![disk.device()], Arc::new(Stopped)).unwrap()
 }
 
 fn open_recovered(disk: &Disk) -> Store {
@@ -137,6 +141,18 @@ fn a_recovery_that_panics_ends_with_the_volume_out_of_service() {
     assert_eq!(get(&store, "key/1").unwrap(), [7; 500], "nothing was lost by it");
 }
 
+/// Recovery comes to the old ones when the new ones are there.
+#[test]
+fn what_is_replaced_while_the_store_recovers_is_not_found_beside_it() {
+    let disk = killed_twice();
+    let store = recovering(&disk, Durability::Flushed);
+    keys(200).for_each(|key| put(&store, &key, 1, b"new"));
+    disk.let_go();
+    store.wait_recovered();
+    store.sync().unwrap();
+    assert_eq!(store.stats().index_objects, 201, "one entry of each");
+}
+
 /// What could not be read while the store recovered can be read after the next crash.
 #[test]
 fn what_a_recovery_could_not_read_does_not_come_back_in_place_of_what_is_newer() {
@@ -213,6 +229,79 @@ fn a_checkpoint_older_than_the_journal_demands_is_not_believed() {
         disk.device().write_at(lost, &[0; 4096]).unwrap();
         let store = open_recovered(&disk);
         assert_eq!(keys(20).find(|key| get(&store, key).is_some()), None);
+    }
+}
+
+/// Goes on when it is told to.
+#[derive(Default)]
+struct Advancing(AtomicU64);
+
+impl Clock for Advancing {
+    fn unix_seconds(&self) -> u64 {
+        1_700_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// While a checkpoint waits for what is to be written before it, an object is created, written and
+/// removed, and the journal begins its other half. The checkpoint has the object neither in its
+/// index nor among what is older than it: the half with the remove may not be overwritten yet.
+#[test]
+fn a_checkpoint_covers_no_remove_of_what_is_newer_than_it() {
+    let (disk, clock) = (Disk::new(24 << 20), Arc::new(Advancing::default()));
+    let config = config(&disk, |config| config.background = false);
+    let store =
+        Store::open_on(config, vec![disk.device()], Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
+    store.wait_recovered();
+    let layout = disk.with_bytes(|bytes| Superblock::decode(bytes).unwrap());
+    let half = layout.journal_bytes / 4 / JOURNAL_CELL_BYTES as u64;
+    let fill_half = move |store: &Store| {
+        (0..half).for_each(|_| store.purge_group(GroupId::new(9)).unwrap());
+    };
+    put(&store, "waits", 1, b"x");
+    let theirs = store.clone();
+    disk.do_in_write(move || {
+        put(&theirs, "newer", 2, b"x");
+        // So that it is written now.
+        clock.0.store(60, Ordering::Relaxed);
+    });
+    let theirs = store.clone();
+    disk.do_in_write(move || {
+        assert!(theirs.remove(b"newer").unwrap());
+        fill_half(&theirs);
+    });
+    store.checkpoint().unwrap();
+    assert!(!disk.is_to_do_in_write(), "both came between");
+    fill_half(&store);
+    let store = open_recovered(&killed(store, &disk));
+    assert_eq!(get(&store, "newer"), None);
+    assert!(get(&store, "waits").is_some());
+}
+
+/// What could not be read is gone, and stays so where a checkpoint that does not know it any more is
+/// lost: a remove after that had nothing to remove.
+#[test]
+fn what_could_not_be_read_is_not_there_again_without_the_checkpoint_since() {
+    let disk = Disk::new(24 << 20);
+    let store = open_recovered(&disk);
+    put(&store, "key", 1, b"x");
+    store.checkpoint().unwrap();
+    store.drop_memory();
+    disk.set_unreadable(SEGMENTS_FROM..u64::MAX);
+    assert_eq!(get(&store, "key"), None);
+    disk.set_unreadable(0..0);
+    store.checkpoint().unwrap();
+    assert!(!store.remove(b"key").unwrap());
+    let disk = killed(store, &disk);
+    let layout = disk.with_bytes(|bytes| Superblock::decode(bytes).unwrap());
+    for slot in 0..2 {
+        let disk = disk.copied();
+        let lost = layout.checkpoint_offset + slot * layout.checkpoint_bytes;
+        disk.device().write_at(lost, &[0; 4096]).unwrap();
+        assert_eq!(get(&open_recovered(&disk), "key"), None, "without slot {slot}");
     }
 }
 

@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "each test has its own troubles")]
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +31,9 @@ struct Gate {
     holds_one: bool,
 }
 
+/// What somebody else does in the midst of an I/O.
+type Act = Box<dyn FnOnce() + Send>;
+
 #[derive(Default)]
 struct Troubles {
     fails: AtomicBool,
@@ -42,6 +46,7 @@ struct Troubles {
     panics: Mutex<Range<u64>>,
     read_delay_ms: AtomicU64,
     never_settles: AtomicBool,
+    in_writes: Mutex<VecDeque<Act>>,
     gate: Mutex<Gate>,
     gate_changed: Condvar,
 }
@@ -129,6 +134,17 @@ impl Disk {
 
     pub(crate) fn set_read_delay_ms(&self, ms: u64) {
         self.troubles.read_delay_ms.store(ms, Ordering::SeqCst);
+    }
+
+    /// Done in the next submitted write that nothing is to be done in yet: its bytes are there, and
+    /// it has not ended.
+    pub(crate) fn do_in_write(&self, act: impl FnOnce() + Send + 'static) {
+        self.troubles.in_writes.lock().unwrap().push_back(Box::new(act));
+    }
+
+    /// True while there is something that was not done yet.
+    pub(crate) fn is_to_do_in_write(&self) -> bool {
+        !self.troubles.in_writes.lock().unwrap().is_empty()
     }
 
     /// As if an I/O never ended.
@@ -260,6 +276,10 @@ impl Device for Troubled {
             };
             outcome = outcome.and(done);
             offset += len as u64;
+        }
+        if io.op == IoOp::Write {
+            let act = self.disk.troubles.in_writes.lock().unwrap().pop_front();
+            act.into_iter().for_each(|act| act());
         }
         (io.done)(outcome);
     }
