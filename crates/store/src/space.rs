@@ -252,13 +252,10 @@ impl Space {
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
-        // SAFETY: the closure keeps the heap memory of `buf` alive until the write is done, and no
-        // thread changes it; moving the buffer does not move that memory.
-        let piece = unsafe { IoBuf::new(buf.as_ptr().cast_mut(), buf.len()) };
-        self.start(IoOp::Write, &spot, vec![piece], move |outcome| {
-            done(outcome);
-            drop(buf);
-        });
+        let done = move |outcome, _written| done(outcome);
+        if let Some(io) = self.io_outside(IoOp::Write, &spot, buf, done) {
+            spot.volume.device.submit(io);
+        }
     }
 
     /// Starts a read into memory outside the pool, which `done` gets back. Writes wait for it: it
@@ -267,17 +264,27 @@ impl Space {
         self: &Arc<Space>,
         segment: SegmentId,
         offset: u64,
-        mut buf: AlignedBuf,
+        buf: AlignedBuf,
         done: impl FnOnce(io::Result<()>, AlignedBuf) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
-        // SAFETY: the closure keeps the heap memory of `buf` alive until the read is done, and no
-        // thread uses it until then; moving the buffer does not move that memory.
-        let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
-        let done = move |outcome| done(outcome, buf);
-        if let Some(io) = self.noted_io(IoOp::Read, &spot, vec![piece], done) {
+        if let Some(io) = self.io_outside(IoOp::Read, &spot, buf, done) {
             spot.volume.device.submit_first(io);
         }
+    }
+
+    /// As `noted_io`, of memory outside the pool, which `done` gets back.
+    fn io_outside(
+        self: &Arc<Space>,
+        op: IoOp,
+        spot: &Spot<'_>,
+        mut buf: AlignedBuf,
+        done: impl FnOnce(io::Result<()>, AlignedBuf) + Send + 'static,
+    ) -> Option<Io> {
+        // SAFETY: the closure keeps the memory of `buf` alive until the I/O is done, and no other
+        // thread uses it until then; moving the buffer does not move that memory.
+        let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
+        self.noted_io(op, spot, vec![piece], move |outcome| done(outcome, buf))
     }
 
     fn start(

@@ -23,7 +23,6 @@ use crate::format::{
 };
 use crate::index::{Candidate, Location};
 use crate::memory::mapped::AlignedBuf;
-use crate::memory::pool::Run;
 use crate::memory::resident::Record;
 use crate::policy::disk;
 use crate::policy::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
@@ -68,19 +67,25 @@ impl Keeper {
 
     /// A copy of the record's bytes, if memory holds it.
     fn in_memory(&self, engine: &Engine) -> Option<Vec<u8>> {
-        let (run, offset) = self.resident(engine)?;
+        let place = |record: Record<'_>| (record.run.clone(), record.offset);
+        let (run, offset) = self.resident(engine, place)?;
         Some(Record::at(&run, offset).bytes().to_vec())
     }
 
-    /// Where memory holds the record.
-    fn resident(&self, engine: &Engine) -> Option<(Run, u32)> {
+    /// True if memory holds the record.
+    fn is_resident(&self, engine: &Engine) -> bool {
+        self.resident(engine, |_| ()).is_some()
+    }
+
+    /// Passes the record to `look` if memory holds it, with the shard locked.
+    fn resident<T>(&self, engine: &Engine, look: impl FnOnce(Record<'_>) -> T) -> Option<T> {
         // For a patch or manifest, memory holds the assembled object instead of that record.
         let is_itself = self.entry.kind == Some(RecordKind::Object);
         let hash = self.entry.key_hash();
         let shard = engine.cache.resident.shard(hash);
         let entry = shard.get(hash).filter(|_| is_itself);
         let entry = entry.filter(|e| e.state.location() == Some(self.location));
-        entry.map(|e| (e.record().run.clone(), e.record().offset))
+        entry.map(|e| look(e.record()))
     }
 }
 
@@ -338,15 +343,14 @@ struct Newer {
 fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
     let candidates = engine.index.candidates(keeper.entry.hash);
     let known = candidates.iter().find(|c| c.location == keeper.known_at)?;
-    let (segment, offset) = engine.space.split(known.location);
+    let stored = known.length_class.units() * UNIT_BYTES;
+    let (segment, start, len) = engine.blocks_of(known.location, stored);
     let life = engine.ring.life(segment);
-    let (block, stored) = (engine.space.block(), known.length_class.units() * UNIT_BYTES);
-    let start = offset - offset % block;
-    let end = (offset + stored).next_multiple_of(block).min(engine.space.segment_bytes);
     // Not from the pool: the flusher may be running to free memory there.
-    let mut buf = AlignedBuf::zeroed((end - start) as usize);
+    let mut buf = AlignedBuf::zeroed(len as usize);
     add(&engine.counters.maintenance_reads, 1);
     engine.space.read(segment, start, &mut buf).ok()?;
+    let (_, offset) = engine.space.split(known.location);
     let bytes = buf.get((offset - start) as usize..)?;
     let header = RecordHeader::decode(bytes, engine.space.nonce).ok()?;
     let bytes = bytes.get(..header.stored_bytes() as usize)?.to_vec();

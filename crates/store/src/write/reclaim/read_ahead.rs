@@ -191,7 +191,7 @@ impl<'a> ReadAhead<'a> {
     /// What is to be read next, as far as it lies near, and the objects behind it.
     fn next_window(&self) -> Option<(Range<u64>, &'a [Keeper])> {
         let is_wanted =
-            |k: &Keeper| k.is_kept_by_itself(self.engine) && k.resident(self.engine).is_none();
+            |k: &Keeper| k.is_kept_by_itself(self.engine) && !k.is_resident(self.engine);
         let at = self.rest.iter().position(is_wanted)?;
         let (first, mut rest) = self.rest[at..].split_first()?;
         let (start, mut end) = (first.start(), first.end());
