@@ -101,6 +101,23 @@ fn admission_is_asked_once_for_each_object_and_told_of_the_rest() {
     assert_eq!((timed, stats.creates), (4, 4));
 }
 
+/// What is written of a stream whose length nobody knew is written, whatever becomes of it.
+#[test]
+fn admission_is_told_of_the_parts_of_a_stream_that_is_given_up() {
+    let told = Arc::new(Told::default());
+    let mut config = small();
+    config.own_policies.admission = Some(told.clone());
+    let store = open(config);
+    let mut writer = store.writer(b"a", GROUP, WriterOptions::default()).unwrap();
+    for _ in 0..20 {
+        writer.write(&[1; 100_000]).wait().unwrap();
+    }
+    drop(writer);
+    store.sync().unwrap();
+    let (beside, written) = (told.beside.load(Ordering::Relaxed), store.stats().written_bytes);
+    assert!((1_500_000..=2_000_000).contains(&beside), "{beside} bytes of {written}");
+}
+
 #[test]
 fn what_is_refused_is_counted_and_what_was_there_is_gone_but_keeps_its_metadata_new() {
     let told = Arc::new(Told::default());

@@ -20,7 +20,8 @@ pub enum Admission {
     /// An object that was offered before; the last 65,536 keys or so are remembered.
     SecondHit,
     /// Every object until the budget is spent, then none until time has paid for the bytes written.
-    /// Objects kept when a segment is reused count too.
+    /// Objects kept when a segment is reused count too, and so does what came of a stream that was
+    /// given up.
     WriteBudget {
         /// Bytes per second, averaged over ten seconds.
         bytes_per_second: u64,
@@ -93,7 +94,7 @@ pub trait AdmissionPolicy: Send + Sync {
     fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str>;
 
     /// Reports bytes written that no [`AdmissionPolicy::admit`] call declared: objects kept when
-    /// their segment was reused, and streams that did not declare their length.
+    /// their segment was reused, and streams that did not declare their length, committed or not.
     fn written_beside(&self, _bytes: u64, _now: Duration) {}
 }
 

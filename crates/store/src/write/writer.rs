@@ -61,6 +61,8 @@ pub struct Writer {
     expires_s: u32,
     /// The length declared in the options.
     expected: Option<u64>,
+    /// Bytes that the admission policy knows of.
+    told: u64,
     buffer: Option<InPlaceValue>,
     part_bytes: usize,
     /// Longest value that fits on the volumes.
@@ -137,6 +139,7 @@ impl Writer {
             metadata: options.metadata,
             expires_s: expires_s(options.expires_unix_s),
             expected: options.length,
+            told: options.length.unwrap_or(0),
             buffer: None,
             part_bytes: part_bytes as usize,
             volumes_max,
@@ -330,13 +333,20 @@ impl Writer {
         let _ = engine.nursery.push_extent(extent, seq);
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
+        // Now, since it is written also if nobody ever commits the object.
+        self.tell_written();
         true
+    }
+
+    /// Tells the admission policy of the bytes that were not declared.
+    fn tell_written(&mut self) {
+        self.engine.written_beside(self.total.saturating_sub(self.told));
+        self.told = self.told.max(self.total);
     }
 
     fn end(&mut self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
         if stored.is_ok() {
-            let known = self.expected.unwrap_or(0);
-            self.engine.written_beside(self.total.saturating_sub(known));
+            self.tell_written();
         }
         let stored = match self.committed {
             Some(started) => self.engine.timed(started, stored),
