@@ -100,6 +100,33 @@ fn without_its_first_volume_it_forgets_rather_than_serve_what_was_deleted() {
     store.checkpoint().unwrap();
 }
 
+/// Each I/O there might take as long as the device takes to give up.
+#[test]
+fn a_volume_out_of_service_is_left_alone() {
+    for which in [0, 1] {
+        let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+        let store = open(&disks, |_| ());
+        let keys = || (0..2_000).map(|n| format!("old/{n}"));
+        keys().for_each(|key| put(&store, &key, 1, &[7; 5_000]));
+        // Not of all, so that some are still looked for there.
+        break_one(&store, &disks, which, 200);
+        let before = disks[which].transfers();
+        let large = vec![7; 1 << 20];
+        for round in 0..20 {
+            keys().for_each(|key| _ = get(&store, &key));
+            let _ = store.read_range(b"old/1", 0..10).wait();
+            (0..200).for_each(|n| put(&store, &format!("new/{round}/{n}"), 2, &[8; 5_000]));
+            put(&store, "large", 3, &large);
+            assert!(store.set_metadata(b"large", b"new").wait().unwrap());
+            store.sync().unwrap();
+            store.drop_memory();
+        }
+        let _ = store.checkpoint();
+        assert!(store.stats().segments_reused > 10, "without volume {which}");
+        assert_eq!(disks[which].transfers(), before, "without volume {which}");
+    }
+}
+
 /// A segment that was open on the volume is not filled further.
 #[test]
 fn what_is_new_is_not_written_where_each_write_fails() {

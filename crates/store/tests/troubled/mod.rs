@@ -36,6 +36,7 @@ type Act = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Troubles {
+    transfers: AtomicU64,
     fails: AtomicBool,
     fails_next_write: AtomicBool,
     fails_syncs: AtomicBool,
@@ -90,6 +91,11 @@ impl Disk {
 
     pub(crate) fn with_bytes<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.bytes.lock().unwrap())
+    }
+
+    /// How often it was read or written, or that was tried.
+    pub(crate) fn transfers(&self) -> u64 {
+        self.troubles.transfers.load(Ordering::SeqCst)
     }
 
     /// One bit there is another from now on.
@@ -191,6 +197,7 @@ impl Disk {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.troubles.transfers.fetch_add(1, Ordering::SeqCst);
         self.check()?;
         let end = offset + buf.len() as u64;
         let touches = |range: &Range<u64>| offset < range.end && range.start < end;
@@ -227,6 +234,7 @@ impl Disk {
     }
 
     fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.troubles.transfers.fetch_add(1, Ordering::SeqCst);
         self.check()?;
         if self.troubles.fails_next_write.swap(false, Ordering::SeqCst) {
             return Err(io::Error::other("one write fails"));
