@@ -96,7 +96,7 @@ mod process;
 #[cfg(all(shuttle, test))]
 mod schedule_tests;
 // The simulated device, which lies beside the crate, imports this crate by its name.
-#[cfg(all(shuttle, test))]
+#[cfg(test)]
 extern crate self as damelo;
 
 pub use config::{

@@ -225,3 +225,6 @@ impl<'a> ReadAhead<'a> {
         window
     }
 }
+
+#[cfg(test)]
+mod tests;
