@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use damelo::{ByteSize, Config, CreateError, GroupId, Store};
+use damelo::{ByteSize, Config, CreateError, GroupId, Store, WhenMemoryFull};
 
 mod in_memory;
 use in_memory::{Memory, State, Stopped};
@@ -20,6 +20,31 @@ fn open(state: &Arc<Mutex<State>>, background: bool) -> Store {
     config.seed = Some(1);
     config.background = background;
     Store::open_on(config, vec![Memory::device(state)], Arc::new(Stopped)).unwrap()
+}
+
+/// The journal is nearly full, nothing waits to be written, and nobody reads: a checkpoint makes room.
+#[test]
+fn what_waits_for_the_journal_is_not_refused_for_want_of_memory() {
+    let open = || {
+        let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
+        config.memory = ByteSize::new(4 << 20);
+        config.background = false;
+        config.when_memory_full = WhenMemoryFull::Refuse;
+        let device = Memory::device(&State::new(DEVICE_BYTES, false));
+        Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap()
+    };
+    let purge = |store: &Store| store.purge_group(GroupId::new(9)).unwrap();
+    let store = open();
+    let mut purges = 0;
+    while store.stats().checkpoints == 0 {
+        purge(&store);
+        purges += 1;
+    }
+    let store = open();
+    (1..purges).for_each(|_| purge(&store));
+    assert_eq!(store.create(b"key", GroupId::new(1), b"value").wait(), Ok(()));
+    let stats = store.stats();
+    assert_eq!((stats.checkpoints, stats.drops_memory_full), (1, 0));
 }
 
 fn value(key: u64, version: u64) -> Vec<u8> {

@@ -166,16 +166,17 @@ impl Engine {
         let since = new.caller.map_or_else(Instant::now, Caller::since);
         let mut waiting = Waiting::default();
         loop {
-            // If nothing was waiting to be written before the attempt, only readers hold the
-            // memory.
-            let idle = self.nursery.bytes() == 0;
+            // If nothing was waiting to be written before the attempt, and no checkpoint is waited
+            // for, only readers hold the memory.
+            let idle = self.nursery.bytes() == 0 && self.journal.has_room();
             match self.create_now(new) {
                 Ok(()) => return Ok(()),
                 Err(CreateBlocked::Failed(error)) => return Err(error),
                 Err(CreateBlocked::Outdated) => return Err(CreateError::Superseded),
                 Err(CreateBlocked::MustWait) => {
                     let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
-                    if (refuses && idle) || since.elapsed() >= self.config.memory_wait {
+                    let by_readers = idle && self.journal.has_room();
+                    if (refuses && by_readers) || since.elapsed() >= self.config.memory_wait {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
