@@ -14,13 +14,18 @@ use damelo::{ByteSize, Config, CreateError, GroupId, Store};
 use troubled::{Disk, Stopped, put};
 
 fn open(disks: &[Disk]) -> Store {
+    open_waiting(disks, Duration::from_secs(4))
+}
+
+/// Of which creates and reads wait for memory as long as this.
+fn open_waiting(disks: &[Disk], memory_wait: Duration) -> Store {
     let size_bytes = disks[0].with_bytes(<[u8]>::len) as u64;
     let mut config = Config::new("closing", ByteSize::new(size_bytes));
     config.memory = ByteSize::new(8 << 20);
     config.page = Some(ByteSize::new(16 << 10));
     config.segment = Some(ByteSize::new(1 << 20));
     config.checkpoint_period = Duration::ZERO;
-    config.memory_wait = Duration::from_secs(4);
+    config.memory_wait = memory_wait;
     let devices = disks.iter().map(Disk::device).collect();
     Store::open_on(config, devices, Arc::new(Stopped)).unwrap()
 }
@@ -103,5 +108,42 @@ fn a_long_create_that_waits_for_memory_ends_with_the_store() {
     let took = closed(store);
     let ended = pin!(&mut create).poll(&mut context);
     assert!(matches!(ended, Poll::Ready(Err(CreateError::Closed))), "{ended:?} after {took:?}");
+    drop(held);
+}
+
+/// Guards hold all memory, and would for as long as the reads may wait.
+#[test]
+fn reads_that_wait_for_memory_end_with_the_store() {
+    let disk = Disk::new(64 << 20);
+    filled(&disk, 3_000).close().unwrap();
+    let store = open_waiting(&[disk], Duration::from_secs(36_000));
+    store.wait_recovered();
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+    for n in 0..3_000 {
+        waiting.push(Box::pin(store.read(format!("key/{n}").as_bytes())));
+        waiting.retain_mut(|read| match read.as_mut().poll(&mut context) {
+            Poll::Ready(object) => {
+                held.extend(object.unwrap());
+                false
+            }
+            Poll::Pending => true,
+        });
+        if waiting.len() == 20 {
+            break;
+        }
+    }
+    while store.stats().read_waits == 0 {
+        std::thread::yield_now();
+    }
+    let took = closed(store);
+    let mut refused = 0;
+    for read in &mut waiting {
+        match read.as_mut().poll(&mut context) {
+            Poll::Ready(outcome) => refused += usize::from(outcome.is_err()),
+            Poll::Pending => panic!("it waits on, and the store is closed since {took:?}"),
+        }
+    }
+    assert!(refused > 0, "there was no memory for all of them");
     drop(held);
 }

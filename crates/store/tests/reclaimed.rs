@@ -24,11 +24,11 @@ fn value(n: usize) -> Vec<u8> {
     (0..LENGTHS[n % LENGTHS.len()]).map(|at| (n * 31 + at) as u8).collect()
 }
 
-/// A store with so many objects that are worth keeping, on disk only.
-fn with_kept(disk: &Disk, objects: usize) -> Store {
+/// A store with so many objects, and this much memory.
+fn with_objects(disk: &Disk, memory_bytes: u64, objects: usize) -> Store {
     let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
     let mut config = Config::new("reclaimed", ByteSize::new(size_bytes));
-    config.memory = ByteSize::new(8 << 20);
+    config.memory = ByteSize::new(memory_bytes);
     config.page = Some(ByteSize::new(16 << 10));
     config.segment = Some(ByteSize::new(512 << 10));
     config.background = false;
@@ -40,6 +40,12 @@ fn with_kept(disk: &Disk, objects: usize) -> Store {
         put(&store, &key(n), 1, &value(n));
     }
     store.sync().unwrap();
+    store
+}
+
+/// A store with so many objects that are worth keeping, on disk only.
+fn with_kept(disk: &Disk, objects: usize) -> Store {
+    let store = with_objects(disk, 8 << 20, objects);
     store.love(GroupId::new(1));
     for _ in 0..4 {
         store.drop_memory();
@@ -96,6 +102,32 @@ fn what_lies_near_is_read_together() {
     let reads = stats.maintenance_reads - before.maintenance_reads;
     // Some 200 KiB of records, the summary and the footer.
     assert!((3..12).contains(&reads), "{reads} reads");
+}
+
+/// All of a segment is worth it.
+#[test]
+fn no_more_is_kept_than_its_share_of_the_segment() {
+    let disk = Disk::new(8 << 20);
+    let store = with_kept(&disk, 300);
+    reclaim_first(&store);
+    let kept = store.stats().reinserted_bytes;
+    assert!((250_000..=256 << 10).contains(&kept), "{kept} bytes");
+}
+
+/// They never left memory, so that the index knows of no hit.
+#[test]
+fn what_is_used_in_memory_is_kept_and_not_read_for_it() {
+    let disk = Disk::new(8 << 20);
+    let store = with_objects(&disk, 64 << 20, 150);
+    let used = || (0..150).filter(|n| n % 3 > 0);
+    assert!(used().all(|n| get(&store, &key(n)) == Some(value(n))));
+    let before = store.stats();
+    assert_eq!(before.hits_disk, 0);
+    reclaim_first(&store);
+    let stats = store.stats();
+    assert_eq!(stats.reinserted_objects, 100);
+    let reads = stats.maintenance_reads - before.maintenance_reads;
+    assert_eq!(reads, 2 * stats.segments_reused, "of footers and summaries");
 }
 
 /// What lies on it is lost and nothing else; and one sector does not take the volume out of service,

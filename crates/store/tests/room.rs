@@ -223,6 +223,37 @@ fn what_expires_while_it_waits_is_not_written() {
     assert_eq!([b"a", b"b", b"c", b"d"].map(|key| is_there(key)), [false, true, false, true]);
 }
 
+#[test]
+fn what_has_expired_is_not_kept_though_it_is_loved() {
+    let state = State::new(DEVICE_BYTES, false);
+    let clock = Hand::default();
+    clock.0.store(1_700_000_000, Ordering::Relaxed);
+    let mut config = Config::new("room", ByteSize::new(DEVICE_BYTES as u64));
+    config.memory = ByteSize::new(4 << 20);
+    config.segment = Some(ByteSize::new(512 << 10));
+    config.background = false;
+    config.reinsert_percent_max = 50;
+    let device = Memory::device(&state);
+    let store = Store::open_on(config, vec![device], Arc::new(clock.clone())).unwrap();
+    let loved = GroupId::new(100);
+    store.love(loved);
+    for key in 0..40_u64 {
+        // Half of them stay.
+        let expires_unix_s = Some(1_700_000_010 + key % 2 * 1_000);
+        let options = CreateOptions { expires_unix_s, ..Default::default() };
+        store.create_with(&key.to_le_bytes(), loved, &[1; BYTES], options).wait().unwrap();
+    }
+    store.sync().unwrap();
+    clock.0.fetch_add(20, Ordering::Relaxed);
+    let mut filled = 1_000;
+    while store.stats().reinserted_objects == 0 {
+        create(&store, filled, 0);
+        filled += 1;
+        assert!(filled < 20_000, "{:?}", store.stats());
+    }
+    assert_eq!(store.stats().reinserted_objects, 20);
+}
+
 /// A list of parts is small, and lies in a segment of which all else is soon replaced.
 #[test]
 fn an_object_in_parts_stays_while_its_parts_are_there() {
