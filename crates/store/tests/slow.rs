@@ -6,8 +6,9 @@
 mod troubled;
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, GroupId, Store, WhenMemoryFull};
 use troubled::{Disk, Stopped, get, put};
 
 fn open(disk: &Disk, change: impl FnOnce(&mut Config)) -> Store {
@@ -27,6 +28,37 @@ fn version(value: u32) -> Vec<u8> {
     let mut bytes = vec![1; 9_000];
     bytes[..4].copy_from_slice(&value.to_le_bytes());
     bytes
+}
+
+/// Nobody reads: what is in the way is written, however slowly.
+#[test]
+fn what_waits_for_a_slow_write_is_not_refused_where_readers_would_be_a_reason() {
+    let disk = Disk::new(24 << 20);
+    let store = open(&disk, |config| config.when_memory_full = WhenMemoryFull::Refuse);
+    let (goes_on, waits) = std::sync::mpsc::channel();
+    disk.do_in_write(move || waits.recv().unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut creates = (0..2_000_u32)
+        .map(|n| Box::pin(store.create(&n.to_le_bytes(), GroupId::new(1), &[1; 5_000])));
+    let mut create = loop {
+        let mut create = creates.next().unwrap();
+        match create.as_mut().poll(&mut context) {
+            Poll::Ready(created) => created.unwrap(),
+            Poll::Pending => break create,
+        }
+    };
+    // It has looked whether it is to wait, or was refused.
+    while store.stats().create_waits + store.stats().drops_memory_full == 0 {
+        std::thread::yield_now();
+    }
+    goes_on.send(()).unwrap();
+    let created = loop {
+        match create.as_mut().poll(&mut context) {
+            Poll::Ready(created) => break created,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(created, Ok(()));
 }
 
 /// The read takes as long as the ring takes to come round, and then another version of the same key
