@@ -15,6 +15,7 @@ mod gdsf;
 mod heap;
 mod lfu;
 mod lfu_aging;
+mod lirs;
 mod lists;
 mod log;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::fbc::Fbc;
 use super::gdsf::Gdsf;
 use super::lfu::Lfu;
 use super::lfu_aging::LfuAging;
+use super::lirs::Lirs;
 use super::one_queue::{Fifo, Lru, OneQueue};
 use super::s3_fifo::{Parameters, S3Fifo};
 use super::sieve::Sieve;
@@ -40,6 +41,7 @@ enum Kind {
     Arc,
     TwoQ,
     Slru,
+    Lirs,
     Belady,
     StoreDisk(DiskPolicyKind),
     StoreMemory(ResidencyPolicyKind),
@@ -63,6 +65,11 @@ const fn whole(name: &'static str, default: f64, min: f64, max: f64) -> Paramete
     Parameter { name, default, min, max, is_whole: true }
 }
 
+/// Of the capacity, as `share`, but also more than all of it.
+const fn times(name: &'static str, default: f64) -> Parameter {
+    Parameter { name, default, min: 0.0, max: 1e6, is_whole: false }
+}
+
 /// What is known of a policy without making it.
 #[derive(Debug)]
 pub struct PolicyInfo {
@@ -84,7 +91,7 @@ const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
 
 /// All policies.
-pub const POLICIES: [PolicyInfo; 22] = [
+pub const POLICIES: [PolicyInfo; 23] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -145,6 +152,13 @@ pub const POLICIES: [PolicyInfo; 22] = [
         "LRU in segments, a hit moves up by one (Karedla 1994)",
         &[whole("segments", 4.0, 1.0, SEGMENTS_MAX as f64)],
         Kind::Slru,
+    ),
+    info(
+        "lirs",
+        &[],
+        "what was asked for again soonest stays, by its last two requests (Jiang 2002)",
+        &[share("hir", 0.01), times("history", 1.0)],
+        Kind::Lirs,
     ),
     info(
         "belady",
@@ -333,6 +347,7 @@ impl PolicySpec {
             Kind::Arc => Box::new(Arc::new(capacity_bytes, value(0) > 0.0)),
             Kind::TwoQ => Box::new(TwoQ::new(capacity_bytes, value(0), value(1))),
             Kind::Slru => Box::new(Slru::new(capacity_bytes, value(0) as u8)),
+            Kind::Lirs => Box::new(Lirs::new(capacity_bytes, value(0), value(1))),
             Kind::Belady => Box::new(Belady::new(capacity_bytes)),
             Kind::StoreDisk(kind) => {
                 Box::new(StoreDisk::new(capacity_bytes, &self.store_config(kind), value(0) as u64))

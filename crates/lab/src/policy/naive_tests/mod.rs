@@ -3,6 +3,7 @@
 //! objects are of one size.
 
 mod naive;
+mod naive_lirs;
 mod naive_queues;
 mod naive_store;
 
@@ -12,7 +13,7 @@ use self::naive::{KEYS, naive};
 use super::{NEVER, POLICIES, PolicySpec, Step, Tally};
 
 /// Small means, so that aging happens; a window that holds something in a small cache.
-const SPECS: [(&str, &str); 20] = [
+const SPECS: [(&str, &str); 22] = [
     ("fifo", "fifo"),
     ("lru", "lru"),
     ("clock", "clock"),
@@ -27,6 +28,8 @@ const SPECS: [(&str, &str); 20] = [
     ("2q", "2q"),
     ("slru", "slru"),
     ("slru-2", "slru:segments=2"),
+    ("lirs", "lirs:hir=0.2:history=0.6"),
+    ("lirs-all", "lirs:history=1000000"),
     ("gdsf", "gdsf"),
     ("belady", "belady"),
     ("store-disk-fifo", "store-disk-fifo:segments=4"),

@@ -1,5 +1,6 @@
 //! The policies written for being read: vectors in order, searched from one end.
 
+use super::naive_lirs::naive_lirs;
 use super::naive_queues::{naive_2q, naive_arc, naive_slru};
 use super::naive_store::{naive_disk, naive_memory};
 use crate::policy::Step;
@@ -444,6 +445,8 @@ pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
         "arc" | "arc-by-size" => naive_arc(capacity, kind == "arc-by-size"),
         "2q" => naive_2q(capacity),
         "slru" | "slru-2" => naive_slru(capacity, if kind == "slru" { 4 } else { 2 }),
+        "lirs" => naive_lirs(capacity, 0.2, 0.6),
+        "lirs-all" => naive_lirs(capacity, 0.01, 1e6),
         "gdsf" | "belady" => {
             Box::new(Ranked { capacity, held: Vec::new(), inflation: 0.0, moment: 0, kind })
         }
