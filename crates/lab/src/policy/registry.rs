@@ -4,6 +4,7 @@
 use super::Policy;
 use super::arc::Arc;
 use super::belady::Belady;
+use super::belady_size::BeladySize;
 use super::clock::Clock;
 use super::fbc::Fbc;
 use super::gdsf::Gdsf;
@@ -43,6 +44,7 @@ enum Kind {
     Slru,
     Lirs,
     Belady,
+    BeladySize,
     StoreDisk(DiskPolicyKind),
     StoreMemory(ResidencyPolicyKind),
 }
@@ -91,7 +93,7 @@ const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
 
 /// All policies.
-pub const POLICIES: [PolicyInfo; 23] = [
+pub const POLICIES: [PolicyInfo; 24] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -166,6 +168,13 @@ pub const POLICIES: [PolicyInfo; 23] = [
         "knows the future: the bound for objects of one size, all of which come in",
         &[],
         Kind::Belady,
+    ),
+    info(
+        "belady-size",
+        &["beladysize"],
+        "knows the future: greatest size times requests until the next use goes first",
+        &[],
+        Kind::BeladySize,
     ),
     info(
         "store-disk-fbc",
@@ -293,7 +302,7 @@ impl PolicySpec {
     /// True if it must be told the next use of every object.
     #[must_use]
     pub fn knows_future(&self) -> bool {
-        self.info.kind == Kind::Belady
+        matches!(self.info.kind, Kind::Belady | Kind::BeladySize)
     }
 
     /// True if it keeps so much of each object that the names beside it should take little.
@@ -349,6 +358,7 @@ impl PolicySpec {
             Kind::Slru => Box::new(Slru::new(capacity_bytes, value(0) as u8)),
             Kind::Lirs => Box::new(Lirs::new(capacity_bytes, value(0), value(1))),
             Kind::Belady => Box::new(Belady::new(capacity_bytes)),
+            Kind::BeladySize => Box::new(BeladySize::new(capacity_bytes)),
             Kind::StoreDisk(kind) => {
                 Box::new(StoreDisk::new(capacity_bytes, &self.store_config(kind), value(0) as u64))
             }

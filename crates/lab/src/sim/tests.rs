@@ -146,7 +146,7 @@ fn sums_that_do_not_fit_stop_at_the_greatest_number() {
     let text = format!("0,u,GET,200,{huge},a\n1,u,GET,200,{huge},b\n{end},u,GET,200,100,c\n");
     std::fs::write(&path, text).expect("written");
     let policies = PolicySpec::parse_list(
-        "lru,fifo,clock,lfu,lfu-aging,fbc,gdsf,s3-fifo,sieve,w-tinylfu,arc,2q,slru,lirs,belady,store-disk-fbc,store-disk-lru:segments=2:reinsert=90,\
+        "lru,fifo,clock,lfu,lfu-aging,fbc,gdsf,s3-fifo,sieve,w-tinylfu,arc,2q,slru,lirs,belady,belady-size,store-disk-fbc,store-disk-lru:segments=2:reinsert=90,\
          store-memory-hit-density,store-memory-lru",
     );
     let interval_s = Some(10);

@@ -3,7 +3,7 @@
 use super::naive_lirs::naive_lirs;
 use super::naive_queues::{naive_2q, naive_arc, naive_slru};
 use super::naive_store::{naive_disk, naive_memory};
-use crate::policy::Step;
+use crate::policy::{NEVER, Step};
 
 /// Key and size, oldest first.
 pub(super) type Line = Vec<(u32, u64)>;
@@ -414,6 +414,37 @@ impl Naive for Ranked {
     }
 }
 
+/// Belady by size times distance: all are looked at for each that goes.
+struct NaiveBeladySize {
+    capacity: u64,
+    /// Key, size, next use.
+    held: Vec<(u32, u64, u64)>,
+    now: u64,
+}
+
+impl Naive for NaiveBeladySize {
+    fn get(&mut self, step: &Step) -> bool {
+        let next = (step.next_use != NEVER).then_some(u64::from(step.next_use));
+        let at = self.held.iter().position(|held| held.0 == step.key);
+        let size = at.map_or(step.size_bytes, |at| self.held.remove(at).1);
+        if let Some(next) = next.filter(|_| size <= self.capacity) {
+            self.held.push((step.key, size, next));
+        }
+        while self.used() > self.capacity {
+            let rank =
+                |at: &usize| (self.held[*at].1 * (self.held[*at].2 - self.now), self.held[*at].0);
+            let victim = (0..self.held.len()).max_by_key(rank).expect("something is there");
+            self.held.remove(victim);
+        }
+        self.now += 1;
+        at.is_some()
+    }
+
+    fn used(&self) -> u64 {
+        self.held.iter().map(|held| held.1).sum()
+    }
+}
+
 pub(super) const KEYS: usize = 64;
 
 pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
@@ -450,6 +481,7 @@ pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
         "gdsf" | "belady" => {
             Box::new(Ranked { capacity, held: Vec::new(), inflation: 0.0, moment: 0, kind })
         }
+        "belady-size" => Box::new(NaiveBeladySize { capacity, held: Vec::new(), now: 0 }),
         "store-memory-lru" | "store-memory-clock" => {
             naive_memory(capacity, kind == "store-memory-clock")
         }
