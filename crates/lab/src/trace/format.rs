@@ -4,7 +4,7 @@
 use super::clf::{self, Tail};
 use super::columns::{ColumnOptions, Columns};
 use super::record::Parsed;
-use super::{damelo_csv, lcs, oracle_general, squid};
+use super::{damelo_csv, lcs, oracle_general, squid, twr};
 use crate::error::{BadRecord, TraceError};
 use crate::nearest::there_are;
 
@@ -23,13 +23,15 @@ pub enum Format {
     OracleGeneral,
     /// libCacheSim's binary lcs.
     Lcs,
+    /// Twitter's traces of caches in memory.
+    Twr,
     /// Columns as options or a header line say.
     Csv,
     /// One object a line.
     Txt,
 }
 
-const NAMES: [(&str, Format); 10] = [
+const NAMES: [(&str, Format); 11] = [
     ("damelo", Format::Damelo),
     ("squid", Format::Squid),
     ("common", Format::Common),
@@ -37,6 +39,7 @@ const NAMES: [(&str, Format); 10] = [
     ("oracleGeneral", Format::OracleGeneral),
     ("oracleGeneralBin", Format::OracleGeneral),
     ("lcs", Format::Lcs),
+    ("twr", Format::Twr),
     ("csv", Format::Csv),
     ("txt", Format::Txt),
     ("clf", Format::Common),
@@ -65,6 +68,7 @@ impl Format {
                         "combined",
                         "oracleGeneral",
                         "lcs",
+                        "twr",
                         "csv",
                         "txt",
                     ],
@@ -147,6 +151,9 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
     if named.as_ref().is_ok_and(Columns::has_more_than_objects) {
         return Ok(Format::Csv);
     }
+    if lines.iter().any(|line| twr::parse(line).is_ok()) {
+        return Ok(Format::Twr);
+    }
     if lines.iter().any(|line| damelo_csv::parse(line).is_ok()) {
         return Ok(Format::Damelo);
     }
@@ -184,6 +191,7 @@ pub(crate) enum LineParser {
     Damelo,
     Squid,
     Clf(Tail),
+    Twr,
     Columns(Columns),
 }
 
@@ -194,6 +202,7 @@ impl LineParser {
             LineParser::Damelo => damelo_csv::parse(line),
             LineParser::Squid => squid::parse(line),
             LineParser::Clf(tail) => clf::parse(line, *tail),
+            LineParser::Twr => twr::parse(line),
             LineParser::Columns(columns) => columns.parse(line),
         }
     }
@@ -226,12 +235,13 @@ mod tests {
     use super::*;
     use crate::trace::record::ObjectName;
 
-    const GOOD: [&str; 5] = [
+    const GOOD: [&str; 6] = [
         "1,u,GET,0,5,http://x/",
         "982799997.1 9 c TCP_MISS/200 5 GET http://a/ x y - DIRECT/b text/html [A: b]",
         "h - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.0\" 200 5",
         "h - u [01/Aug/1995:00:00:01 -0400] \"GET /a b HTTP/1.0\" 200 - \"r\" \"a\"",
         "5,\"a,b\",7",
+        "0,nz:u:eeW511W3,17,213,4,get,0",
     ];
 
     fn parsers() -> Vec<LineParser> {
@@ -241,6 +251,7 @@ mod tests {
             LineParser::Squid,
             LineParser::Clf(Tail::Common),
             LineParser::Clf(Tail::Combined),
+            LineParser::Twr,
             LineParser::Columns(Columns::new(&options, b"1,2,3").expect("good")),
             LineParser::Columns(Columns::whole_line(&ColumnOptions::default())),
         ]
@@ -305,6 +316,9 @@ mod tests {
             ("time,obj_id,size\n1,2,3\n".to_owned(), Format::Csv),
             // Six columns, and numbers where our own form has some; but they are named.
             ("time,obj_id,op,ttl,obj_size,tenant\n1,7,get,60,4096,3\n".to_owned(), Format::Csv),
+            ("0,q:q:1:8WTf,17,213,4,get,0\n".to_owned(), Format::Twr),
+            // Named columns, of whatever looks like Twitter's.
+            ("time,key,key_size,size,client,op,ttl\n0,a,1,5,4,get,0\n".to_owned(), Format::Csv),
             ("12\n13\n12\n".to_owned(), Format::Txt),
         ] {
             assert_eq!(detected("t", &head), Ok(format), "{head}");

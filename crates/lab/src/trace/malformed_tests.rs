@@ -23,7 +23,7 @@ const TWO_RECORDS: &[u8; 48] =
     b"\x01\0\0\0\x07\0\0\0\0\0\0\0\x09\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f\
 \x01\0\0\0\x07\0\0\0\0\0\0\0\x09\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f";
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case {
         format: "damelo",
         columns: None,
@@ -63,6 +63,14 @@ const CASES: [Case; 7] = [
         broken: b"2,7\n",
         after: b"3,7,5\n",
         said: "line 3: no column 3 (size) in a line of 2 columns",
+    },
+    Case {
+        format: "twr",
+        columns: None,
+        before: b"0,a:b,3,213,4,get,0\n",
+        broken: b"0,a:b,3,213,4,look,0\n",
+        after: b"1,a:b,3,213,4,set,60\n",
+        said: "line 2: operation is `look`, not one of memcached's as get or set",
     },
     Case {
         format: "txt",

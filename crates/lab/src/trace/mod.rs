@@ -23,6 +23,7 @@ mod sample;
 mod source;
 mod squid;
 mod stat;
+mod twr;
 #[cfg(test)]
 mod unlimited_tests;
 mod write;

@@ -444,6 +444,7 @@ fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<Lin
         Format::Squid => LineParser::Squid,
         Format::Common => LineParser::Clf(Tail::Common),
         Format::Combined => LineParser::Clf(Tail::Combined),
+        Format::Twr => LineParser::Twr,
         Format::Txt => LineParser::Columns(Columns::whole_line(&given)),
         Format::Csv => {
             let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -35,12 +35,15 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// What the method does to the object: PUT writes, DELETE and PURGE delete, all else reads.
+    /// What the method does to the object: PUT writes, DELETE and PURGE delete, all else reads, but
+    /// for what memcached calls its commands. Methods of HTTP are told by case.
     #[must_use]
     pub fn op(&self) -> Op {
         match self.method {
             b"PUT" => Op::Write,
-            b"DELETE" | b"PURGE" => Op::Delete,
+            b"DELETE" | b"PURGE" | b"delete" => Op::Delete,
+            b"set" | b"add" | b"replace" | b"cas" => Op::Write,
+            b"append" | b"prepend" | b"incr" | b"decr" => Op::Write,
             _ => Op::Read,
         }
     }
