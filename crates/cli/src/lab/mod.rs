@@ -40,6 +40,7 @@ A trace is a file in one of these forms, plain, gzip or zstd, told from its firs
   squid          Squid's native access.log
   common         common log of web servers; combined: with referer and agent
   oracleGeneral  libCacheSim's binary form; lcs: its other one, with a header
+  vscsi          CloudPhysics' traces of virtual disks
   twr            Twitter's: time,key,key size,value size,client,operation,ttl
   csv            columns, named by a header or by -t as for libCacheSim
   txt            one object a line

@@ -26,7 +26,7 @@ pub(super) fn is_too_many(bytes: u64) -> bool {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReadArgs {
     /// Form of the trace, if it is not to be told from the file:
-    /// damelo, squid, common, combined, oracleGeneral, lcs, twr, csv, txt
+    /// damelo, squid, common, combined, oracleGeneral, lcs, vscsi, twr, csv, txt
     #[arg(long, short = 'f', value_name = "FORMAT", default_value = FORMAT_AUTO)]
     pub(crate) format: String,
     /// Columns of a csv trace, as for libCacheSim:

@@ -2,6 +2,7 @@
 
 use super::lcs;
 use super::oracle_general::{self, OracleRecord};
+use super::vscsi;
 use crate::error::BadRecord;
 use crate::request::Op;
 
@@ -30,13 +31,14 @@ impl BinaryRecord {
 pub(crate) enum Layout {
     OracleGeneral,
     Lcs(lcs::Version),
+    Vscsi(vscsi::Version),
 }
 
 impl Layout {
     /// Bytes before the first record.
     pub(crate) fn header_bytes(self) -> usize {
         match self {
-            Layout::OracleGeneral => 0,
+            Layout::OracleGeneral | Layout::Vscsi(_) => 0,
             Layout::Lcs(_) => lcs::HEADER_BYTES,
         }
     }
@@ -45,6 +47,7 @@ impl Layout {
         match self {
             Layout::OracleGeneral => oracle_general::RECORD_BYTES,
             Layout::Lcs(version) => version.record_bytes(),
+            Layout::Vscsi(version) => version.record_bytes(),
         }
     }
 
@@ -61,6 +64,7 @@ impl Layout {
                 Ok(OracleRecord::decode(bytes).into())
             }
             Layout::Lcs(version) => version.decode(bytes),
+            Layout::Vscsi(version) => version.decode(bytes),
         }
     }
 }

@@ -23,6 +23,8 @@ pub enum Format {
     OracleGeneral,
     /// libCacheSim's binary lcs.
     Lcs,
+    /// CloudPhysics' binary vscsi.
+    Vscsi,
     /// Twitter's traces of caches in memory.
     Twr,
     /// Columns as options or a header line say.
@@ -31,7 +33,7 @@ pub enum Format {
     Txt,
 }
 
-const NAMES: [(&str, Format); 11] = [
+const NAMES: [(&str, Format); 12] = [
     ("damelo", Format::Damelo),
     ("squid", Format::Squid),
     ("common", Format::Common),
@@ -39,6 +41,7 @@ const NAMES: [(&str, Format); 11] = [
     ("oracleGeneral", Format::OracleGeneral),
     ("oracleGeneralBin", Format::OracleGeneral),
     ("lcs", Format::Lcs),
+    ("vscsi", Format::Vscsi),
     ("twr", Format::Twr),
     ("csv", Format::Csv),
     ("txt", Format::Txt),
@@ -68,6 +71,7 @@ impl Format {
                         "combined",
                         "oracleGeneral",
                         "lcs",
+                        "vscsi",
                         "twr",
                         "csv",
                         "txt",
@@ -79,7 +83,7 @@ impl Format {
 
     /// True if its records are binary.
     pub(crate) fn is_binary(self) -> bool {
-        matches!(self, Format::OracleGeneral | Format::Lcs)
+        matches!(self, Format::OracleGeneral | Format::Lcs | Format::Vscsi)
     }
 
     /// The format's name.
@@ -98,7 +102,11 @@ pub(crate) fn binary_by_name(name: &str) -> Option<Format> {
     if name.contains("oraclegeneral") {
         return Some(Format::OracleGeneral);
     }
-    name.split('.').skip(1).any(|part| part == "lcs").then_some(Format::Lcs)
+    name.split('.').skip(1).find_map(|part| match part {
+        "lcs" => Some(Format::Lcs),
+        "vscsi" => Some(Format::Vscsi),
+        _ => None,
+    })
 }
 
 /// Tells the format from file name and first bytes.
@@ -329,6 +337,7 @@ mod tests {
     fn names_and_nul_bytes_mean_binary() {
         assert_eq!(detected("w.oracleGeneral.bin.zst", "12\n"), Ok(Format::OracleGeneral));
         assert_eq!(detected("w.lcs.zst", "12\n"), Ok(Format::Lcs));
+        assert_eq!(detected("w.vscsi.gz", "12\n"), Ok(Format::Vscsi));
         assert_eq!(detected("lcs.txt", "12\n"), Ok(Format::Txt));
         assert!(detected("t", "\0\0").is_err());
         let mark = [0xf0, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12];

@@ -132,6 +132,7 @@ fn options(order: &[u8]) -> Option<ReadOptions> {
         Some(b'C') => Some(Format::Combined),
         Some(b'o') => Some(Format::OracleGeneral),
         Some(b'l') => Some(Format::Lcs),
+        Some(b'V') => Some(Format::Vscsi),
         Some(b'w') => Some(Format::Twr),
         Some(b'v') => Some(Format::Csv),
         Some(b't') => Some(Format::Txt),

@@ -26,6 +26,7 @@ mod stat;
 mod twr;
 #[cfg(test)]
 mod unlimited_tests;
+mod vscsi;
 mod write;
 
 pub use columns::ColumnOptions;

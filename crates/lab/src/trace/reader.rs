@@ -14,6 +14,7 @@ use super::lcs;
 use super::oracle_general::{OracleRecord, RECORD_BYTES};
 use super::record::{ObjectName, Parsed, ParsedName, Record};
 use super::source::object_name;
+use super::vscsi;
 use crate::error::{BadRecord, Place, TraceError};
 use crate::request::Op;
 use crate::trace::clf::{Tail, push_site};
@@ -333,6 +334,11 @@ impl TraceReader {
                 let records = records.map_while(|bytes| version.decode(bytes).ok());
                 requests.extend(records.take(room).map(RawRequest::of_binary));
             }
+            Layout::Vscsi(version) => {
+                let records = bytes.chunks_exact(version.record_bytes());
+                let records = records.map_while(|bytes| version.decode(bytes).ok());
+                requests.extend(records.take(room).map(RawRequest::of_binary));
+            }
         }
         let taken = requests.len() - before;
         chunk.start += taken * layout.record_bytes();
@@ -431,6 +437,7 @@ fn layout(format: Format, head: &[u8]) -> Result<Option<Layout>, String> {
     match format {
         Format::OracleGeneral => Ok(Some(Layout::OracleGeneral)),
         Format::Lcs => lcs::version(head).map(|version| Some(Layout::Lcs(version))),
+        Format::Vscsi => vscsi::version(head).map(|version| Some(Layout::Vscsi(version))),
         _ => Ok(None),
     }
 }
@@ -439,7 +446,7 @@ fn layout(format: Format, head: &[u8]) -> Result<Option<Layout>, String> {
 fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<LineParser, String> {
     let given = options.columns.clone().unwrap_or_default();
     Ok(match format {
-        Format::OracleGeneral | Format::Lcs => unreachable!("it has records"),
+        Format::OracleGeneral | Format::Lcs | Format::Vscsi => unreachable!("it has records"),
         Format::Damelo => LineParser::Damelo,
         Format::Squid => LineParser::Squid,
         Format::Common => LineParser::Clf(Tail::Common),
