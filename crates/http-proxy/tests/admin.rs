@@ -139,6 +139,23 @@ fn explain_names_the_rules_for_what_the_client_asks_and_not_for_the_key() {
     assert_eq!(explain("/a?utm=1")["rules"], serde_json::json!(["one"]));
 }
 
+/// Headers that rules set, and those that they take off, count in the key as they go on.
+#[test]
+fn explain_looks_under_the_key_that_edited_headers_give() {
+    let text = "[[rule]]\nrequest_set = [\"X-Device: phone\"]\nrequest_remove = [\"X-Team\"]\n\
+                key_headers = [\"X-Device\", \"X-Team\"]\n";
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start(&origin);
+    proxy.info.control.reload(Settings::parse(text).unwrap().proxy).unwrap();
+    let asked = proxy.get_with("/a", "X-Team: red\nX-Device: desk");
+    assert!(asked.cache().contains("stored"), "{}", asked.cache());
+    let admin = proxy.info.admin.expect("an admin address");
+    let order = serde_json::json!({ "url": "http://a/a", "headers": ["X-Team: blue"] }).to_string();
+    let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+    let known: serde_json::Value = serde_json::from_str(&text).expect("json");
+    assert_eq!(known["stored"][0]["status"], 200, "{known}");
+}
+
 /// What nobody bounds takes the descriptors of the proxy's clients.
 #[test]
 fn the_admin_listener_holds_so_many_connections_and_no_more() {

@@ -17,6 +17,7 @@ use crate::metrics::histogram::Snapshot;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
+use crate::request::hooks;
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::parts::Slices;
 use crate::ruleset::RequestView;
@@ -49,7 +50,9 @@ pub(crate) async fn explain(
     }
     let effects = shared.config.ruleset.on_request(&order.as_request());
     let mut key = order.url.clone();
-    effects.extend_key(&order.headers, &mut key);
+    let mut headers = order.headers.clone();
+    hooks::edit_request(shared, &effects, &mut headers);
+    effects.extend_key(&headers, &mut key);
     let asked_for = effects.prefix.and_then(|prefix| prefix.to_origin(&order.path_and_query));
     let responds = effects.answering.map(|answering| {
         let respond = shared.config.ruleset.answer(answering);

@@ -17,7 +17,7 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::{
     CachingConfig, NotStoredReason, Policy, RequestDirectives, ResponseDirectives, group,
 };
-use crate::ruleset::{self, Admission, Hint, RequestView, ResponseEffects};
+use crate::ruleset::{self, Admission, Hint, RequestEffects, RequestView, ResponseEffects};
 use crate::vault::Found;
 use crate::worker::{Shared, Worker};
 
@@ -46,15 +46,24 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     ask.prefix = effects.prefix.cloned();
     if effects.edits() {
         ask.met = Some(rules.met(&ask.view()));
-        if !shared.config.forwarded.trust_client {
-            // Removed here, so that fields set by rules are not mistaken for the client's.
-            forwarded::forget_told(&mut ask.headers);
-        }
     }
-    if effects.edit(&mut ask.headers) {
+    if edit_request(shared, &effects, &mut ask.headers) {
         ask.wishes = RequestDirectives::of(&ask.headers);
     }
     effects.extend_key(&ask.headers, &mut ask.target.primary);
+}
+
+/// Edits a request's headers as the rules say. True if anything may have changed.
+pub(crate) fn edit_request(
+    shared: &Shared,
+    effects: &RequestEffects<'_>,
+    headers: &mut HeaderMap,
+) -> bool {
+    if effects.edits() && !shared.config.forwarded.trust_client {
+        // Removed here, so that fields set by rules are not mistaken for the client's.
+        forwarded::forget_told(headers);
+    }
+    effects.edit(headers)
 }
 
 /// Applies the rules to a response's headers, and returns their other effects.
