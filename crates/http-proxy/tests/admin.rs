@@ -156,6 +156,28 @@ fn explain_looks_under_the_key_that_edited_headers_give() {
     assert_eq!(known["stored"][0]["status"], 200, "{known}");
 }
 
+/// RFC 9875 §3: what is in several groups goes with each of them, and lies in one.
+#[test]
+fn explain_tells_of_what_is_gone_with_a_group() {
+    let origin = Origin::start(|request| match request.method() {
+        "POST" => reply(200, "cache-group-invalidation: \"two\"", ""),
+        _ => reply(200, "cache-control: max-age=60\ncache-groups: \"one\", \"two\"", "x"),
+    });
+    let proxy = Proxy::start(&origin);
+    let admin = proxy.info.admin.expect("an admin address");
+    let standing = || {
+        let order = serde_json::json!({ "url": "http://a/a" }).to_string();
+        let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+        let known: serde_json::Value = serde_json::from_str(&text).expect("json");
+        known["stored"][0]["purged"].clone()
+    };
+    proxy.get("/a");
+    assert_eq!(standing(), "untouched");
+    proxy.ask_with_body("POST", "/other", "", b"x");
+    assert_eq!(standing(), "gone with one of its groups");
+    assert!(proxy.get("/a").cache().contains("fwd=uri-miss"), "it is");
+}
+
 /// What nobody bounds takes the descriptors of the proxy's clients.
 #[test]
 fn the_admin_listener_holds_so_many_connections_and_no_more() {

@@ -35,6 +35,8 @@ struct StoredObject {
     entry: Entry,
     placement: Placement,
     length_bytes: u64,
+    /// Whether none of its groups was invalidated.
+    groups_stand: bool,
 }
 
 /// Explains a URL. The order is `{"url": ..., "headers": ["Name: value", ...]}`.
@@ -171,7 +173,12 @@ async fn look(shared: &Shared, key: &[u8]) -> Option<StoredObject> {
     let blob = Bytes::copy_from_slice(&info.metadata);
     let (entry, stamp) = vault::decode(&blob)?;
     let placement = Placement { group: info.group, in_memory: info.resident, stamp };
-    Some(StoredObject { key: key.to_vec(), entry, placement, length_bytes: info.length_bytes })
+    let groups_stand = match &entry {
+        Entry::Response(response) => shared.vault.all_groups_stand(&response.groups).await,
+        Entry::Marker(_) => true,
+    };
+    let (key, length_bytes) = (key.to_vec(), info.length_bytes);
+    Some(StoredObject { key, entry, placement, length_bytes, groups_stand })
 }
 
 /// Describes one stored response in full.
@@ -190,6 +197,9 @@ fn told(shared: &Shared, one: &StoredObject, marks: &Marks) -> Value {
         }));
     });
     let standing = match marks.judge(&subject) {
+        Standing::Untouched | Standing::Stale { .. } if !one.groups_stand => {
+            "gone with one of its groups"
+        }
         Standing::Untouched => "untouched",
         Standing::Stale { .. } => "stale by a soft purge",
         Standing::Gone => "gone by a purge",
