@@ -156,6 +156,21 @@ fn a_page_for_maintenance_stands_before_what_is_stored() {
     assert!(line.contains("\"result\":\"respond\"") && line.contains("\"status\":503"), "{log}");
 }
 
+/// Keys have hosts without the root's dot, so that conditions that looked at it would keep nothing
+/// out: what came in by one name would be served by the other.
+#[test]
+fn a_trailing_dot_makes_no_other_host() {
+    let origin = telling();
+    let text =
+        "[[rule]]\nhost = \"a.test\"\nstore = false\n[[rule]]\nhost = \"b.test.\"\npass = true\n";
+    let proxy = start(&origin, text, |_| {});
+    for host in ["a.test.", "a.test", "b.test.:80", "b.test"] {
+        let answer = proxy.get_with("/", &format!("Host: {host}"));
+        assert!(!answer.cache().contains("stored"), "{host}: {}", answer.cache());
+        assert!(!answer.cache().contains("; hit"), "{host}: {}", answer.cache());
+    }
+}
+
 #[test]
 fn explain_tells_what_a_rule_does() {
     let origin = telling();

@@ -169,7 +169,8 @@ fn host_glob(text: &str) -> Result<Glob, String> {
     if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("\"{text}\" matches no host: hosts are compared without port"));
     }
-    let lower = text.to_ascii_lowercase();
+    // As in `forward.rules`, a trailing dot makes no difference; requests are compared without it.
+    let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let negations = &lower[..lower.len() - lower.trim_start_matches('!').len()];
     // Its brackets make no class: no host is a single character of an address.
     let pattern = match lower[negations.len()..].strip_prefix('[') {
@@ -355,6 +356,7 @@ mod tests {
             ("host", "[::1]"),
             ("host", "*.example.org"),
             ("host", "!{a,b}.test"),
+            ("host", "example.org."),
             ("type", "image/*"),
             ("type", "**"),
             ("type", "{text,image}/*"),
@@ -376,6 +378,7 @@ mod tests {
             ("![::1]", "[::2]", true),
             ("[[]2001:db8::*]", "[2001:db8::7]", true),
             ("[a-c].example", "b.example", true),
+            ("*.example.org.", "a.example.org", true),
         ] {
             let glob = host_glob(pattern).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(glob.matches(host.as_bytes()), expected, "{pattern} {host}");
