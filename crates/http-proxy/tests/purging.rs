@@ -314,6 +314,32 @@ fn keys_that_rules_extended_are_reached_by_a_purge_of_their_url() {
     }
 }
 
+/// Rules go and come back, as when a change of them is taken back; what they stored has stayed.
+#[test]
+fn keys_that_rules_extended_before_are_reached_by_a_purge_of_their_url() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    let use_rules = |text: &str| {
+        let config = Settings::parse(text).expect("good").proxy;
+        proxy.info.control.reload(config).expect("reloaded");
+    };
+    let hit = || proxy.get_with("/a", "X-V: 1").cache().contains("; hit");
+    let rule = "[[rule]]\nkey_headers = [\"X-V\"]\n";
+    for order in ["purge", "post"] {
+        use_rules(rule);
+        eventually("it is stored", hit);
+        use_rules("");
+        match order {
+            "purge" => drop(purge(&proxy, &json!({ "url": "http://a/a" }))),
+            _ => assert_eq!(proxy.ask_with_body("POST", "/a", "", b"x").status(), 200),
+        }
+        use_rules(rule);
+        let asked = origin.count();
+        assert!(!hit(), "{order}");
+        assert_eq!(origin.count(), asked + 1, "{order}");
+    }
+}
+
 #[test]
 fn a_page_from_disk_brings_its_group_into_memory() {
     let origin = Origin::start(|request| match request.path() {

@@ -122,7 +122,7 @@ async fn invalidate(
     }
     counters.invalidations.one();
     let mut own = shared.vault.invalidate_since(&target.primary, epoch).await;
-    if shared.config.ruleset.extends_keys() {
+    if shared.vault.has_extended_keys() {
         let urls = named.iter().chain([&target.primary]).map(|key| url_of(key)).collect();
         let now_s = shared.config.clock.unix_seconds();
         let marked = shared.vault.mark_urls_since(urls, now_s, own.unwrap_or(epoch));
@@ -138,7 +138,7 @@ async fn invalidate(
 async fn invalidate_key(shared: &Shared, counters: &Counters, key: &[u8]) {
     counters.invalidations.one();
     shared.vault.invalidate(key).await;
-    if shared.config.ruleset.extends_keys() {
+    if shared.vault.has_extended_keys() {
         // Other extended keys may hold the same URL, so the URL is marked. The mark becomes durable
         // with the ledger's next write.
         shared.vault.ledger().set(

@@ -31,7 +31,7 @@ pub(crate) mod variants;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -164,6 +164,8 @@ pub(crate) struct Vault {
     pub(crate) body_bytes_max: u64,
     /// The running configuration's.
     caching: ArcSwap<CachingConfig>,
+    /// Whether rules have added to keys since the start, so that one URL may be stored under several.
+    extended_keys: AtomicBool,
     /// Decides which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,
     stripes: Box<[Stripe]>,
@@ -186,6 +188,7 @@ impl Vault {
             whole_body_bytes_max: config.limits.whole_body_bytes_max,
             body_bytes_max: info.segments * info.segment_bytes / 2,
             caching: ArcSwap::from_pointee(config.caching.clone()),
+            extended_keys: AtomicBool::new(config.ruleset.extends_keys()),
             group_epoch: AtomicU64::new(0),
             group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
@@ -194,9 +197,16 @@ impl Vault {
         }
     }
 
-    /// Applies these caching rules from now on.
-    pub(crate) fn set_caching(&self, caching: &CachingConfig) {
-        self.caching.store(Arc::new(caching.clone()));
+    /// Applies these settings from now on.
+    pub(crate) fn follow(&self, config: &ProxyConfig) {
+        self.caching.store(Arc::new(config.caching.clone()));
+        self.extended_keys.fetch_or(config.ruleset.extends_keys(), Ordering::Relaxed);
+    }
+
+    /// Whether one URL may be stored under several keys. What rules have added to keys stays there
+    /// when they are gone, is found again should they come back, and may be on its way in.
+    pub(crate) fn has_extended_keys(&self) -> bool {
+        self.extended_keys.load(Ordering::Relaxed)
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -123,7 +123,7 @@ impl Control {
         keep_connections(&mut config, kept);
         let via = Via::of(&config.name)?;
         let sites = Arc::new(running.sites.with(&config.ruleset, &config.upstream)?);
-        running.vault.set_caching(&config.caching);
+        running.vault.follow(&config);
         if config.groups.hints_by_use != kept.groups.hints_by_use {
             running.vault.group_hints.switch(config.groups.hints_by_use, running.vault.store());
         }
