@@ -156,6 +156,21 @@ fn a_page_for_maintenance_stands_before_what_is_stored() {
     assert!(line.contains("\"result\":\"respond\"") && line.contains("\"status\":503"), "{log}");
 }
 
+/// Keys have the host that a trusted proxy received; so do rules and their redirects.
+#[test]
+fn rules_see_the_host_that_a_trusted_proxy_was_asked_for() {
+    let origin = telling();
+    let text = "[[rule]]\nhost = \"www.test\"\nrespond = 302\nlocation = \"https://{host}/new\"\n";
+    for trusts in [true, false] {
+        let proxy = start(&origin, text, |config| config.forwarded.trust_client = trusts);
+        let told = proxy.get_with("/", "Host: inner\nX-Forwarded-Host: WWW.test:8443, b");
+        let own = proxy.get_with("/", "Host: www.test\nX-Forwarded-Host: other.test");
+        let [redirected, passed] = if trusts { [told, own] } else { [own, told] };
+        assert_eq!((redirected.status(), passed.status()), (302, 200), "{trusts}");
+        assert_eq!(redirected.header("location"), "https://www.test/new");
+    }
+}
+
 /// Keys have hosts without the root's dot, so that conditions that looked at it would keep nothing
 /// out: what came in by one name would be served by the other.
 #[test]

@@ -28,7 +28,7 @@ pub(super) fn answer(worker: &Worker, ask: &Ask, extended: bool) -> Option<Answe
         None => None,
         Some(location) => {
             let path = ask.target.path_and_query.as_str();
-            let found = location.of(&ask.target.client_host, path);
+            let found = location.of(ask.host_asked(), path);
             let Some(found) = found else {
                 return Some(answer::refuse(worker, BadRequest::MissingHost));
             };

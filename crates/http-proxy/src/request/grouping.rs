@@ -29,7 +29,7 @@ impl ResponseEffects<'_> {
             return Groups { home: named_group("r", "", name.as_bytes()), others };
         }
         named.unwrap_or_else(|| match by_grouping(&config.groups.by, ask, response) {
-            None => Groups::by_page(host, &target.client_host, path, &ask.headers, response),
+            None => Groups::by_page(host, ask.host_asked(), path, &ask.headers, response),
             Some(home) => Groups { home, others: Vec::new() },
         })
     }

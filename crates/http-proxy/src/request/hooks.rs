@@ -25,7 +25,7 @@ impl Ask {
     /// The request as rule conditions see it.
     pub(crate) fn view(&self) -> RequestView<'_> {
         RequestView {
-            host: &self.target.client_host,
+            host: self.host_asked(),
             scheme: self.asked_by,
             path_and_query: self.target.path_and_query.as_str(),
             method: &self.method,

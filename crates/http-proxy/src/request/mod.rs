@@ -53,6 +53,8 @@ pub(crate) struct Ask {
     pub(crate) prefix: Option<Arc<PrefixChange>>,
     /// The scheme that the client used, whatever the origin is told.
     asked_by: &'static str,
+    /// The host that the client asked a trusted proxy for, in lower case, if that states one.
+    host_given: Option<Box<str>>,
     /// Rules that it matched, if they edited its headers.
     pub(crate) met: Option<Box<[bool]>>,
     /// Times that it was here, or at another cache of our name, by its `Via`.
@@ -89,6 +91,8 @@ impl Ask {
         }
         let naming = Naming::of(shared);
         let asked_by = naming.scheme_asked(&peer, &parts.headers);
+        let host_given = naming.host_given(&parts.headers);
+        let host_given = host_given.map(|host| host.to_ascii_lowercase().into_boxed_str());
         let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
         let path_and_query = match parts.uri.path_and_query() {
             // Only `OPTIONS *` may lack the leading slash.
@@ -121,6 +125,7 @@ impl Ask {
             answering: None,
             prefix: None,
             asked_by,
+            host_given,
             met: None,
             rounds,
             version,
@@ -236,6 +241,12 @@ impl Ask {
         let Target { scheme, host, .. } = &self.target;
         let paths = invalidation::named(self.base(origin), response);
         paths.map(|path| keys.primary(scheme, host, &path)).collect()
+    }
+
+    /// The host that the client asked for, with the port if it said one: of a trusted proxy, if one
+    /// states it.
+    pub(crate) fn host_asked(&self) -> &str {
+        self.host_given.as_deref().unwrap_or(&self.target.client_host)
     }
 
     /// The requested URI under the names that the client and the origin (scheme and host) use for

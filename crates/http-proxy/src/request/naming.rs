@@ -59,6 +59,11 @@ impl Naming<'_> {
         given.unwrap_or(if peer.secure { "https" } else { "http" })
     }
 
+    /// The host that a trusted proxy received, if it states one.
+    pub(crate) fn host_given<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        self.trusts.then(|| forwarded::given(headers).1).flatten()
+    }
+
     /// The name of a resource that a client requests from this host.
     pub(crate) fn of_request(
         &self,
@@ -66,7 +71,7 @@ impl Naming<'_> {
         headers: &HeaderMap,
         client_host: &str,
     ) -> (&'static str, String) {
-        let host = self.trusts.then(|| forwarded::given(headers).1).flatten();
+        let host = self.host_given(headers);
         let scheme = self.scheme.unwrap_or_else(|| self.scheme_asked(peer, headers));
         let host = match (self.host, host) {
             (Some(fixed), _) => fixed,

@@ -33,7 +33,7 @@ macro_rules! rule_keys {
 rule_keys! {
     "name" "text" "Its name in `damelo explain`."
         |rule, value| put(&mut rule.name, Text::read(value));
-    "host" "pattern or list" "Matches the host the client asked for, without port; one of the patterns must match."
+    "host" "pattern or list" "Matches the host the client asked for, without port, where `forwarded.trust_client` is on what `X-Forwarded-Host` says of it; one of the patterns must match."
         |rule, value| put(&mut rule.when.hosts, each(value, host_glob));
     "scheme" "http or https" "Matches how the client asked: by TLS or without; where `forwarded.trust_client` is on, what `X-Forwarded-Proto` says of it."
         |rule, value| put(&mut rule.when.scheme, scheme(value).map(Some));

@@ -73,7 +73,7 @@ pub(crate) struct Target {
     pub(crate) scheme: &'static str,
     /// Host of the key.
     pub(crate) host: String,
-    /// Host that the client requested, for comparison with `Referer`.
+    /// Host that the request was sent to, whatever host a proxy before this one was asked for.
     pub(crate) client_host: String,
     pub(crate) path_and_query: PathAndQuery,
 }
