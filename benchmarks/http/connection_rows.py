@@ -1,5 +1,6 @@
 """Rows about hits in memory by the connections that they come over: TLS, HTTP/2, one for each request."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -39,23 +40,25 @@ def with_tls(settings, rivals):
     return [proxy for proxy in rivals if proxy.tls]
 
 
-def in_turn(args, settings, rivals, load, origin=None):
+def in_turn(args, settings, rivals, load):
+    """`turns` with an origin that answers everything alike."""
+    with contextlib.closing(rows.Origin(settings)) as origin:
+        return turns(args, rivals, origin, load)
+
+
+def turns(args, rivals, origin, load):
     """What `load` measured of each proxy in each round; before the first one it fills their caches."""
-    origin = origin or rows.Origin(settings)
     samples = {proxy.name: [] for proxy in rivals}
-    try:
-        rows.start_all(rivals)
-        for number in range(-1, args.rounds):
-            for turn in range(len(rivals)):
-                proxy = rivals[(turn + number) % len(rivals)]
-                before = sum(proxy.cpu_ticks().values())
-                found = load(origin, proxy)
-                ticks = sum(proxy.cpu_ticks().values()) - before
-                found["cpu us/req"] = ticks * 1e6 / os.sysconf("SC_CLK_TCK") / found["requests"]
-                if number >= 0:
-                    samples[proxy.name].append(found)
-    finally:
-        origin.close()
+    rows.start_all(rivals)
+    for number in range(-1, args.rounds):
+        for turn in range(len(rivals)):
+            proxy = rivals[(turn + number) % len(rivals)]
+            before = sum(proxy.cpu_ticks().values())
+            found = load(origin, proxy)
+            ticks = sum(proxy.cpu_ticks().values()) - before
+            found["cpu us/req"] = ticks * 1e6 / os.sysconf("SC_CLK_TCK") / found["requests"]
+            if number >= 0:
+                samples[proxy.name].append(found)
     return samples
 
 
@@ -63,10 +66,11 @@ def paths():
     return [f"/t/{number}/8192" for number in range(HOT)]
 
 
-def wrk_script(settings, more=""):
+def wrk_script(settings, asked, more=""):
+    """A script for wrk that asks for these paths in turn, and has `more` before."""
     lua = f"{settings.dir}/connections.lua"
     with open(f"{settings.dir}/paths", "w") as file:
-        file.write("\n".join(paths()))
+        file.write("\n".join(asked))
     with open(lua, "w") as file:
         file.write(more + rows.WRK_LUA.format(paths=f"{settings.dir}/paths"))
     return lua
@@ -77,7 +81,7 @@ COLUMNS = ["req/s", "p99 us", "cpu us/req", "origin requests", "failed"]
 
 def tls(args, settings, rivals):
     needs("wrk", "which speaks TLS")
-    rivals, lua = with_tls(settings, rivals), wrk_script(settings)
+    rivals, lua = with_tls(settings, rivals), wrk_script(settings, paths())
     samples = in_turn(args, settings, rivals, lambda origin, proxy: rows.wrk(
         args, origin, proxy, lua, f"https://127.0.0.1:{proxy.tls_port}"))
     what = (
@@ -89,7 +93,7 @@ def tls(args, settings, rivals):
 
 def churn(args, settings, rivals):
     needs("wrk", "which ends connections")
-    lua = wrk_script(settings, 'wrk.headers["Connection"] = "close"\n')
+    lua = wrk_script(settings, paths(), 'wrk.headers["Connection"] = "close"\n')
     samples = in_turn(args, settings, rivals, lambda origin, proxy: rows.wrk(args, origin, proxy, lua))
     what = f"{HOT} objects of 8 KiB in memory, a new connection for each request, 32 at once; load by wrk."
     return rows.compared(what, samples, COLUMNS)

@@ -41,9 +41,12 @@ class Origin(socketserver.StreamRequestHandler):
             while (field := self.rfile.readline()) not in (b"\r\n", b""):
                 is_conditional |= field.lower().startswith(b"if-none-match:")
             fields = FIELDS.format(formatdate(usegmt=True), control)
-            body = b"" if is_conditional else b"x" * self.server.object_bytes
-            status = "304 Not Modified" if is_conditional else f"200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}"
-            self.wfile.write(f"HTTP/1.1 {status}\r\n{fields}\r\n".encode() + body)
+            if is_conditional:
+                self.wfile.write(f"HTTP/1.1 304 Not Modified\r\n{fields}\r\n".encode())
+                continue
+            body = b"x" * self.server.object_bytes
+            fields += f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+            self.wfile.write(f"HTTP/1.1 200 OK\r\n{fields}\r\n".encode() + body)
 
 
 class Origins(socketserver.ThreadingTCPServer):

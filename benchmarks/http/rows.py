@@ -394,7 +394,7 @@ for line in io.lines("{paths}") do paths[#paths + 1] = line end
 local at = 0
 request = function()
   at = at % #paths + 1
-  return wrk.format("GET", paths[at])
+  return wrk.format(nil, paths[at])
 end
 """
 

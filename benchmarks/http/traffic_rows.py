@@ -3,6 +3,7 @@
 The load is wrk's; the origin is an nginx of its own on the load's core, since here origins answer more than one thing.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -95,18 +96,14 @@ class Origin:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def lua(settings, name, fields, method="GET", body_bytes=0):
+def script(settings, name, fields, method="GET", body_bytes=0):
     """A script for wrk that asks for all the files of a directory in turn, with these fields."""
-    path = f"{settings.dir}/traffic.lua"
     lines = [f'wrk.method = "{method}"']
     lines += [f"wrk.headers[{quoted(field)}] = {quoted(value)}" for field, value in fields.items()]
-    lines.append(f'wrk.body = string.rep("x", {body_bytes})' if body_bytes else "")
-    with open(f"{settings.dir}/paths", "w") as file:
-        file.write("\n".join(f"/{name}/{number}" for number in range(connection_rows.HOT)))
-    asked = rows.WRK_LUA.format(paths=f"{settings.dir}/paths").replace('"GET"', "wrk.method")
-    with open(path, "w") as file:
-        file.write("\n".join(lines) + asked)
-    return path
+    if body_bytes:
+        lines.append(f'wrk.body = string.rep("x", {body_bytes})')
+    asked = [f"/{name}/{number}" for number in range(connection_rows.HOT)]
+    return connection_rows.wrk_script(settings, asked, "\n".join(lines))
 
 
 def quoted(text):
@@ -120,25 +117,22 @@ def etag(settings):
 
 
 def in_turn(args, settings, rivals, name, fields, **more):
-    origin = Origin(args, settings)
+    with contextlib.closing(Origin(args, settings)) as origin:
+        given = fields(settings) if callable(fields) else fields
+        lua = script(settings, name, given, **more)
 
-    def load(_, proxy):
-        found = rows.wrk(args, origin, proxy, script)
-        # The share of requests that reached the origin; the count's own are none of them.
-        found["asked of origin"] = max(found["origin requests"] - 1, 0) / max(found["requests"], 1)
-        return found
+        def load(_, proxy):
+            found = rows.wrk(args, origin, proxy, lua)
+            # The share of requests that reached the origin; the count's own are none of them.
+            asked = max(found["origin requests"] - 1, 0)
+            return {**found, "asked of origin": asked / max(found["requests"], 1)}
 
-    try:
-        fields = fields(settings) if callable(fields) else fields
-        script = lua(settings, name, fields, **more)
-        return connection_rows.in_turn(args, settings, rivals, load, origin)
-    finally:
-        origin.close()
+        return connection_rows.turns(args, rivals, origin, load)
 
 
 def browser(args, settings, rivals):
     samples = in_turn(args, settings, rivals, "site", BROWSER)
-    what = "Hits of 8 KiB with the fields that a browser sends and those that sites add: 14 and 18 of them."
+    what = "Hits of 8 KiB with 14 fields that a browser sends, and 12 that sites add to what servers say."
     return rows.compared(what, samples, COLUMNS)
 
 

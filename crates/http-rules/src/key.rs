@@ -138,16 +138,17 @@ pub fn normal_host(authority: &str, scheme: &str) -> String {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => &host,
     };
-    if ends_in_root(name) {
-        host.remove(name.len() - 1);
+    let kept = without_root(name).len();
+    if kept < name.len() {
+        host.remove(kept);
     }
     host
 }
 
-/// Whether a name has the root's trailing dot. A name with several trailing dots is invalid and
-/// stays as it is, so that it remains a different host.
-fn ends_in_root(name: &str) -> bool {
-    name.strip_suffix('.').is_some_and(|rest| !rest.ends_with('.'))
+/// A host without port, without the root's trailing dot. A name with several trailing dots is invalid
+/// and stays as it is, so that it remains a different host.
+pub fn without_root(name: &str) -> &str {
+    name.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(name)
 }
 
 /// The bytes of a registered name (RFC 3986 §3.2.2). A table: every request is checked.

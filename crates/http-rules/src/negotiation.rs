@@ -25,7 +25,8 @@ pub enum Normaliser {
     #[default]
     Equivalent,
     /// Only the best of these names that the client accepts counts, the first listed winning a tie,
-    /// but for languages that the client itself names; the origin is asked for that name alone. If the client accepts none, the field is removed.
+    /// but for languages that the client itself names; the origin is asked for that name alone. If
+    /// the client accepts none, the field is removed.
     BestOf(Vec<String>),
 }
 

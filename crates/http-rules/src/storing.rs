@@ -265,13 +265,9 @@ pub fn stored_headers(
     response_time_s: u64,
 ) -> HeaderMap {
     let mut stored = response.clone();
-    remove_hop_by_hop(&mut stored);
-    // `Connection` must not name them (RFC 9110 §7.6.1), but could.
-    let lost = |name: &&HeaderName| !stored.contains_key(*name) && response.contains_key(*name);
-    let lost: Vec<&HeaderName> = kept_always(caching).filter(lost).collect();
-    for name in lost {
-        stored.extend(response.get_all(name).iter().map(|value| (name.clone(), value.clone())));
-    }
+    let is_kept = |name: &HeaderName| kept_always(caching).any(|kept| kept == name);
+    // `Connection` must not name what is kept (RFC 9110 §7.6.1), but could.
+    remove_of_connection(&mut stored, is_kept);
     // Both are generated anew when the response is served.
     for name in [AGE, CONTENT_LENGTH] {
         stored.remove(name);
@@ -281,7 +277,7 @@ pub fn stored_headers(
     }
     // Fields of `no-cache="..."` must not be reused without validation, so they are not stored.
     for name in directives.private_fields.iter().chain(&directives.no_cache_fields) {
-        if !kept_always(caching).any(|kept| kept == name) {
+        if !is_kept(name) {
             stored.remove(name);
         }
     }
@@ -291,8 +287,8 @@ pub fn stored_headers(
     stored
 }
 
-/// Without these a stored response could appear fresher than it is, or match other requests:
-/// neither a directive nor `Connection` takes them off, nor the targeted fields of the configuration.
+/// Without these, or the targeted fields of the configuration, a stored response could appear
+/// fresher than it is, or match other requests: neither a directive nor `Connection` takes them off.
 static KEPT_ALWAYS: [HeaderName; 5] = [CACHE_CONTROL, EXPIRES, DATE, VARY, SURROGATE_CONTROL];
 
 fn kept_always(caching: &CachingConfig) -> impl Iterator<Item = &HeaderName> {
@@ -324,9 +320,15 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// Removes what belongs to one connection: the known fields and those `Connection` names.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    remove_of_connection(headers, |_| false);
+}
+
+/// The same, but for what is kept though `Connection` names it.
+fn remove_of_connection(headers: &mut HeaderMap, is_kept: impl Fn(&HeaderName) -> bool) {
     if headers.contains_key(CONNECTION) {
         let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
             .filter_map(|name| HeaderName::from_bytes(name).ok())
+            .filter(|name| !is_kept(name))
             .collect();
         for name in named {
             headers.remove(name);

@@ -28,7 +28,6 @@ fn of_field(headers: &HeaderMap, name: &HeaderName) -> Option<ResponseDirectives
     let mut parsed = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
     for (key, member) in &dictionary {
         apply(&mut parsed, key.as_str(), member);
-        parsed.shareable |= lets_share(key.as_str(), member);
     }
     Some(parsed)
 }
@@ -38,28 +37,27 @@ fn apply(parsed: &mut ResponseDirectives, key: &str, member: &ListEntry) {
         "no-store" => parsed.no_store = true,
         "no-cache" => parsed.no_cache |= qualify(member, &mut parsed.no_cache_fields),
         "private" => parsed.private |= qualify(member, &mut parsed.private_fields),
-        "must-revalidate" => parsed.must_revalidate = true,
+        "must-revalidate" => {
+            parsed.must_revalidate = true;
+            parsed.shareable |= is_true(member);
+        }
         "proxy-revalidate" => parsed.proxy_revalidate = true,
-        "public" => parsed.public = is_true(member),
+        "public" => {
+            parsed.public = is_true(member);
+            parsed.shareable |= parsed.public;
+        }
         "must-understand" => parsed.must_understand = is_true(member),
         "immutable" => parsed.immutable = is_true(member),
-        "max-age" => parsed.max_age = Some(seconds(member)),
-        "s-maxage" => parsed.s_maxage = Some(seconds(member)),
-        "stale-while-revalidate" => parsed.stale_while_revalidate_s = Some(seconds(member)),
-        "stale-if-error" => parsed.stale_if_error_s = Some(seconds(member)),
-        _ => {}
-    }
-}
-
-/// Whether a directive, in its defined form, lets the answer to an authorised request be shared
-/// (RFC 9111 §3.5).
-fn lets_share(key: &str, member: &ListEntry) -> bool {
-    match key {
-        "public" | "must-revalidate" => is_true(member),
+        "max-age" => parsed.max_age = Some(seconds_or_none(member)),
         "s-maxage" => {
-            matches!(bare(member), Some(BareItem::Integer(value)) if i64::from(*value) >= 0)
+            parsed.s_maxage = Some(seconds_or_none(member));
+            parsed.shareable |= seconds(member).is_some();
         }
-        _ => false,
+        "stale-while-revalidate" => {
+            parsed.stale_while_revalidate_s = Some(seconds_or_none(member));
+        }
+        "stale-if-error" => parsed.stale_if_error_s = Some(seconds_or_none(member)),
+        _ => {}
     }
 }
 
@@ -74,13 +72,20 @@ fn is_true(member: &ListEntry) -> bool {
     matches!(bare(member), Some(BareItem::Boolean(true)))
 }
 
-fn seconds(member: &ListEntry) -> u64 {
+/// The seconds of a directive in its defined form.
+fn seconds(member: &ListEntry) -> Option<u64> {
     match bare(member) {
         Some(BareItem::Integer(value)) => {
-            u64::try_from(i64::from(*value)).map_or(0, |seconds| seconds.min(DELTA_SECONDS_MAX))
+            let seconds = u64::try_from(i64::from(*value)).ok()?;
+            Some(seconds.min(DELTA_SECONDS_MAX))
         }
-        _ => 0,
+        _ => None,
     }
+}
+
+/// In another form a directive is as strict as it can be.
+fn seconds_or_none(member: &ListEntry) -> u64 {
+    seconds(member).unwrap_or(0)
 }
 
 /// Adds field names; true if the directive is unqualified.

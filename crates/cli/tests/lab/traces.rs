@@ -82,7 +82,7 @@ fn malformed_lines_are_named_or_counted() {
     bed.file("t.bin", "\0\0\0");
     let (_, words) = bed.fails(&["trace", "stat", "t.bin"]);
     assert!(
-        words.contains("it is binary, but neither oracleGeneral nor lcs; name it with --format"),
+        words.contains("neither oracleGeneral nor lcs, nor named as vscsi; name it with --format"),
         "{words}"
     );
 }

@@ -73,7 +73,8 @@ impl Conditions {
     pub(crate) fn match_request(&self, request: &RequestView<'_>) -> bool {
         let (path, query) =
             request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
-        let host = without_root(without_port(request.host));
+        // As in keys: with and without the dot, a client gets the same stored responses.
+        let host = key::without_root(without_port(request.host));
         self.scheme.is_none_or(|scheme| scheme == request.scheme)
             && any_or_empty(&self.hosts, |glob| glob.matches(host.as_bytes()))
             && any_or_empty(&self.paths, |glob| glob.matches(path.as_bytes()))
@@ -113,12 +114,6 @@ pub(super) fn without_port(host: &str) -> &str {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     }
-}
-
-/// A name without the root's trailing dot, as keys have it: with and without it, a client gets the
-/// same stored responses. One with several dots is another host.
-fn without_root(name: &str) -> &str {
-    name.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(name)
 }
 
 /// Marker before each part that a rule adds to a key. No URL that parses contains this byte.

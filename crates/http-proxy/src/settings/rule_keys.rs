@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Size, Text, Time, Value};
 use super::ranges::{self, is_token};
+use crate::rules::key::without_root;
 use crate::ruleset::{
     Admission, CookieMatch, Glob, HeaderMatch, Hint, Location, PrefixChange, Respond, Rule,
     Segments, edits_allowed,
@@ -170,7 +171,7 @@ fn host_glob(text: &str) -> Result<Glob, String> {
         return Err(format!("\"{text}\" matches no host: hosts are compared without port"));
     }
     // As in `forward.rules`, a trailing dot makes no difference; requests are compared without it.
-    let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let lower = without_root(text).to_ascii_lowercase();
     let negations = &lower[..lower.len() - lower.trim_start_matches('!').len()];
     // Its brackets make no class: no host is a single character of an address.
     let pattern = match lower[negations.len()..].strip_prefix('[') {

@@ -129,7 +129,7 @@ pub(crate) fn detect(
         return if oracle_general::looks_like(head) {
             Ok(Format::OracleGeneral)
         } else {
-            Err("it is binary, but neither oracleGeneral nor lcs".to_owned())
+            Err("it is binary, but neither oracleGeneral nor lcs, nor named as vscsi".to_owned())
         };
     }
     let lines: Vec<&[u8]> = head
