@@ -245,6 +245,39 @@ fn an_origin_may_decline() {
     assert_eq!(origin.count(), 2, "never from the cache");
 }
 
+/// RFC 9111 §4.4. Nobody sees what such a method does in a tunnel, so that counts as a change.
+#[test]
+fn an_upgrade_by_an_unsafe_method_invalidates_its_target() {
+    for (status, again) in [(101, 1), (200, 1), (303, 1), (403, 0)] {
+        let origin = Origin::start(move |request| match request.method() {
+            "GET" => reply(200, "Cache-Control: max-age=60", "kept"),
+            _ => reply(status, "Connection: upgrade\nUpgrade: websocket", ""),
+        });
+        let proxy = Proxy::start(&origin);
+        for _ in 0..2 {
+            assert_eq!(proxy.get("/kept").text(), "kept");
+        }
+        let fields = "Connection: upgrade\nUpgrade: websocket";
+        assert_eq!(proxy.ask("DELETE", "/kept", fields).status(), status);
+        assert_eq!(origin.last().header("upgrade"), "websocket");
+        proxy.get("/kept");
+        assert_eq!(origin.count(), 2 + again, "after {status}");
+    }
+}
+
+#[test]
+fn what_is_not_the_origins_to_answer_is_not_passed_on_for_an_upgrade() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", "kept"));
+    let proxy = Proxy::start_with(&origin, |config| config.purge.method = true);
+    let fields = "Connection: upgrade\nUpgrade: websocket";
+    proxy.get("/kept");
+    assert_eq!(proxy.ask("PURGE", "/kept", fields).status(), 200);
+    let only_if_cached = format!("{fields}\nCache-Control: only-if-cached");
+    assert_eq!(proxy.ask("GET", "/kept", &only_if_cached).status(), 504);
+    assert_eq!(proxy.ask("CONNECT", "a.test:80", fields).status(), 501);
+    assert_eq!(origin.count(), 1);
+}
+
 /// What a client of HTTP/2 sends to speak this protocol on a stream (RFC 8441 §4).
 fn extended_connect(protocol: &'static str, field: (&str, &str)) -> Request<Full<Bytes>> {
     let request = Request::connect("http://a/chat")

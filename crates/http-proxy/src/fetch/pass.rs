@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 
 use crate::answer::{Answer, origin_failed, pass_on};
@@ -34,17 +34,8 @@ pub(crate) async fn pass(
     let second_bytes = worker.shared.config.limits.upload_second_bytes_min;
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
-    let unanswered = Unanswered::new(worker, ask);
-    let answered = worker.fetcher.send(ask.to_origin_request(&worker.shared, body)).await;
-    let answered = answered.and_then(|response| {
-        let is_unasked = response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes();
-        if is_unasked { Err(FetchError::Unasked) } else { Ok(response) }
-    });
-    if answered.as_ref().is_err_and(FetchError::may_have_acted) && !ask.method.is_safe() {
-        // Nobody knows what the origin has done.
-        invalidate_key(&worker.shared, &worker.counters, &ask.target.primary).await;
-    }
-    unanswered.end();
+    let sending = worker.fetcher.send(ask.to_origin_request(&worker.shared, body));
+    let answered = answered(worker, ask, sending).await;
     match answered {
         Err(error) => origin_failed(worker, ask, error, status),
         Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
@@ -65,6 +56,46 @@ pub(crate) async fn pass(
             (pass_on(ask, parts, body), status)
         }
     }
+}
+
+/// Asks for an upgrade, and performs the invalidations that the request causes. What an unsafe
+/// method does in a tunnel, nobody sees: its target is invalidated as if it had changed.
+pub(crate) async fn send_upgrade(
+    worker: &Worker,
+    ask: &Ask,
+    request: Request<OriginBody>,
+) -> Result<Response<FetchedBody>, FetchError> {
+    let epoch = worker.shared.vault.epoch(&ask.target.primary);
+    let mut response = answered(worker, ask, worker.fetcher.send_upgrade(request)).await?;
+    let (status, length_bytes) = (response.status(), response.body().size_hint().exact());
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        hooks::on_response(&worker.shared, ask, status, response.headers_mut(), length_bytes);
+        if invalidation::invalidates(&ask.method, status) {
+            invalidate(worker, ask, (status, response.headers()), epoch).await;
+        }
+    } else if !ask.method.is_safe() {
+        invalidate_key(&worker.shared, &worker.counters, &ask.target.primary).await;
+    }
+    Ok(response)
+}
+
+/// Waits for the origin's answer. Where nobody knows what an unsafe method has done, its target is
+/// invalidated: after some errors, and if the client leaves meanwhile.
+async fn answered(
+    worker: &Worker,
+    ask: &Ask,
+    sending: impl Future<Output = Result<Response<FetchedBody>, FetchError>>,
+) -> Result<Response<FetchedBody>, FetchError> {
+    let unanswered = Unanswered::new(worker, ask);
+    let answered = sending.await.and_then(|response| {
+        let is_unasked = response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes();
+        if is_unasked { Err(FetchError::Unasked) } else { Ok(response) }
+    });
+    if answered.as_ref().is_err_and(FetchError::may_have_acted) && !ask.method.is_safe() {
+        invalidate_key(&worker.shared, &worker.counters, &ask.target.primary).await;
+    }
+    unanswered.end();
+    answered
 }
 
 /// Whether the response to a POST may answer later GETs (RFC 9110 §9.3.3). It may not if the

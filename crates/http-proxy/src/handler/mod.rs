@@ -6,9 +6,9 @@
 //!                          ├► CONNECT admitted by the forward proxy  `connect`: a tunnel
 //!                          ├► TRACE, OPTIONS with no hops left       `max_forwards`
 //!                          ├► a rule that answers by itself          `respond`
-//!                          ├► Upgrade                                `upgrade`: a tunnel
 //!                          └► route ─┬► PURGE, if enabled            `purge`
 //!                                    ├► CONNECT to a reverse proxy   501
+//!                                    ├► Upgrade                      `upgrade`: a tunnel
 //!                                    ├► requests past the cache      `fetch::pass`
 //!                                    └► all other GET and HEAD       `cache`
 //! ```
@@ -133,12 +133,10 @@ async fn dispatch(
     match Ask::new(request, peer, &worker.shared) {
         Ok((mut ask, body)) => {
             pinning::settle(worker, &mut ask);
-            let (mut response, mut status) =
-                match (respond::answer(worker, &ask, extended), upgrade) {
-                    (Some(answer), _) => answer,
-                    (None, None) => route(worker, &ask, body).await,
-                    (None, Some(upgrade)) => Box::pin(upgrade.pass(worker, &ask)).await,
-                };
+            let (mut response, mut status) = match respond::answer(worker, &ask, extended) {
+                Some(answer) => answer,
+                None => route(worker, &ask, body, upgrade).await,
+            };
             pinning::announce(&ask, response.headers_mut());
             record::asked(worker, &ask, &status, start);
             if ask.site != SiteId::MAIN {
@@ -154,8 +152,13 @@ async fn dispatch(
     }
 }
 
-/// Answers a well-formed request that neither a rule nor an upgrade has answered.
-async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
+/// Answers a well-formed request that no rule has answered.
+async fn route(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    body: Incoming,
+    upgrade: Option<Upgrade>,
+) -> Answer {
     if ask.method.as_str() == "PURGE" && worker.shared.config.purge.method {
         return purge::answer(worker, ask).await;
     }
@@ -163,6 +166,11 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
         let text = "This proxy stands before one origin and opens no tunnels.";
         let status = CacheStatus::own("connect");
         return own_answer(worker, StatusCode::NOT_IMPLEMENTED, status, text);
+    }
+    match upgrade {
+        Some(_) if ask.wishes.only_if_cached => return only_if_cached(worker),
+        Some(upgrade) => return Box::pin(upgrade.pass(worker, ask)).await,
+        None => {}
     }
     if ask.method != Method::GET && ask.method != Method::HEAD {
         let status = CacheStatus::forwarded(ForwardReason::Method);

@@ -23,6 +23,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
+use crate::fetch::pass::send_upgrade;
 use crate::handler::record::TunnelRecord;
 use crate::handler::tunnel;
 use crate::request::{Ask, announces_body};
@@ -61,6 +62,17 @@ pub(crate) fn read_extended_connect<B>(request: &mut Request<B>, protocols: &[St
     }
 }
 
+/// Whether the origin is told of the upgrade that a request of HTTP/1 asks for.
+pub(crate) fn is_passed_on<B>(request: &Request<B>, protocols: &[String]) -> bool {
+    let headers = request.headers();
+    let Some(protocol) = headers.get(UPGRADE) else { return false };
+    let known =
+        protocols.iter().any(|one| protocol.as_bytes().eq_ignore_ascii_case(one.as_bytes()));
+    let one = headers.get_all(UPGRADE).iter().count() == 1;
+    let plain = request.version() == Version::HTTP_11 && !announces_body(headers);
+    known && one && plain && names_upgrade(headers)
+}
+
 impl Upgrade {
     /// Takes the upgrade out of a request. `None` if there is none or it may not be passed on: the
     /// request is then handled as an ordinary one, as RFC 9110 §7.8 allows.
@@ -70,15 +82,10 @@ impl Upgrade {
             let key = HeaderValue::try_from(BASE64.encode(fastrand::u128(..).to_le_bytes())).ok();
             return Some(Upgrade { protocol: HeaderValue::from_static(WEBSOCKET), client, key });
         }
-        let headers = request.headers();
-        let protocol = headers.get(UPGRADE)?.clone();
-        let known =
-            protocols.iter().any(|one| protocol.as_bytes().eq_ignore_ascii_case(one.as_bytes()));
-        let one = headers.get_all(UPGRADE).iter().count() == 1;
-        let plain = request.version() == Version::HTTP_11 && !announces_body(headers);
-        if !known || !one || !plain || !names_upgrade(headers) {
+        if !is_passed_on(request, protocols) {
             return None;
         }
+        let protocol = request.headers().get(UPGRADE)?.clone();
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
         Some(Upgrade { protocol, client, key: None })
     }
@@ -87,7 +94,8 @@ impl Upgrade {
     pub(crate) async fn pass(self, worker: &Worker, ask: &Ask) -> Answer {
         let mut status = CacheStatus::forwarded(ForwardReason::Bypass);
         status.detail = Some("upgrade");
-        let mut response = match worker.fetcher.send_upgrade(self.request(worker, ask)).await {
+        let request = self.request(worker, ask);
+        let mut response = match send_upgrade(worker, ask, request).await {
             Ok(response) => response,
             Err(error) => return answer::origin_failed(worker, ask, error, status),
         };

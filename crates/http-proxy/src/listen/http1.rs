@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use arc_swap::ArcSwap;
-use http::header::UPGRADE;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
@@ -26,7 +25,7 @@ use tokio::sync::watch;
 use crate::client::Peer;
 use crate::client::activity::Activity;
 use crate::config::tables::HEADER_LINES_MAX;
-use crate::handler;
+use crate::handler::{self, upgrade};
 use crate::io::BUFFER_BYTES_MIN;
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
@@ -47,7 +46,7 @@ pub(super) async fn speak(
     let answer = |request: Request<Incoming>| {
         // The request keeps these settings to its end, even if they are reloaded meanwhile.
         let (worker, active) = (worker.load_full(), peer.activity.begin());
-        let may_switch = switches(&request);
+        let may_switch = switches(&request, &worker.shared.config.upgrades);
         peer.activity.set_may_switch(may_switch);
         // Whether the request ends with its headers, so that only the next request can follow it.
         let has_body = !request.body().is_end_stream();
@@ -110,9 +109,10 @@ fn builder(worker: &Worker) -> http1::Builder {
     builder
 }
 
-/// Whether a request may turn its connection into a tunnel.
-fn switches(request: &Request<Incoming>) -> bool {
-    request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE)
+/// Whether a request may turn its connection into a tunnel. Not if it merely offers a protocol that
+/// is left out, as some clients do with `h2c` in every request.
+fn switches(request: &Request<Incoming>, protocols: &[String]) -> bool {
+    request.method() == Method::CONNECT || upgrade::is_passed_on(request, protocols)
 }
 
 /// The status that hyper answered to an unreadable request. Other connection errors concern only
