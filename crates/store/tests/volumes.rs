@@ -354,6 +354,25 @@ fn purges_go_on_where_no_checkpoint_can_be_written() {
     }
 }
 
+/// The journal of a life that goes on behind some checkpoints, none of which has what it overwrites.
+#[test]
+fn what_is_removed_after_an_open_stays_so_where_no_checkpoint_can_be_written() {
+    let disk = Disk::new(48 << 20);
+    let store = open(std::slice::from_ref(&disk), |_| ());
+    (0..20).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    (0..5).for_each(|_| store.checkpoint().unwrap());
+    store.close().unwrap();
+    let store = open(std::slice::from_ref(&disk), |_| ());
+    disk.fail_syncs(true);
+    (0..20).for_each(|n| assert!(store.remove(format!("old/{n}").as_bytes()).unwrap()));
+    replace_many(&store);
+    assert_eq!(store.stats().journal_errors, 0);
+    // Killed, and the device is well again.
+    std::mem::forget(store);
+    let store = open(&[disk.copied()], |_| ());
+    assert_eq!((0..20).find(|n| get(&store, &format!("old/{n}")).is_some()), None);
+}
+
 /// As no checkpoint makes room in the journal, each waits ten seconds for one; two side by side.
 #[test]
 fn what_the_journal_has_no_room_for_is_gone_all_the_same() {

@@ -92,10 +92,10 @@ impl Engine {
             // The checkpoint written by `close` must stay the newest: it records a clean end.
             return Err(io::Error::other("the store is closed"));
         }
-        let outcome = self.write_generation(*newest + 1, clean);
+        let outcome = self.write_after(*newest, clean);
         match &outcome {
-            Ok(()) => {
-                *newest += 1;
+            Ok(generation) => {
+                *newest = *generation;
                 self.checkpoints.failures.store(0, Ordering::Relaxed);
                 add(&self.counters.checkpoints, 1);
                 let _ = self.counted(self.journal.append_left());
@@ -108,10 +108,11 @@ impl Engine {
                 }
             }
         }
-        outcome
+        outcome.map(drop)
     }
 
-    fn write_generation(&self, generation: u64, clean: bool) -> io::Result<()> {
+    /// Writes the checkpoint after that of the generation `newest`; returns its own.
+    fn write_after(&self, newest: u64, clean: bool) -> io::Result<u64> {
         let volume = &self.space.volumes[0];
         if volume.is_out() {
             self.journal.go_uncovered();
@@ -119,8 +120,9 @@ impl Engine {
         }
         let superblock = &volume.superblock;
         let layout = superblock.layout();
-        let slot = layout.checkpoint_slot((generation % 2) as usize);
         let epoch = self.journal.checkpoint_begins();
+        let generation = self.journal.generation_after(newest);
+        let slot = layout.checkpoint_slot((generation % 2) as usize);
         self.index.checkpoint_begins();
         let seq_next = self.next_seq.load(Ordering::SeqCst);
         // After this, every create with a smaller sequence number is in the nursery.
@@ -155,7 +157,7 @@ impl Engine {
         self.write_slot(slot, &plan, header, tables)?;
         self.journal.checkpoint_done(epoch, generation);
         self.index.checkpoint_done();
-        Ok(())
+        Ok(generation)
     }
 
     /// Writes a checkpoint of the current index into the slot at byte `slot`.

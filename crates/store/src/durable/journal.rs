@@ -41,6 +41,8 @@ struct State {
     /// The checkpoint of `covered_generation` covers all records up to this epoch.
     covered_epoch: u32,
     covered_generation: u64,
+    /// No checkpoint of a greater generation can be on disk: none was begun, in this life or before.
+    begun_generation: u64,
     /// The last record is the mark of an open.
     ends_with_mark: bool,
     /// Records that could not be written without waiting, in order.
@@ -77,11 +79,13 @@ impl Journal {
         durability: Durability,
         contents: &JournalContents,
     ) -> Journal {
+        let covered_generation = contents.requires.map_or(0, |r| r.generation);
         let state = State {
             epoch: contents.epoch,
             offset: contents.end,
             covered_epoch: contents.epoch.saturating_sub(2),
-            covered_generation: contents.requires.map_or(0, |r| r.generation),
+            covered_generation,
+            begun_generation: covered_generation.saturating_add(1),
             ends_with_mark: contents.ends_with_mark,
             left: Vec::new(),
         };
@@ -284,8 +288,8 @@ impl Journal {
         }
         if self.lacks(&state, bytes) {
             if !state.is_covered() {
-                // The next generation may be complete on disk although its writer saw an error.
-                state.covered_generation += 2;
+                // The newest may be complete on disk although its writer saw an error.
+                state.covered_generation = state.begun_generation.saturating_add(1);
             }
             state.epoch += 1;
             state.offset = 0;
@@ -312,6 +316,20 @@ impl Journal {
     /// The current epoch: a checkpoint begun now will cover all earlier ones.
     pub(crate) fn checkpoint_begins(&self) -> u32 {
         lock(&self.state).epoch
+    }
+
+    /// The generation of a checkpoint that was begun.
+    pub(crate) fn generation_after(&self, newest: u64) -> u64 {
+        let generation = newest.saturating_add(1);
+        let mut state = lock(&self.state);
+        state.begun_generation = state.begun_generation.max(generation);
+        generation
+    }
+
+    /// An open found the checkpoint of this generation. A next one may have been begun, too.
+    pub(crate) fn found_checkpoint(&self, generation: u64) {
+        let mut state = lock(&self.state);
+        state.begun_generation = state.begun_generation.max(generation.saturating_add(1));
     }
 
     /// A checkpoint begun at `epoch` is complete and durable.

@@ -77,6 +77,7 @@ impl Engine {
         if let Some(found) = &found {
             next_seq = Sequence::from_raw(found.header.seq_next);
             self.checkpoints.raise(found.header.generation);
+            self.journal.found_checkpoint(found.header.generation);
             found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.sequence()));
         }
         let since = next_seq;
