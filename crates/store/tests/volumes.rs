@@ -354,6 +354,32 @@ fn purges_go_on_where_no_checkpoint_can_be_written() {
     }
 }
 
+/// However many turns the journal took without one.
+#[test]
+fn once_a_checkpoint_is_complete_again_nothing_is_forgotten_for_those_that_failed() {
+    for closes in [true, false] {
+        let disk = Disk::new(48 << 20);
+        let store = open(std::slice::from_ref(&disk), |_| ());
+        (0..20).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+        store.checkpoint().unwrap();
+        disk.fail_syncs(true);
+        (0..3).for_each(|_| replace_many(&store));
+        store.remove(b"old/0").unwrap();
+        disk.fail_syncs(false);
+        match closes {
+            true => store.close().unwrap(),
+            false => {
+                store.checkpoint().unwrap();
+                // Killed.
+                std::mem::forget(store);
+            }
+        }
+        let store = open(&[disk.copied()], |_| ());
+        assert_eq!(get(&store, "old/0"), None);
+        assert_eq!((1..20).find(|n| get(&store, &format!("old/{n}")).is_none()), None);
+    }
+}
+
 /// The journal of a life that goes on behind some checkpoints, none of which has what it overwrites.
 #[test]
 fn what_is_removed_after_an_open_stays_so_where_no_checkpoint_can_be_written() {

@@ -34,6 +34,8 @@ const TURN_WAIT: Duration = Duration::from_secs(10);
 /// Most deferred records: those that wait for a checkpoint in place of their callers.
 const LEFT_MAX: usize = 1 << 16;
 const MARK_BYTES: u64 = JOURNAL_CELL_BYTES as u64;
+/// Checkpoints take their slots in turn, by their generations.
+const CHECKPOINT_SLOTS: u64 = 2;
 
 struct State {
     epoch: u32,
@@ -318,10 +320,14 @@ impl Journal {
         lock(&self.state).epoch
     }
 
-    /// The generation of a checkpoint that was begun.
+    /// The generation of a checkpoint that was begun: not in the slot of the newest complete one,
+    /// and no smaller than a half asks for that was begun without a checkpoint.
     pub(crate) fn generation_after(&self, newest: u64) -> u64 {
-        let generation = newest.saturating_add(1);
         let mut state = lock(&self.state);
+        let next = newest.saturating_add(1);
+        let ahead = state.covered_generation.saturating_sub(next);
+        let generation =
+            next.saturating_add(ahead.div_ceil(CHECKPOINT_SLOTS).saturating_mul(CHECKPOINT_SLOTS));
         state.begun_generation = state.begun_generation.max(generation);
         generation
     }
