@@ -293,11 +293,15 @@ impl Journal {
                 // The newest may be complete on disk although its writer saw an error.
                 state.covered_generation = state.begun_generation.saturating_add(1);
             }
-            state.epoch += 1;
-            state.offset = 0;
+            let before = (state.epoch, state.offset);
+            (state.epoch, state.offset) = (state.epoch + 1, 0);
             let first = JournalOp::Epoch { generation: state.covered_generation };
             let first = JournalRecord { op: first, epoch: state.epoch, seq: seq.get() };
-            self.write(&mut state, area, &first)?;
+            if let Err(error) = self.write(&mut state, area, &first) {
+                // A half without its first record would ask for no checkpoint.
+                (state.epoch, state.offset) = before;
+                return Err(error);
+            }
             state.ends_with_mark = false;
             self.wants_checkpoint.store(true, Ordering::Relaxed);
         }

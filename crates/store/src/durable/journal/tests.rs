@@ -16,6 +16,8 @@ struct Area {
     bytes: Arc<Mutex<Vec<u8>>>,
     /// Bytes that are written before it dies.
     alive: Arc<Mutex<usize>>,
+    /// Writes until one fails.
+    until_failure: Option<Arc<Mutex<usize>>>,
 }
 
 impl JournalArea for Area {
@@ -24,6 +26,13 @@ impl JournalArea for Area {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if let Some(left) = &self.until_failure {
+            let mut left = lock(left);
+            *left = left.wrapping_sub(1);
+            if *left == usize::MAX {
+                return Err(io::Error::other("one write fails"));
+            }
+        }
         let mut alive = lock(&self.alive);
         let written = bytes.len().min(*alive);
         *alive -= written;
@@ -39,19 +48,29 @@ impl JournalArea for Area {
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
 fn contents(bytes: &Bytes) -> JournalContents {
-    let area = Area { bytes: Arc::clone(bytes), alive: Arc::new(Mutex::new(0)) };
+    let alive = Arc::new(Mutex::new(0));
+    let area = Area { bytes: Arc::clone(bytes), alive, until_failure: None };
     read_journal(&area, BYTES, NONCE).expect("memory can be read")
 }
 
 /// A journal that goes on where the bytes end, and how many more it may write.
 fn mortal(bytes: &Bytes, durability: Durability) -> (Journal, Arc<Mutex<usize>>) {
     let alive = Arc::new(Mutex::new(usize::MAX));
-    let area = Box::new(Area { bytes: Arc::clone(bytes), alive: Arc::clone(&alive) });
+    let theirs = Arc::clone(&alive);
+    let area = Box::new(Area { bytes: Arc::clone(bytes), alive: theirs, until_failure: None });
     (Journal::new(Some(area), BYTES, NONCE, durability, &contents(bytes)), alive)
 }
 
 fn journal(bytes: &Bytes, durability: Durability) -> Journal {
     mortal(bytes, durability).0
+}
+
+/// A journal of which that write fails, counted from its beginning.
+fn failing(bytes: &Bytes, write: usize) -> Journal {
+    let until_failure = Some(Arc::new(Mutex::new(write)));
+    let alive = Arc::new(Mutex::new(usize::MAX));
+    let area = Box::new(Area { bytes: Arc::clone(bytes), alive, until_failure });
+    Journal::new(Some(area), BYTES, NONCE, Durability::Flushed, &contents(bytes))
 }
 
 fn delete(hash: u64) -> JournalOp {
@@ -163,6 +182,27 @@ fn once_a_checkpoint_is_complete_the_next_is_waited_for_again() {
     assert!(journal.has_room());
     journal.checkpoint_done(journal.checkpoint_begins(), 1);
     assert!(is_tight_again(&journal, last).is_some());
+}
+
+/// Whichever write fails, to the first copy or the second, of a half's first record or another.
+#[test]
+fn a_write_that_fails_loses_one_record_and_no_half_begins_without_its_first() {
+    for write in 0..6 * IN_HALF as usize {
+        let bytes = empty();
+        let journal = failing(&bytes, write);
+        let mut failed = 0;
+        for seq in 1..=3 * IN_HALF {
+            let written = append(&journal, seq);
+            journal.checkpoint_done(journal.checkpoint_begins(), seq);
+            failed += u64::from(written.is_err());
+            let found = contents(&bytes);
+            let op = found.records.last().map(|record| record.op.clone());
+            assert!(written.is_err() || op == Some(delete(seq)), "write {write}, record {seq}");
+            assert!(found.lost_before.is_none() && found.lost_halves.is_empty());
+            assert!(found.epoch < 2 || found.requires.is_some(), "write {write}, record {seq}");
+        }
+        assert_eq!(failed, 1, "write {write}");
+    }
 }
 
 /// Garbage, zeros or turned bits, anywhere in one copy and of any length.
