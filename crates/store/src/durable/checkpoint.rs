@@ -104,7 +104,7 @@ impl Engine {
                 add(&self.counters.checkpoint_errors, 1);
                 let failures = self.checkpoints.failures.fetch_add(1, Ordering::Relaxed) + 1;
                 if failures >= self.config.volume_errors_max {
-                    self.journal.go_uncovered();
+                    let _ = self.counted(self.journal.go_uncovered());
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Engine {
     fn write_after(&self, newest: u64, clean: bool) -> io::Result<u64> {
         let volume = &self.space.volumes[0];
         if volume.is_out() {
-            self.journal.go_uncovered();
+            let _ = self.counted(self.journal.go_uncovered());
             return Err(volume.named(io::Error::other("out of service: it has the checkpoints")));
         }
         let superblock = &volume.superblock;

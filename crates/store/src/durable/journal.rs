@@ -178,10 +178,25 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the records that `append_soon` deferred. Called when a checkpoint is complete.
+    /// Writes the records that `append_soon` deferred, as far as there is room. Called when a
+    /// checkpoint is complete, or is not waited for any more. What fails is deferred again, and the
+    /// others are written; the last error is returned.
     pub(crate) fn append_left(&self) -> io::Result<()> {
         let left = std::mem::take(&mut lock(&self.state).left);
-        left.into_iter().try_for_each(|(op, seq)| self.append_soon(op, seq))
+        let (mut again, mut outcome) = (Vec::new(), Ok(()));
+        for (op, seq) in left {
+            if self.has_room() {
+                match self.append(op.clone(), seq) {
+                    Ok(()) => continue,
+                    Err(error) => outcome = Err(error),
+                }
+            }
+            again.push((op, seq));
+        }
+        let mut state = lock(&self.state);
+        again.append(&mut state.left);
+        state.left = again;
+        outcome
     }
 
     /// Ensures that sequence numbers after the next open are greater than those of this one, even
@@ -220,13 +235,15 @@ impl Journal {
     /// Stops waiting for checkpoints until one is complete, because the volume that holds them is
     /// out of service, or they keep failing. Halves are overwritten all the same, and then require a
     /// checkpoint that does not exist: an open before there is one forgets every object older than
-    /// the journal, which it might otherwise serve although it was deleted.
-    pub(crate) fn go_uncovered(&self) {
+    /// the journal, which it might otherwise serve although it was deleted. What waited for room is
+    /// written.
+    pub(crate) fn go_uncovered(&self) -> io::Result<()> {
         let state = lock(&self.state);
         self.uncovered.store(true, Ordering::Relaxed);
         self.note_room(&state);
         drop(state);
         self.covered.notify_all();
+        self.append_left()
     }
 
     /// Waits for room. For callers that may wait: those outside the gate that have not taken a

@@ -134,10 +134,35 @@ fn the_last_quarter_is_for_those_whom_a_checkpoint_waits_for() {
 }
 
 #[test]
+fn what_waits_for_room_is_written_although_a_write_fails_or_checkpoints_do() {
+    for fails in [true, false] {
+        let bytes = empty();
+        tight(&bytes);
+        // The first record keeps it from being left.
+        let journal = failing(&bytes, if fails { 2 + 4 } else { 1_000 });
+        append(&journal, 900).expect("there is room");
+        let waits: Vec<u64> = (1_000..1_005).collect();
+        for seq in &waits {
+            journal.append_soon(delete(*seq), Sequence::from_raw(*seq)).expect("it is deferred");
+        }
+        let written = || {
+            let records = contents(&bytes).records;
+            let has = |hash: &&u64| records.iter().any(|record| record.op == delete(**hash));
+            waits.iter().filter(has).count()
+        };
+        assert_eq!(written(), 0);
+        assert_eq!(journal.go_uncovered().is_err(), fails);
+        assert_eq!(written(), if fails { 4 } else { 5 });
+        journal.append_left().expect("one write failed");
+        assert_eq!((written(), lock(&journal.state).left.len()), (5, 0));
+    }
+}
+
+#[test]
 fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
     let bytes = empty();
     let (journal, last) = tight(&bytes);
-    journal.go_uncovered();
+    journal.go_uncovered().expect("nothing waits");
     for seq in last + 1..last + 5 * IN_HALF {
         assert!(journal.wait_room().is_ok());
         append(&journal, seq).expect("nobody waits");
@@ -178,7 +203,7 @@ fn a_checkpoint_covers_the_halves_before_the_one_it_began_in() {
 fn once_a_checkpoint_is_complete_the_next_is_waited_for_again() {
     let bytes = empty();
     let (journal, last) = tight(&bytes);
-    journal.go_uncovered();
+    journal.go_uncovered().expect("nothing waits");
     assert!(journal.has_room());
     journal.checkpoint_done(journal.checkpoint_begins(), 1);
     assert!(is_tight_again(&journal, last).is_some());
