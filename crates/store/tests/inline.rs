@@ -47,6 +47,35 @@ fn what_waits_for_the_journal_is_not_refused_for_want_of_memory() {
     assert_eq!((stats.checkpoints, stats.drops_memory_full), (1, 0));
 }
 
+/// A life goes on in a half that the one before has filled, to the last record or nearly so: what it
+/// writes first does not wait for a checkpoint that nobody else writes.
+#[test]
+fn a_journal_that_was_closed_full_makes_room_for_the_next_life() {
+    let purge = |store: &Store| store.purge_group(GroupId::new(9)).unwrap();
+    let store = open(&State::new(DEVICE_BYTES, false), false);
+    // A half, and three quarters of the next.
+    let mut until_tight = 0;
+    while store.stats().checkpoints == 0 {
+        purge(&store);
+        until_tight += 1;
+    }
+    let state = State::new(DEVICE_BYTES, false);
+    let store = open(&state, false);
+    (0..until_tight * 8 / 7 - 8).for_each(|_| purge(&store));
+    store.create(b"key", GroupId::new(1), b"value").wait().unwrap();
+    store.close().unwrap();
+    for more in 0..16 {
+        // Nothing is written by an open after a close, nor by one that is closed after nothing.
+        let state = state.lock().unwrap().copied();
+        let store = open(&state, false);
+        (0..more).for_each(|_| purge(&store));
+        store.close().unwrap();
+        let store = open(&state, false);
+        assert_eq!(store.create(b"key", GroupId::new(1), b"other").wait(), Ok(()), "{more}");
+        assert_eq!(store.stats().journal_errors, 0);
+    }
+}
+
 fn value(key: u64, version: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(key * 1000 + version);
     // Mostly for pages, some for extents of their own, and a few in parts.

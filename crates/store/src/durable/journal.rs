@@ -91,7 +91,7 @@ impl Journal {
             ends_with_mark: contents.ends_with_mark,
             left: Vec::new(),
         };
-        Journal {
+        let journal = Journal {
             area,
             half_bytes: bytes / JOURNAL_PARTS,
             nonce,
@@ -101,7 +101,10 @@ impl Journal {
             wants_checkpoint: AtomicBool::new(contents.epoch > 1),
             tight: AtomicBool::new(false),
             uncovered: AtomicBool::new(false),
-        }
+        };
+        // The life before may have filled the half to its end.
+        journal.note_room(&lock(&journal.state));
+        journal
     }
 
     /// Writes one record, which is as durable as configured when this returns.
