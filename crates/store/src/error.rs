@@ -311,7 +311,7 @@ pub enum SyncError {
     Dropped {
         /// Number of objects dropped since the last sync.
         objects: u64,
-        /// The volume that failed last, and its error.
+        /// Why the last of them could not be: the volume that failed, and its error.
         reason: String,
     },
     /// Every volume is out of service.

@@ -180,7 +180,7 @@ fn flush(nursery: &Nursery, written: &Mutex<Vec<u64>>) {
                     let whole = if partial { objects.len() } else { objects.len() / 4 * 4 };
                     nursery.put_back(group, objects.split_off(whole));
                     lock(written).extend(objects.iter().map(|object| u64::from(object.offset)));
-                    nursery.finished(&Finished::of(&objects), 0);
+                    nursery.finished(&Finished::of(&objects));
                 }
             }
         }

@@ -65,8 +65,6 @@ pub(crate) struct Space {
     errors_max: u32,
     /// Held by whoever takes a volume out of service that must not be the last.
     leaving: Mutex<()>,
-    /// The last failed write: its volume and error.
-    write_error: Mutex<Option<String>>,
 }
 
 /// A place on a volume.
@@ -104,7 +102,6 @@ impl Space {
             nonce,
             errors_max,
             leaving: Mutex::default(),
-            write_error: Mutex::default(),
         }
     }
 
@@ -181,7 +178,7 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let outcome = spot.volume.device.read_at(spot.offset, buf);
-        self.noted(IoOp::Read, spot.volume, outcome)
+        self.noted(spot.volume, outcome)
     }
 
     /// Writes synchronously on the calling thread.
@@ -189,7 +186,7 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let outcome = spot.volume.device.write_at(spot.offset, buf);
-        self.noted(IoOp::Write, spot.volume, outcome)
+        self.noted(spot.volume, outcome)
     }
 
     /// Starts a read or write of the leading bytes of each run of `pieces`. The completion keeps
@@ -313,7 +310,7 @@ impl Space {
         }
         let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
         let done = Box::new(move |outcome: io::Result<()>| {
-            done(space.noted(op, &space.volumes[volume], outcome));
+            done(space.noted(&space.volumes[volume], outcome));
         });
         Some(Io { op, offset: spot.offset, bufs, done })
     }
@@ -330,16 +327,10 @@ unsafe fn part_of(run: &Run, from: usize, len: usize) -> IoBuf {
 }
 
 impl Space {
-    /// Counts an I/O outcome; an error is given the volume's path, and a write error is remembered.
-    fn noted(&self, op: IoOp, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
+    /// Counts an I/O outcome; an error is given the volume's path.
+    fn noted(&self, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
         volume.note(&outcome, self.errors_max);
-        outcome.map_err(|error| {
-            let error = volume.named(error);
-            if op == IoOp::Write {
-                *lock(&self.write_error) = Some(error.to_string());
-            }
-            error
-        })
+        outcome.map_err(|error| volume.named(error))
     }
 
     /// Makes durable what was written to a volume.
@@ -367,16 +358,6 @@ impl Space {
     /// As `sync`, of the volume that has this segment.
     pub(crate) fn sync_at(&self, segment: SegmentId) -> io::Result<()> {
         self.sync(self.spot(segment, 0).volume)
-    }
-
-    /// The last write error (volume and cause) that was not forgotten.
-    pub(crate) fn write_error(&self) -> Option<String> {
-        lock(&self.write_error).clone()
-    }
-
-    /// Forgets the last write error: nothing that it was the reason for is untold.
-    pub(crate) fn forget_write_error(&self) {
-        *lock(&self.write_error) = None;
     }
 }
 

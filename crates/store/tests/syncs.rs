@@ -66,3 +66,25 @@ fn all_that_sync_at_once_are_told_what_was_dropped() {
     });
     store.sync().unwrap();
 }
+
+/// One sync takes longer than two others, of which the second has nothing to tell.
+#[test]
+fn a_sync_that_ends_last_still_says_why() {
+    let disk = Disk::new(8 << 20);
+    let store = open(&disk);
+    put(&store, "lost", 1, &[7; 5_000]);
+    disk.fail_next_write();
+    let others = disk.hold_next_sync();
+    std::thread::scope(|scope| {
+        let last = scope.spawn(|| dropped(store.sync()));
+        while disk.expects_syncs() {
+            std::thread::yield_now();
+        }
+        assert_eq!(dropped(store.sync()).0, 1);
+        store.sync().unwrap();
+        others.wait();
+        let (objects, reason) = last.join().unwrap();
+        assert_eq!(objects, 1);
+        assert!(reason.contains("one write fails"), "{reason}");
+    });
+}

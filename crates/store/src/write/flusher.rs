@@ -236,11 +236,13 @@ impl Flusher {
     fn write_batch(&mut self, engine: &Arc<Engine>) {
         while !self.batch.is_empty() {
             let mut batch = std::mem::take(&mut self.batch);
-            let Ok(open) = self.ensure_pages(engine, &batch) else {
-                for page in batch {
-                    drop_page(engine, page);
+            let open = match self.ensure_pages(engine, &batch) {
+                Ok(open) => open,
+                Err(error) => {
+                    let reason = error.to_string();
+                    batch.into_iter().for_each(|page| drop_page(engine, page, &reason));
+                    return;
                 }
-                return;
             };
             let mut entries = 0;
             let mut count = 0_u64;
@@ -382,16 +384,17 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
     let done = begin_write(engine, open, &pieces, move |outcome| {
         let mut written = Finished::default();
         let mut place = first;
+        let failed = outcome.err().map(|error| error.to_string());
         for page in pages {
-            if outcome.is_err() {
-                drop_page(&this, page);
+            if let Some(reason) = &failed {
+                drop_page(&this, page, reason);
             } else {
                 page.staged.iter().for_each(|staged| written.add(staged));
                 publish_page(&this, place, life, page);
             }
             place = place.next();
         }
-        this.nursery.finished(&written, 0);
+        this.nursery.finished(&written);
     });
     engine.space.submit(IoOp::Write, id, first.start(), &pieces, done);
 }

@@ -314,16 +314,26 @@ impl Nursery {
         true
     }
 
-    /// Reports that the flusher is done with objects it had taken: written, dropped or dead.
-    pub(crate) fn finished(&self, done: &Finished, dropped: u64) {
+    /// Reports that the flusher is done with objects it had taken: written or dead.
+    pub(crate) fn finished(&self, done: &Finished) {
+        self.finish(lock(&self.state), done);
+    }
+
+    /// The same of objects that could not be written, for this reason.
+    pub(crate) fn dropped_for(&self, reason: &str, done: &Finished) {
         let mut state = lock(&self.state);
+        state.dropped += done.objects;
+        reason.clone_into(&mut state.why_dropped);
+        self.finish(state, done);
+    }
+
+    fn finish(&self, mut state: MutexGuard<'_, State>, done: &Finished) {
         state.in_flight -= done.objects;
         for (round, count) in &done.rounds {
             state.leave_round(*round, *count);
         }
         let bytes = done.bytes;
         let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
-        state.dropped += dropped;
         let idle = state.in_flight == 0;
         drop(state);
         // Waiting creates are woken once for many objects, not for each.
@@ -473,9 +483,10 @@ impl Nursery {
         oldest
     }
 
-    /// Number of objects dropped since the store was opened.
-    pub(crate) fn dropped(&self) -> u64 {
-        lock(&self.state).dropped
+    /// Number of objects dropped since the store was opened, and why the last of them was.
+    pub(crate) fn dropped(&self) -> (u64, String) {
+        let state = lock(&self.state);
+        (state.dropped, state.why_dropped.clone())
     }
 
     /// Of how many of these callers have been told.

@@ -78,13 +78,13 @@ pub(super) fn publish_page(
     engine.cache.track(page.run, queue, PAGE_HEADER_BYTES as u32..page.used_bytes);
 }
 
-pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
+pub(super) fn drop_page(engine: &Engine, page: BuiltPage, reason: &str) {
     for m in &page.moves {
         drop_object(engine, m.hash, m.from_first, m.from_offset);
     }
     let dropped = Finished::of(&page.staged);
     add(&engine.counters.drops_write_error, dropped.objects());
-    engine.nursery.finished(&dropped, dropped.objects());
+    engine.nursery.dropped_for(reason, &dropped);
 }
 
 /// Forgets an object that could not be written, together with the older version that it replaces,
@@ -130,7 +130,7 @@ pub(super) fn publish_extent(
         let records = staged.offset..staged.offset + staged.stored_bytes;
         engine.cache.track(staged.run, queue, records);
     }
-    engine.nursery.finished(&written, 0);
+    engine.nursery.finished(&written);
 }
 
 pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
@@ -142,7 +142,7 @@ pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
         drop_object(engine, hash, staged.run.first(), staged.offset);
     }
     add(&engine.counters.drops_write_error, 1);
-    engine.nursery.finished(&Finished::of([&staged]), 1);
+    engine.nursery.dropped_for(reason, &Finished::of([&staged]));
 }
 
 impl Engine {

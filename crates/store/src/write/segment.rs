@@ -147,6 +147,7 @@ pub(crate) fn open_segment(
     kind: SegmentKind,
     page_stride: u64,
 ) -> Result<OpenSegment, io::Error> {
+    let mut failed = None;
     // Each segment may fail once; after that, none is left to try.
     for _ in 0..=engine.ring.segments() {
         while engine.ring.usable_free(&engine.space, 2) < 2 {
@@ -180,10 +181,15 @@ pub(crate) fn open_segment(
                 add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64 + cursor);
                 return Ok(OpenSegment::new(id, life, cursor, page_stride));
             }
-            Err(_) => engine.ring.free(id),
+            Err(error) => {
+                engine.ring.free(id);
+                failed = Some(error);
+            }
         }
     }
-    Err(io::Error::other("no segment can be written: volumes out of service or all in use"))
+    let none =
+        || io::Error::other("no segment can be written: volumes out of service or all in use");
+    Err(failed.unwrap_or_else(none))
 }
 
 /// Continues the segment that was open when the store was closed or crashed, if it has room for

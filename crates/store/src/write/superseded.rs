@@ -76,6 +76,6 @@ fn keep(engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
 pub(super) fn finish_dead(engine: &Engine, dead: &Finished) {
     if dead.objects() > 0 {
         add(&engine.counters.drops_superseded, dead.objects());
-        engine.nursery.finished(dead, 0);
+        engine.nursery.finished(dead);
     }
 }

@@ -15,7 +15,7 @@ impl Engine {
         self.recovery.wait_ring_known();
         self.drain();
         self.work_inline();
-        let dropped = self.nursery.dropped();
+        let (dropped, reason) = self.nursery.dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
             self.space.sync(volume).map_err(SyncError::Io)?;
         }
@@ -24,12 +24,9 @@ impl Engine {
             return Err(SyncError::VolumesGone { reason: self.space.why_gone() });
         }
         if dropped == told {
-            self.space.forget_write_error();
             return Ok(());
         }
         self.nursery.tell_dropped(dropped);
-        let reason = self.space.write_error();
-        let reason = reason.unwrap_or_else(|| "no segment was to be had".to_owned());
         Err(SyncError::Dropped { objects: dropped - told, reason })
     }
 }

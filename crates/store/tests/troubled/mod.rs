@@ -123,6 +123,18 @@ impl Disk {
         *self.troubles.syncs_meet.lock().unwrap() = (count, Some(Arc::new(Barrier::new(count))));
     }
 
+    /// The next sync waits until somebody else waits for the same.
+    pub(crate) fn hold_next_sync(&self) -> Arc<Barrier> {
+        let barrier = Arc::new(Barrier::new(2));
+        *self.troubles.syncs_meet.lock().unwrap() = (1, Some(Arc::clone(&barrier)));
+        barrier
+    }
+
+    /// True while the syncs that are to wait have not all come.
+    pub(crate) fn expects_syncs(&self) -> bool {
+        self.troubles.syncs_meet.lock().unwrap().0 > 0
+    }
+
     /// What of it cannot be read from now on; an empty range: all can.
     pub(crate) fn set_unreadable(&self, range: Range<u64>) {
         *self.troubles.unreadable.lock().unwrap() = range;

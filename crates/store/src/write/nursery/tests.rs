@@ -34,7 +34,7 @@ fn what_is_put_back_keeps_its_time() {
     let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
     let mut objects = groups.pop().expect("one group").1;
     let rest = objects.split_off(4);
-    nursery.finished(&Finished::of(&objects), 0);
+    nursery.finished(&Finished::of(&objects));
     nursery.put_back(GroupId::new(7), rest);
     assert!(matches!(take(13), Work::Idle), "the rest is not due yet");
     let Work::Pages { groups, partial: true } = take(14) else { panic!("it is due") };
@@ -56,7 +56,7 @@ fn what_lists_took_stays_charged() {
     };
     assert!(stage(&nursery, 8, &run, 11));
     assert!(nursery.table_bytes() > ten, "those being written count, too");
-    nursery.finished(&Finished::of(&groups[0].1), 0);
+    nursery.finished(&Finished::of(&groups[0].1));
     assert!(nursery.table_bytes() > ten);
 }
 
@@ -74,12 +74,12 @@ fn pages_get_their_turn_while_extents_keep_coming() {
         assert!(nursery.push_extent(extent(&run), Sequence::ZERO));
         match nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO) {
             Work::Extents(extents) => {
-                nursery.finished(&Finished::of(extents.iter().map(|e| &e.staged)), 0);
+                nursery.finished(&Finished::of(extents.iter().map(|e| &e.staged)));
                 None
             }
             Work::Pages { groups, partial } => {
                 let objects: Vec<_> = groups.into_iter().flat_map(|(_, all)| all).collect();
-                nursery.finished(&Finished::of(&objects), 0);
+                nursery.finished(&Finished::of(&objects));
                 Some((objects.len(), partial))
             }
             Work::Sparse { .. } | Work::Idle | Work::Stop => panic!("extents wait"),
@@ -129,7 +129,7 @@ fn a_request_for_pages_ends_when_nothing_waits() {
     nursery.request_flush();
     let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
     while let Work::Pages { groups, .. } = take() {
-        groups.iter().for_each(|(_, objects)| nursery.finished(&Finished::of(objects), 0));
+        groups.iter().for_each(|(_, objects)| nursery.finished(&Finished::of(objects)));
     }
     assert!(!lock(&nursery.state).drain_pages);
 }
@@ -142,10 +142,10 @@ fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     nursery.stop();
     let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
     let Work::Pages { groups, .. } = take() else { panic!("what waits is written first") };
-    nursery.finished(&Finished::of(&groups[0].1), 0);
+    nursery.finished(&Finished::of(&groups[0].1));
     assert!(stage(&nursery, 7, &run, 2), "the flusher still comes back");
     let Work::Pages { groups, .. } = take() else { panic!("it came in time") };
-    nursery.finished(&Finished::of(&groups[0].1), 0);
+    nursery.finished(&Finished::of(&groups[0].1));
     assert!(matches!(take(), Work::Stop));
     assert!(!stage(&nursery, 7, &run, 3));
     nursery.drain(|| panic!("there is nothing to do"));
@@ -225,7 +225,7 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
     let take = || match nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO) {
         Work::Pages { groups, partial } => {
             let objects: Vec<_> = groups.iter().flat_map(|(_, objects)| objects).collect();
-            nursery.finished(&Finished::of(objects.iter().copied()), 0);
+            nursery.finished(&Finished::of(objects.iter().copied()));
             (groups.iter().map(|(id, _)| id.get()).collect::<Vec<_>>(), partial)
         }
         _ => panic!("half of the limit waits"),
@@ -247,7 +247,7 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
     };
     assert_eq!(groups.len(), 17);
     let (group, mut objects) = groups.pop().expect("one of them");
-    nursery.finished(&Finished::of(groups.iter().flat_map(|(_, objects)| objects)), 0);
+    nursery.finished(&Finished::of(groups.iter().flat_map(|(_, objects)| objects)));
     (0..3).for_each(|_| push(group.get()));
     nursery.put_back(group, std::mem::take(&mut objects));
     (100..112).for_each(push);

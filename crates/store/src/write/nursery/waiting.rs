@@ -129,6 +129,8 @@ pub(super) struct State {
     /// Extents were taken last: pages that are due come before more extents.
     pub(super) pages_next: bool,
     pub(super) dropped: u64,
+    /// Why the last of them was.
+    pub(super) why_dropped: String,
     /// Of how many of these callers have been told.
     pub(super) dropped_told: u64,
 }
