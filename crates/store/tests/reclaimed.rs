@@ -7,9 +7,11 @@ mod troubled;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use damelo::format::RECORD_HEADER_BYTES;
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Clock, Config, CreateOptions, GroupId, Store};
 use troubled::{Disk, Stopped, get, put};
 
 const SECTOR_BYTES: u64 = 512;
@@ -24,8 +26,7 @@ fn value(n: usize) -> Vec<u8> {
     (0..LENGTHS[n % LENGTHS.len()]).map(|at| (n * 31 + at) as u8).collect()
 }
 
-/// A store with so many objects, and this much memory.
-fn with_objects(disk: &Disk, memory_bytes: u64, objects: usize) -> Store {
+fn open(disk: &Disk, memory_bytes: u64, clock: Arc<dyn Clock>) -> Store {
     let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
     let mut config = Config::new("reclaimed", ByteSize::new(size_bytes));
     config.memory = ByteSize::new(memory_bytes);
@@ -34,8 +35,14 @@ fn with_objects(disk: &Disk, memory_bytes: u64, objects: usize) -> Store {
     config.background = false;
     config.seed = Some(1);
     config.reinsert_percent_max = 50;
-    let store = Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap();
+    let store = Store::open_on(config, vec![disk.device()], clock).unwrap();
     store.wait_recovered();
+    store
+}
+
+/// A store with so many objects, and this much memory.
+fn with_objects(disk: &Disk, memory_bytes: u64, objects: usize) -> Store {
+    let store = open(disk, memory_bytes, Arc::new(Stopped));
     for n in 0..objects {
         put(&store, &key(n), 1, &value(n));
     }
@@ -112,6 +119,56 @@ fn no_more_is_kept_than_its_share_of_the_segment() {
     reclaim_first(&store);
     let kept = store.stats().reinserted_bytes;
     assert!((250_000..=256 << 10).contains(&kept), "{kept} bytes");
+}
+
+/// A clock of which only the time of day moves, when it is told to.
+struct Told(AtomicU64);
+
+impl Clock for Told {
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Of the objects in a segment some were worth more than the others until they expired, or were
+/// purged by prefix, which only their records tell.
+#[test]
+fn what_is_dead_takes_nothing_of_the_share_of_what_lives() {
+    let objects = 110;
+    for expires in [true, false] {
+        let (disk, clock) = (Disk::new(8 << 20), Arc::new(Told(AtomicU64::new(1_000))));
+        let store = open(&disk, 8 << 20, Arc::clone(&clock) as Arc<dyn Clock>);
+        let dies =
+            CreateOptions { expires_unix_s: expires.then_some(1_100), ..CreateOptions::default() };
+        let dead = |n: usize| format!("dead/{n}");
+        for n in 0..objects {
+            let (key, value) = (dead(n), value(n));
+            store.create_with(key.as_bytes(), GroupId::new(1), &value, dies).wait().unwrap();
+            put(&store, &self::key(n), 3, &value);
+        }
+        store.sync().unwrap();
+        store.love(GroupId::new(1));
+        for _ in 0..4 {
+            store.drop_memory();
+            // More than once, or it might be chance that they were read along with others.
+            for _ in 0..3 {
+                assert!((0..objects).all(|n| get(&store, &dead(n)).is_some()));
+                assert!((0..objects).all(|n| get(&store, &key(n)).is_some()));
+            }
+        }
+        store.drop_memory();
+        match expires {
+            true => clock.0.store(1_200, Ordering::Relaxed),
+            false => store.purge_prefix(b"dead/").unwrap(),
+        }
+        reclaim_first(&store);
+        assert_eq!(store.stats().reinserted_objects, objects as u64);
+        assert!(lost(&store, objects).is_empty());
+    }
 }
 
 /// They never left memory, so that the index knows of no hit.

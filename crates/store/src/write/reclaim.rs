@@ -9,6 +9,7 @@
 mod read_ahead;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use self::read_ahead::ReadAhead;
@@ -95,14 +96,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let oldest = || engine.ring.take_oldest(&engine.space);
     let Some(segment) = sparse.or_else(oldest) else { return false };
     let entries = segment_entries(engine, segment).unwrap_or_default();
-    let (mut keepers, mean) = choose(engine, segment, &entries);
-    // In disk order, so that neighbours are read together.
-    keepers.sort_unstable_by_key(|k| k.entry.offset_units);
-    let mut ahead = ReadAhead::new(engine, segment, &keepers);
-    for keeper in &keepers {
-        keep(engine, keeper, mean, &mut ahead);
-    }
-    drop(ahead);
+    keep_some(engine, segment, choose(engine, segment, &entries));
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
     let erased = erase(engine, segment);
@@ -167,8 +161,36 @@ fn location_of(engine: &Engine, segment: SegmentId, entry: &SummaryEntry) -> Loc
     engine.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES)
 }
 
-/// The objects to keep, the worthiest first, and the mean frequency in the segment, in hundredths.
-fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec<Keeper>, u32) {
+/// What is worth keeping of a segment.
+struct Chosen {
+    /// The worthiest first.
+    keepers: VecDeque<Keeper>,
+    /// The mean frequency in the segment, in hundredths.
+    mean: u32,
+    /// Bytes that may be written again.
+    share: u64,
+}
+
+/// Keeps what the share has room for. Only their records tell which objects have expired or were
+/// purged; what these leave of the share goes to the next.
+fn keep_some(engine: &Arc<Engine>, segment: SegmentId, chosen: Chosen) {
+    let Chosen { mut keepers, mean, share: mut left } = chosen;
+    loop {
+        let mut fit = take_within(engine, &mut left, &mut keepers);
+        // In disk order, so that neighbours are read together.
+        fit.sort_unstable_by_key(|k| k.entry.offset_units);
+        let mut ahead = ReadAhead::new(engine, segment, &fit);
+        let dead = fit.iter().filter(|keeper| !keep(engine, keeper, mean, &mut ahead));
+        let dead_bytes: u64 = dead.map(Keeper::stored_bytes).sum();
+        if dead_bytes == 0 || keepers.is_empty() {
+            return;
+        }
+        left += dead_bytes;
+    }
+}
+
+/// The objects to keep.
+fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> Chosen {
     let mut live: Vec<(SummaryEntry, Location, u8)> = Vec::new();
     for entry in entries {
         let location = location_of(engine, segment, entry);
@@ -201,19 +223,25 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
         })
         .collect();
     keepers.sort_by_key(|k| std::cmp::Reverse(k.worth));
-    retain_within_budget(engine, is_sparse, &mut keepers);
-    (keepers, mean)
+    Chosen { keepers: keepers.into(), mean, share: share(engine, is_sparse) }
 }
 
-/// Retains the objects that the reinsertion policy wants written again.
-fn retain_within_budget(engine: &Engine, is_sparse: bool, keepers: &mut Vec<Keeper>) {
+/// Bytes of a segment that may be written again.
+fn share(engine: &Engine, is_sparse: bool) -> u64 {
     let segment_bytes = engine.space.segment_bytes;
     let limit = segment_bytes * u64::from(REINSERT_PERCENT_LIMIT) / 100;
     let now = engine.clock.monotonic();
     let share = engine.reinsertion.budget(segment_bytes, now).min(limit);
     let sparse = segment_bytes * SPARSE_PERCENT / 100;
-    let mut left = if is_sparse && share > 0 { share.max(sparse) } else { share };
-    keepers.retain(|k| {
+    if is_sparse && share > 0 { share.max(sparse) } else { share }
+}
+
+/// Takes the objects that there is room for and that the reinsertion policy wants written again.
+/// Those that there is no room for stay.
+fn take_within(engine: &Engine, left: &mut u64, keepers: &mut VecDeque<Keeper>) -> Vec<Keeper> {
+    let mut fit = Vec::new();
+    for _ in 0..keepers.len() {
+        let Some(k) = keepers.pop_front() else { break };
         let survivor = Survivor {
             hash: k.entry.hash,
             group: k.entry.group(),
@@ -222,10 +250,14 @@ fn retain_within_budget(engine: &Engine, is_sparse: bool, keepers: &mut Vec<Keep
             worth: k.worth,
             bytes: u64::from(k.entry.stored_units) * UNIT_BYTES,
         };
-        let fits = survivor.bytes <= left && engine.reinsertion.keeps(&survivor);
-        left -= if fits { survivor.bytes } else { 0 };
-        fits
-    });
+        if survivor.bytes > *left {
+            keepers.push_back(k);
+        } else if engine.reinsertion.keeps(&survivor) {
+            *left -= survivor.bytes;
+            fit.push(k);
+        }
+    }
+    fit
 }
 
 /// The candidate that may be newer metadata of a large object: a page record, and the only
@@ -247,14 +279,15 @@ fn memory_freq(engine: &Engine, hash: KeyHash, location: Location) -> u8 {
     entry.map_or(0, |e| e.state.hits().min(3))
 }
 
-/// Puts the object back into the nursery. If that fails, it is evicted like the other objects.
-fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32, ahead: &mut ReadAhead<'_>) {
+/// Puts the object back into the nursery; false if it is not there any more or cannot be read. If
+/// it is refused, it is evicted like the other objects.
+fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32, ahead: &mut ReadAhead<'_>) -> bool {
     let hash = keeper.entry.key_hash();
     // Checked again with the shard locked when the copy is published; checking here saves a read.
     if !engine.is_only_version(hash, keeper.known_at) {
-        return;
+        return false;
     }
-    let Some(kept) = read_copy(engine, keeper, ahead) else { return };
+    let Some(kept) = read_copy(engine, keeper, ahead) else { return false };
     let (newest, metadata) = kept.newest();
     let new = NewObject {
         kind: kept.header.kind,
@@ -286,6 +319,7 @@ fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32, ahead: &mut ReadAhead<
         add(&engine.counters.reinserted_bytes, kept.header.stored_bytes());
     }
     drop(unpurged);
+    !dead
 }
 
 /// A record to be kept, and the record of its newer metadata, if there is one.
