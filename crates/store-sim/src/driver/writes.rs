@@ -31,16 +31,20 @@ impl Driver {
     ) -> Checked {
         let outcome = if error.is_none() { Outcome::Done } else { Outcome::Failed };
         self.record(begin, Change::Create { key, state, contested }, outcome);
+        error.map_or(Ok(()), |error| self.refused("create", &error))
+    }
+
+    /// A create may be refused on sound disks, too.
+    fn refused(&mut self, what: &str, error: &CreateError) -> Checked {
         match error {
-            None | Some(CreateError::NotAdmitted { .. }) => Ok(()),
+            CreateError::NotAdmitted { .. } | CreateError::TooLargeForVolumes { .. } => Ok(()),
             // On a ring of few segments parts may be overwritten before the commit.
-            Some(CreateError::Write { .. } | CreateError::Overwritten { .. })
+            CreateError::Write { .. } | CreateError::Overwritten { .. }
                 if self.model.demand() == Demand::Fresh =>
             {
                 Ok(())
             }
-            Some(CreateError::TooLargeForVolumes { .. }) => Ok(()),
-            Some(error) => self.expected("create", &error),
+            error => self.expected(what, error),
         }
     }
 
@@ -97,8 +101,7 @@ impl Driver {
                 drop(writer);
                 Ok(())
             }
-            Err(CreateError::NotAdmitted { .. }) => Ok(()),
-            Err(error) => self.expected("abandoned writer", &error),
+            Err(error) => self.refused("abandoned writer", &error),
         }
     }
 
@@ -114,8 +117,7 @@ impl Driver {
                 self.held = Some(HeldWriter { key, writer, state, events_before, begin });
                 Ok(())
             }
-            Err(CreateError::NotAdmitted { .. }) => Ok(()),
-            Err(error) => self.expected("held writer", &error),
+            Err(error) => self.refused("held writer", &error),
         }
     }
 
