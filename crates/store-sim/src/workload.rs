@@ -132,6 +132,21 @@ pub struct Profile {
     pub read_percent: u32,
     /// Whether keys of up to the longest allowed length are used.
     pub long_keys: bool,
+    /// What most of the operations that write are.
+    pub favours: Favours,
+}
+
+/// What a workload does much more often than the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Favours {
+    /// Nothing.
+    Nothing,
+    /// Streams, of which every other is given up.
+    Streams,
+    /// New metadata.
+    Metadata,
+    /// Objects that expire soon, and a clock that goes on.
+    Expiry,
 }
 
 impl Profile {
@@ -149,6 +164,7 @@ impl Profile {
             hold: true,
             read_percent: 40,
             long_keys: true,
+            favours: Favours::Nothing,
         }
     }
 
@@ -295,7 +311,30 @@ impl Workload {
         }
     }
 
+    fn favoured(&mut self) -> Op {
+        match self.profile.favours {
+            Favours::Streams if self.rng.bool() => Op::Abandon(self.any_object()),
+            Favours::Nothing | Favours::Streams => Op::Stream {
+                object: self.any_object(),
+                piece: [1_000, 16_384, 100_000][self.rng.usize(0..3)],
+                hint: self.rng.bool(),
+            },
+            Favours::Metadata => {
+                let length = [0, 30, 900, 20_000][self.rng.usize(0..4)];
+                Op::SetMetadata { key: self.any_key(), length }
+            }
+            Favours::Expiry if self.rng.u8(0..8) == 0 => Op::Jump(self.rng.i64(1..20)),
+            Favours::Expiry => {
+                let expires_in = Some(self.rng.i64(0..40));
+                Op::Create(NewObject { expires_in, ..self.any_object() })
+            }
+        }
+    }
+
     fn any_write(&mut self) -> Op {
+        if self.profile.favours != Favours::Nothing && self.rng.u8(0..4) > 0 {
+            return self.favoured();
+        }
         let hold = self.profile.hold;
         match self.rng.u8(0..100) {
             0..70 => Op::Create(self.any_object()),

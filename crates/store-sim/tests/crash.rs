@@ -59,3 +59,8 @@ fn a_crash_while_formatting_never_bricks_the_volume() {
     let name = "a_crash_while_formatting_never_bricks_the_volume";
     sweep("crash", name, 8, scenario::crash_in_format);
 }
+
+#[test]
+fn odd_stores_survive_crashes() {
+    sweep("crash", "odd_stores_survive_crashes", 15, scenario::crash_odd);
+}

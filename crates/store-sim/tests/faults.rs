@@ -117,6 +117,12 @@ fn one_disk_of_several_may_fail_in_life_after_life() {
 }
 
 #[test]
+fn a_journal_that_goes_round_without_checkpoints_revives_nothing() {
+    let name = "a_journal_that_goes_round_without_checkpoints_revives_nothing";
+    sweep("faults", name, 15, scenario::journal_rounds);
+}
+
+#[test]
 fn bits_may_turn_over_anywhere() {
     sweep("faults", "bits_may_turn_over_anywhere", 60, scenario::bit_flips);
 }

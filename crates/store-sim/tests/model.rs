@@ -13,6 +13,11 @@ fn rings_that_wrap_never_answer_wrongly() {
 }
 
 #[test]
+fn odd_loads_on_odd_stores_are_answered_rightly() {
+    sweep("model", "odd_loads_on_odd_stores_are_answered_rightly", 20, scenario::model_odd);
+}
+
+#[test]
 fn a_roomy_store_forgets_nothing() {
     sweep("model", "a_roomy_store_forgets_nothing", 30, scenario::model_strict);
 }

@@ -6,7 +6,9 @@
 mod crashes;
 mod damage;
 mod failing_opens;
+mod odd;
 mod one_of_several;
+mod rounds;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +24,9 @@ pub use self::crashes::{
 };
 pub use self::damage::{bit_flips, faulty};
 pub use self::failing_opens::fault_in_open;
+pub use self::odd::{crash_odd, model_odd};
 pub use self::one_of_several::one_of_several;
+pub use self::rounds::journal_rounds;
 use crate::driver::{Driver, Failure, Place};
 use crate::model::{Demand, Model};
 use crate::trace::Ticks;
