@@ -76,6 +76,37 @@ fn a_journal_that_was_closed_full_makes_room_for_the_next_life() {
     }
 }
 
+/// What waits to be written holds memory that comes free: a read is refused only where nothing waits.
+#[test]
+fn a_read_is_not_refused_for_what_only_waits_to_be_written() {
+    let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
+    config.memory = ByteSize::new(4 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.background = false;
+    config.when_memory_full = WhenMemoryFull::Refuse;
+    let device = Memory::device(&State::new(DEVICE_BYTES, false));
+    let store = Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap();
+    for key in 0..600_u64 {
+        store.create(&key.to_le_bytes(), GroupId::new(1), &[7; 12_000]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    let mut held = Vec::new();
+    let mut keys = 0..600_u64;
+    let mut read = |held: &mut Vec<_>| {
+        let key = keys.next().expect("memory is full before").to_le_bytes();
+        store.read(&key).wait().map(|object| held.extend(object))
+    };
+    while read(&mut held).is_ok() {}
+    held.truncate(held.len() - 8);
+    store.create(b"waits", GroupId::new(2), &[1; 100]).wait().unwrap();
+    assert!(store.stats().nursery_bytes > 0);
+    while read(&mut held).is_ok() {}
+    assert_eq!(store.stats().nursery_bytes, 0, "refused, though something waited");
+    drop(held);
+    assert!(store.read(b"waits").wait().unwrap().is_some());
+}
+
 fn value(key: u64, version: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(key * 1000 + version);
     // Mostly for pages, some for extents of their own, and a few in parts.

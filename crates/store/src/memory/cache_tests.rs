@@ -96,6 +96,32 @@ fn squeeze(cache: &Cache) {
     }
 }
 
+/// What tables take is taken from the objects at once, not from whoever comes next; what readers
+/// hold stays, and is not waited for.
+#[test]
+fn what_tables_take_is_evicted_as_far_as_nobody_holds_it() {
+    for held in [false, true] {
+        let policy = Told { fate: Fate::Drop, taken: Taken::default() };
+        let (cache, _) = with_object(Box::new(policy), 3_000);
+        let mut guards = Vec::new();
+        for n in 1.. {
+            let Some(run) = cache.pool.try_take_frame() else { break };
+            let hash = KeyHash::from_raw(HASH.get() + n);
+            let header = header(hash, 15_000);
+            cache.resident.shard(hash).insert(hash, entry(&run, &header));
+            guards.extend(held.then(|| run.clone()));
+            cache.track(run, Queue::Probation, 0..header.stored_bytes() as u32);
+        }
+        let full = cache.pool.used_bytes();
+        assert!(full > (FRAMES - 1) * FRAME_BYTES);
+        cache.charge_tables(FRAMES / 2 * FRAME_BYTES);
+        let used = cache.pool.used_bytes();
+        let at_most = if held { full } else { FRAMES / 2 * FRAME_BYTES };
+        assert!(used <= at_most && used >= guards.len() * FRAME_BYTES, "{used} bytes, {held}");
+        assert!(held || used >= FRAMES / 4 * FRAME_BYTES, "no more than they take: {used}");
+    }
+}
+
 #[test]
 fn hits_are_taken_once_for_each_look_and_reach_the_disk_s_count() {
     // In a log with others, most of a frame, and several frames.
