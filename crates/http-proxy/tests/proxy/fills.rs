@@ -322,6 +322,36 @@ fn early_hints_go_on_before_the_answer_and_are_not_stored() {
     assert_eq!(answer.status(), 200, "HTTP/1.0 knows of no interim answers");
 }
 
+/// An origin that hangs up at the second request of its first connection without an answer, so that
+/// it is sent again.
+#[test]
+fn early_hints_go_on_when_the_request_is_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    std::thread::spawn(move || {
+        for (answers, stream) in [1, usize::MAX].into_iter().zip(listener.incoming().flatten()) {
+            let mut reader = BufReader::new(stream);
+            for number in 0.. {
+                let request = read_message(&mut reader, false);
+                if request.is_none() || number == answers {
+                    break;
+                }
+                let answer = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+                    HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+                reader.get_mut().write_all(answer).expect("write");
+            }
+        }
+    });
+    let home = Home::new();
+    let proxy = Proxy::start_to(&home, url, |config| config.workers = 1);
+    for path in ["/first", "/second"] {
+        let mut stream = send_to(proxy.info.address, "GET", path, "", b"");
+        assert_eq!(read_some(&mut stream, 0).0.status(), 103, "{path}");
+        assert_eq!(read_some(&mut stream, 2).0.status(), 200, "{path}");
+    }
+    assert_eq!(proxy.metric("damelo_proxy_retries_total"), 1);
+}
+
 /// An origin that sends so many bytes of `answer` as the path says, and hangs up.
 fn cut_off(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");

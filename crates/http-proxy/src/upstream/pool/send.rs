@@ -263,8 +263,7 @@ fn spare_copy(request: &Request<OriginBody>) -> Outgoing {
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
-    if let Some(pinned) = request.extensions().get::<Pinned>() {
-        copy.extensions_mut().insert(pinned.clone());
-    }
+    // The pin, and who gets the interim responses.
+    *copy.extensions_mut() = request.extensions().clone();
     copy
 }
