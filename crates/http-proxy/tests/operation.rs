@@ -9,7 +9,7 @@ use std::time::Duration;
 use damelo_http_proxy::{
     Inherited, LogFormat, LogTarget, ProxyConfig, ProxyError, Settings, Target, ask_admin,
 };
-use support::{Home, Origin, Proxy, eventually, reply, send_to};
+use support::{Gate, Home, Origin, PATIENCE, Proxy, eventually, reply, send_to};
 
 /// A proxy with the rules of a configuration file.
 fn with_rules(origin: &Origin, file: &str) -> Proxy {
@@ -547,4 +547,42 @@ fn a_request_that_comes_while_the_proxy_stops_is_answered() {
         }
         stopping.join().expect("it stops");
     }
+}
+
+/// `limits.connections_max` makes connections wait, one of them accepted and the others not yet.
+#[test]
+fn who_waits_for_a_place_as_the_proxy_stops_is_answered() {
+    use std::io::{Read as _, Write as _};
+    let held = Gate::default();
+    let gate = held.clone();
+    let origin = Origin::start(move |request| {
+        if request.path() == "/held" {
+            gate.wait();
+        }
+        reply(200, "", "x")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.workers = 1;
+        config.limits.connections_max = 1;
+        config.timeouts.drain = PATIENCE;
+    });
+    let address = proxy.info.address;
+    let ask = |path| {
+        let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").expect("write");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        stream
+    };
+    let first = ask("/held");
+    eventually("the first has the only place", || origin.count() == 1);
+    let others = ["/a", "/b", "/c"].map(ask);
+    let stopping = std::thread::spawn(move || proxy.stop());
+    eventually("nobody else gets in", || std::net::TcpStream::connect(address).is_err());
+    held.open();
+    for mut stream in [first].into_iter().chain(others) {
+        let mut got = String::new();
+        stream.read_to_string(&mut got).expect("an answer");
+        assert!(got.starts_with("HTTP/1.1 200"), "{got}");
+    }
+    stopping.join().expect("it stops");
 }

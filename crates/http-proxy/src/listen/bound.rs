@@ -11,7 +11,7 @@ use crate::listen::stream::Socket;
 const WAITING_MAX: usize = 4096;
 
 /// A connection, and whose it is: `None` for Unix sockets.
-type Connection = (Socket, Option<IpAddr>);
+pub(super) type Connection = (Socket, Option<IpAddr>);
 
 pub(super) enum Bound {
     Tcp(TcpListener),

@@ -32,7 +32,7 @@ use tokio::time::sleep;
 use crate::client::limits::ClientTable;
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
-use crate::listen::bound::Bound;
+use crate::listen::bound::{Bound, Connection};
 use crate::listen::connection::Accepted;
 pub(crate) use crate::listen::inherited::assign;
 use crate::listen::open::{Kind, OpenedSocket};
@@ -113,33 +113,42 @@ async fn accept(
     bound: Bound,
     mut stop: watch::Receiver<bool>,
 ) {
+    let permits = gate.connections.clone();
     let stopping = stop.clone();
-    let serve = |socket, from, permit| {
+    let serve = move |(socket, from), permit| {
         worker.load().counters.connections.one();
         let accepted = Accepted { kind, socket, from, permit };
         let (worker, gate, stop) = (worker.clone(), gate.clone(), stopping.clone());
-        tokio::spawn(connection::serve_connection(worker, gate, accepted, stop));
+        connection::serve_connection(worker, gate, accepted, stop)
     };
-    let next = async || {
-        let (socket, from) = bound.accept().await?;
-        // A connection may be accepted before a permit is free: at most one per listener waits.
-        let permit = gate.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
-        Ok::<_, io::Error>((socket, from, permit))
+    // A connection may be accepted before a permit is free: at most one per listener waits. It is
+    // kept outside of the future, which a stop ends.
+    let mut waiting = None;
+    let next = async |waiting: &mut Option<Connection>| {
+        if waiting.is_none() {
+            *waiting = Some(bound.accept().await?);
+        }
+        permits.clone().acquire_owned().await.map_err(io::Error::other)
     };
     loop {
         tokio::select! {
             biased;
             () = stopped(&mut stop) => break,
-            accepted = next() => match accepted {
-                Ok((socket, from, permit)) => serve(socket, from, permit),
-                Err(_) => sleep(ACCEPT_PAUSE).await,
+            permit = next(&mut waiting) => match (permit, waiting.take()) {
+                (Ok(permit), Some(connection)) => drop(tokio::spawn(serve(connection, permit))),
+                _ => sleep(ACCEPT_PAUSE).await,
             },
         }
     }
-    for (socket, from) in bound.accept_waiting() {
-        if let Ok(permit) = gate.connections.clone().try_acquire_owned() {
-            serve(socket, from, permit);
-        }
+    // They came before the stop and have their turn as others end; the worker waits for them as
+    // for every connection.
+    for connection in waiting.into_iter().chain(bound.accept_waiting()) {
+        let (permits, serve) = (permits.clone(), serve.clone());
+        tokio::spawn(async move {
+            if let Ok(permit) = permits.acquire_owned().await {
+                serve(connection, permit).await;
+            }
+        });
     }
 }
 
