@@ -16,16 +16,24 @@ pub const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 pub const CACHE_GROUP_INVALIDATION: HeaderName =
     HeaderName::from_static("cache-group-invalidation");
 
-/// Groups read from one field; the RFC asks for at least 32 (§2.1).
+/// Groups that one response is in; the RFC asks for at least 32 (§2.1).
 pub const GROUPS_MAX: usize = 64;
 
-/// The groups of a response, in the order named.
+/// The groups of a response, in the order named, at most [`GROUPS_MAX`].
 pub fn of(response: &HeaderMap) -> Vec<String> {
-    read(response, &CACHE_GROUPS)
+    let mut names = read(response, &CACHE_GROUPS);
+    names.truncate(GROUPS_MAX);
+    names
 }
 
-/// The groups that a response to this method invalidates (§3): none if the method is safe or the
-/// response an error.
+/// Whether a response names more groups than it can be in. It must not be stored: it would survive
+/// the invalidation of the others.
+pub fn are_too_many(response: &HeaderMap) -> bool {
+    read(response, &CACHE_GROUPS).len() > GROUPS_MAX
+}
+
+/// All groups that a response to this method invalidates (§3): none if the method is safe or the
+/// response an error. Leaving one out would keep what the origin has declared outdated.
 pub fn invalidated(method: &Method, status: StatusCode, response: &HeaderMap) -> Vec<String> {
     if !invalidates(method, status) {
         return Vec::new();
@@ -47,7 +55,7 @@ fn read(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
         },
         ListEntry::InnerList(_) => None,
     });
-    names.take(GROUPS_MAX).collect()
+    names.collect()
 }
 
 #[cfg(test)]
@@ -72,7 +80,11 @@ mod tests {
             assert_eq!(of(&headers(&pairs)), expected, "{lines:?}");
         }
         let many = vec!["\"g\""; GROUPS_MAX + 9].join(",");
-        assert_eq!(of(&headers(&[("cache-groups", &many)])).len(), GROUPS_MAX);
+        let response = headers(&[("cache-groups", &many)]);
+        assert_eq!(of(&response).len(), GROUPS_MAX);
+        assert!(are_too_many(&response));
+        let most = vec!["\"g\""; GROUPS_MAX].join(",");
+        assert!(!are_too_many(&headers(&[("cache-groups", &most)])));
     }
 
     /// RFC 9875 §3.
@@ -85,5 +97,8 @@ mod tests {
         assert_eq!(of(Method::POST, 200), ["a", "b"]);
         assert!(of(Method::GET, 200).is_empty(), "safe methods invalidate nothing");
         assert!(of(Method::POST, 500).is_empty());
+        let many = vec!["\"g\""; 500].join(",");
+        let response = headers(&[("cache-group-invalidation", &many)]);
+        assert_eq!(invalidated(&Method::POST, StatusCode::OK, &response).len(), 500);
     }
 }

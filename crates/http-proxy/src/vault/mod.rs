@@ -46,6 +46,7 @@ use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::Standing;
 use crate::purge::stamp::{self, Moment, Stamp};
+use crate::rules::cache_groups;
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
@@ -141,11 +142,14 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// The stamp of a response fetched since. An error if the response has too many tags, or if the
-    /// ledger has not loaded its purges or cannot write them.
+    /// The stamp of a response fetched since. An error if the response has too many tags or groups,
+    /// or if the ledger has not loaded its purges or cannot write them.
     fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
         let moment = self.moment.ok_or(NotStoredReason::Store)?;
         let tags = stamp::tags_of(&response.headers).ok_or(NotStoredReason::HeadersTooLarge)?;
+        if cache_groups::are_too_many(&response.headers) {
+            return Err(NotStoredReason::HeadersTooLarge);
+        }
         Ok(Stamp { moment, tags })
     }
 }

@@ -34,6 +34,31 @@ fn a_group_invalidation_reaches_every_member() {
     assert_eq!(hits(), [true; 3], "and can be stored again");
 }
 
+/// RFC 9875 §3 says nothing of a limit, and what would outlive its groups is not stored.
+#[test]
+fn no_group_of_many_is_left_out() {
+    let names = |count| (0..count).map(|n| format!("\"g{n}\"")).collect::<Vec<_>>().join(",");
+    let origin = Origin::start(move |request| match request.path() {
+        "/last" => reply(200, "Cache-Control: max-age=60\nCache-Groups: \"g299\"", "x"),
+        "/most" => {
+            reply(200, &format!("Cache-Control: max-age=60\nCache-Groups: {}", names(64)), "x")
+        }
+        "/more" => {
+            reply(200, &format!("Cache-Control: max-age=60\nCache-Groups: {}", names(65)), "x")
+        }
+        _ => reply(200, &format!("Cache-Group-Invalidation: {}", names(300)), ""),
+    });
+    let proxy = Proxy::start(&origin);
+    let paths = ["/last", "/most", "/more"];
+    let hits = || paths.map(|path| proxy.get(path).cache().contains("; hit"));
+    assert_eq!(hits(), [false; 3]);
+    assert_eq!(hits(), [true, true, false]);
+    assert!(proxy.get("/more").cache().contains("detail=headers-too-large"));
+    proxy.ask_with_body("POST", "/change", "", b"x");
+    assert_eq!(hits(), [false; 3]);
+    assert_eq!(proxy.metric("damelo_proxy_group_invalidations_total"), 300);
+}
+
 /// RFC 9875 §2, RFC 9111 §4.3.4: a response has the groups that its last validation named.
 #[test]
 fn a_304_makes_a_member_of_the_groups_that_it_names() {
