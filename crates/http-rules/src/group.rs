@@ -93,18 +93,24 @@ fn unnamed<'a>(
 }
 
 /// All groups that the origin names: by `Cache-Groups`, else by the first kind of surrogate key
-/// present. Without duplicates, at most [`GROUPS_MAX`].
+/// that has any. Without duplicates, at most [`GROUPS_MAX`].
 fn named(response: &HeaderMap) -> Vec<Vec<u8>> {
     let groups = cache_groups::of(response);
     if !groups.is_empty() {
         return unique(groups.iter().map(String::as_bytes));
     }
-    let Some(name) = SURROGATE_KEYS.iter().find(|name| response.contains_key(*name)) else {
-        return Vec::new();
-    };
+    let mut by_field = SURROGATE_KEYS.iter().map(|name| unique(surrogate_keys(response, name)));
+    by_field.find(|keys| !keys.is_empty()).unwrap_or_default()
+}
+
+/// The words of a field of surrogate keys.
+fn surrogate_keys<'a>(
+    response: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
     let lines = response.get_all(name).into_iter();
     let keys = lines.flat_map(|value| value.as_bytes().split(|b| matches!(b, b' ' | b',' | b'\t')));
-    unique(keys.filter(|key| !key.is_empty()))
+    keys.filter(|key| !key.is_empty())
 }
 
 fn unique<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
@@ -166,6 +172,7 @@ mod tests {
             (page, &[html, ("cache-groups", "\"news\", \"b\"")][..], (Named, "news")),
             (page, &[("surrogate-key", " k1 k2")], (Named, "k1")),
             (page, &[("cache-tag", "t1,t2")], (Named, "t1")),
+            (page, &[("surrogate-key", " "), ("xkey", "x1")], (Named, "x1")),
             (page, &[html], (Page, "/a/b?q")),
             (page, &[], (Page, "/page?x=1")),
             (&[("referer", "http://H:80")], &[], (Page, "/")),
