@@ -77,6 +77,10 @@ fn lines_and_quoted_lists_add_up() {
     assert!(response(&["private=\"\""]).private, "an empty list is unqualified");
     assert!(response(&["private=\"a b\""]).private, "not a list of names");
     assert!(response(&["private='set-cookie'"]).private, "names that are not quoted");
+    for switch in ["true", "True", "false", "\"true\"", "yes", "1", "0"] {
+        assert!(response(&[&format!("private={switch}")]).private, "{switch}");
+        assert!(response(&[&format!("max-age=60, no-cache={switch}")]).no_cache, "{switch}");
+    }
     assert!(response(&["no-cache='set-cookie, x'"]).no_cache, "names that are not quoted");
     let cc = response(&["private=\",, a ,, b,\""]);
     assert!(!cc.private && cc.private_fields == ["a", "b"], "empty members mean nothing");

@@ -9,18 +9,24 @@ use http::header::HeaderName;
 /// Value of a delta-seconds too large to hold (RFC 9111 §1.2.2).
 pub const DELTA_SECONDS_MAX: u64 = 1 << 31;
 
-/// Adds the names in a comma-separated list; true if there is none, or one that is not a name. A
-/// name with an apostrophe is one that somebody meant to quote: no field has such a name.
+/// Adds the names in a comma-separated list; true if there is none, or one that is not a name. Some
+/// words could be names and are none: one with an apostrophe is one that somebody meant to quote,
+/// and `private=true` and `no-cache=1` switch the directive on as a whole.
 pub(crate) fn field_names(text: &[u8], fields: &mut Vec<HeaderName>) -> bool {
     let before = fields.len();
     for name in text.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
         match HeaderName::from_bytes(name) {
             _ if name.is_empty() => {}
-            Ok(name) if !name.as_str().contains('\'') => fields.push(name),
+            Ok(name) if !is_no_field(name.as_str()) => fields.push(name),
             Ok(_) | Err(_) => return true,
         }
     }
     fields.len() == before
+}
+
+fn is_no_field(name: &str) -> bool {
+    let switches = ["true", "false", "yes", "no", "on", "off"];
+    name.contains('\'') || switches.contains(&name) || name.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Parses digits; `None` for anything else. Too large a number is [`DELTA_SECONDS_MAX`].
