@@ -144,6 +144,9 @@ fn method(text: &str) -> Result<Method, String> {
 /// The beginning of a path.
 fn prefix(text: &str) -> Result<String, String> {
     match text.starts_with('/') {
+        true if text.contains(['?', '#']) => {
+            Err(format!("\"{text}\" matches no path: paths end before `?`, see `query`"))
+        }
         true => Ok(text.to_owned()),
         false if text.is_empty() => Err("it is empty".to_owned()),
         false => Err(no_path(text)),
@@ -334,6 +337,8 @@ mod tests {
             ("path", "!img/**", "begin with `/`"),
             ("path", "{img,/pictures}/*", "begin with `/`"),
             ("prefix", "img/", "begin with `/`"),
+            ("prefix", "/a?b", "see `query`"),
+            ("prefix", "/a#b", "see `query`"),
             ("host", "example.org:8080", "without port"),
             ("host", "http://example.org", "without scheme and path"),
             ("host", "example.org/", "without scheme and path"),
