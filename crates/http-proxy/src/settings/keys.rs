@@ -162,21 +162,59 @@ pub(crate) fn nearest<'a>(
     unknown: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let scored = known.into_iter().map(|name| {
-        // Matches `timeouts.conect`, and also `conect` in the wrong table.
-        let short = name.rsplit('.').next().unwrap_or(name);
-        let unknown_short = unknown.rsplit('.').next().unwrap_or(unknown);
-        let whole = strsim::jaro_winkler(unknown, name);
-        let last = strsim::jaro_winkler(unknown_short, short) * 0.97;
-        (whole.max(last), name)
-    });
-    let (score, name) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (score > 0.7).then_some(name)
+    let scored = known.into_iter().filter_map(|name| Some((likeness(unknown, name)?, name)));
+    Some(scored.max_by(|a, b| a.0.total_cmp(&b.0))?.1)
+}
+
+/// How alike two names are, if they are alike at all: by their letters (`conect`), or by their words
+/// (`max_connections`). The key may be in another table; of several that are as much alike, one in
+/// the same table is meant.
+fn likeness(unknown: &str, known: &str) -> Option<f64> {
+    let (table, unknown) = unknown.rsplit_once('.').unwrap_or(("", unknown));
+    let (known_table, known) = known.rsplit_once('.').unwrap_or(("", known));
+    let by_letters = strsim::normalized_damerau_levenshtein(unknown, known);
+    let by_words = shared_words(unknown, known);
+    let alike = by_letters > 0.6 || by_words >= 0.5;
+    let same_table = strsim::normalized_damerau_levenshtein(table, known_table);
+    alike.then(|| by_letters.max(by_words) + 0.1 * by_letters + 0.1 * same_table)
+}
+
+/// The share of words that two names have in common, whole or begun (`cert`).
+fn shared_words(a: &str, b: &str) -> f64 {
+    let begins = |long: &str, short: &str| short.len() >= 4 && long.starts_with(short);
+    let same = |a: &str, b: &str| a == b || begins(a, b) || begins(b, a);
+    let shared = a.split('_').filter(|word| b.split('_').any(|other| same(word, other))).count();
+    let most = a.split('_').count().max(b.split('_').count());
+    shared as f64 / most as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_suggested_only_where_one_is_like_it() {
+        for (unknown, expected) in [
+            ("memry", Some("memory")),
+            ("timeouts.conect", Some("timeouts.connect")),
+            ("conect", Some("timeouts.connect")),
+            ("limit.body_bytes_max", Some("limits.body_bytes_max")),
+            ("limits.max_connections", Some("limits.connections_max")),
+            ("purge.tokens", Some("purge.token")),
+            ("admin.tokens", Some("admin.token")),
+            ("tls.cert", Some("tls.certificates")),
+            ("cache_size", Some("cache")),
+            ("key.cookie", Some("key.cookies")),
+            ("foo", None),
+            ("root", None),
+            ("server", None),
+            ("ttl", None),
+            ("timeouts.read", None),
+        ] {
+            let names = KEYS.iter().map(|key| key.name);
+            assert_eq!(nearest(unknown, names), expected, "{unknown}");
+        }
+    }
 
     #[test]
     fn names_are_unique_and_defaults_read_back() {
