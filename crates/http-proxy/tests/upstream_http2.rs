@@ -191,6 +191,36 @@ fn what_an_http2_origin_may_have_processed_is_not_sent_again() {
     assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
 }
 
+/// RFC 9110 §8.6.
+#[test]
+fn an_http2_origin_that_contradicts_itself_about_the_length_is_not_believed() {
+    const HEADERS: u8 = 1;
+    const DATA: u8 = 0;
+    const OK: u8 = 0x88;
+    for (lengths, status) in [(["5", "7"], 502), (["7", "5"], 502), (["5", "5"], 200)] {
+        let origin = Http2Origin::by_hand(move |frame| {
+            if !frame.ends_request() {
+                return Vec::new();
+            }
+            // The field's name is number 28 of the static table; neither line is indexed.
+            let line = |length: &str| [&[0x0f, 28 - 15, 1], length.as_bytes()].concat();
+            let block = [vec![OK], line(lengths[0]), line(lengths[1])].concat();
+            let mut head = http2_frame(HEADERS, frame.stream, &block);
+            // END_HEADERS, and END_STREAM.
+            head[4] = 0x4;
+            let mut body = http2_frame(DATA, frame.stream, b"hello");
+            body[4] = 0x1;
+            [head, body].concat()
+        });
+        let home = Home::new();
+        let proxy = proxy_before(&home, &origin, |_| ());
+        let answer = proxy.get("/");
+        assert_eq!(answer.status(), status, "{answer:?}");
+        let named = answer.headers.iter().filter(|(name, _)| name == "content-length");
+        assert_eq!(named.count(), 1, "{answer:?}");
+    }
+}
+
 #[test]
 fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
     const HEADERS: u8 = 1;
