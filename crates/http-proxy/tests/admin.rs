@@ -178,6 +178,34 @@ fn explain_tells_of_what_is_gone_with_a_group() {
     assert!(proxy.get("/a").cache().contains("fwd=uri-miss"), "it is");
 }
 
+/// A purge of more than the URL covers the marker that lists the variants, too, and a look-up does
+/// not follow it any more.
+#[test]
+fn explain_tells_of_variants_that_a_purge_covers() {
+    let origin =
+        Origin::start(|_| reply(200, "cache-control: max-age=60\nvary: accept-language", "x"));
+    let proxy = Proxy::start(&origin);
+    let admin = proxy.info.admin.expect("an admin address");
+    let explain = || -> serde_json::Value {
+        let order = serde_json::json!({ "url": "http://a/a" }).to_string();
+        let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+        serde_json::from_str(&text).expect("json")
+    };
+    for language in ["de", "fr"] {
+        proxy.get_with("/a", &format!("Accept-Language: {language}"));
+    }
+    ask_admin(admin, "/purge", None, Some("{\"prefix\": \"http://a/\"}")).expect("purged");
+    let known = explain();
+    assert_eq!(known["vary"]["variants"], 2, "{known}");
+    for number in 0..2 {
+        assert_eq!(known["stored"][number]["purged"], "gone by a purge", "{known}");
+    }
+    proxy.get_with("/a", "Accept-Language: de");
+    let known = explain();
+    assert_eq!(known["stored"].as_array().map(Vec::len), Some(1), "{known}");
+    assert_eq!(known["stored"][0]["purged"], "untouched", "{known}");
+}
+
 /// What nobody bounds takes the descriptors of the proxy's clients.
 #[test]
 fn the_admin_listener_holds_so_many_connections_and_no_more() {

@@ -105,19 +105,22 @@ impl Vault {
     /// The marker of a resource and the keys of the variants that it lists. One that was purged is
     /// none: lookups do not follow it, so that what is stored now must not be listed in it either.
     pub(super) async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
+        let (marker, variants, placement) = self.lying_marker(primary).await?;
+        (self.standing(primary, &placement) != Standing::Gone).then_some((marker, variants))
+    }
+
+    /// The same, purged or not.
+    async fn lying_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>, Placement)> {
         let object = self.store.read(primary).await.ok()??;
         let (entry, stamp) = decode(&Bytes::copy_from_slice(object.metadata()))?;
         let Entry::Marker(marker) = entry else { return None };
         let placement = Placement { group: object.group(), in_memory: object.from_memory(), stamp };
-        if self.standing(primary, &placement) == Standing::Gone {
-            return None;
-        }
-        Some((marker, decode_variants(&object)))
+        Some((marker, decode_variants(&object), placement))
     }
 
-    /// Keys of the variants of a resource.
+    /// Keys of the variants of a resource, also of those that went with its marker.
     pub(crate) async fn variants_of(&self, primary: &[u8]) -> Vec<Vec<u8>> {
-        self.read_marker(primary).await.map(|(_, variants)| variants).unwrap_or_default()
+        self.lying_marker(primary).await.map(|(_, variants, _)| variants).unwrap_or_default()
     }
 }
 
