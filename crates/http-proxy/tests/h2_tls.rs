@@ -406,3 +406,21 @@ fn cookies_in_crumbs_become_one_line() {
     assert!(proxy.get_with("/x", "Cookie: a=1; b=2; c=3; d=4").cache().contains("; hit"));
     assert!(!proxy.get_with("/x", "Cookie: a=1").cache().contains("; hit"));
 }
+
+#[test]
+fn equal_lengths_of_http2_become_one_line() {
+    let origin = hello();
+    let proxy = Proxy::start(&origin);
+    block_on(async {
+        let mut sender = http2_to(proxy.info.address).await;
+        let mut request = Request::post("http://a/").body(Full::from("hello")).expect("request");
+        for length in ["5", "05", "5"] {
+            request.headers_mut().append("content-length", length.parse().expect("a value"));
+        }
+        assert_eq!(ask_http2(&mut sender, request).await.status, StatusCode::OK);
+    });
+    let asked = origin.last();
+    let lines =
+        asked.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    assert_eq!((lines.count(), asked.text()), (1, "hello".to_owned()));
+}
