@@ -196,6 +196,12 @@ pub(crate) enum FetchError {
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
     Broken,
+    /// Of a stream of HTTP/2, by the origin or by the library: the connection goes on.
+    #[error(
+        "the origin broke off its answer, or its headers are malformed or longer than \
+         limits.header_bytes_max"
+    )]
+    Reset,
     #[error("the origin refused the request before it did anything with it")]
     Refused,
     #[error(
@@ -227,6 +233,9 @@ impl FetchError {
             if error.downcast_ref().is_some_and(is_unprocessed) {
                 return FetchError::Refused;
             }
+            if error.downcast_ref().is_some_and(h2::Error::is_reset) {
+                return FetchError::Reset;
+            }
             match error.downcast_ref::<BodyError>() {
                 Some(BodyError::Idle) => return FetchError::ClientTimeout,
                 Some(_) => return FetchError::ClientBroken,
@@ -247,6 +256,7 @@ impl FetchError {
         match self {
             FetchError::HeaderTimeout
             | FetchError::Broken
+            | FetchError::Reset
             | FetchError::HeadersTooLarge
             | FetchError::Framing
             | FetchError::Unasked
@@ -266,9 +276,9 @@ impl FetchError {
 
     /// Whether the error counts against the origin's health.
     pub(crate) fn is_origins_fault(&self) -> bool {
-        use FetchError::{Broken, Framing, HeaderTimeout, Refused, Unasked};
+        use FetchError::{Broken, Framing, HeaderTimeout, Refused, Reset, Unasked};
         self.is_unreachable()
-            || matches!(self, HeaderTimeout | Broken | Refused | Framing | Unasked)
+            || matches!(self, HeaderTimeout | Broken | Reset | Refused | Framing | Unasked)
     }
 
     /// Whether another client's request would have met with it, too.
@@ -289,6 +299,7 @@ impl FetchError {
             | FetchError::Unresolved(_)
             | FetchError::Tls(_)
             | FetchError::Broken
+            | FetchError::Reset
             | FetchError::Refused
             | FetchError::HeadersTooLarge
             | FetchError::Framing
@@ -305,7 +316,7 @@ impl FetchError {
             FetchError::ConnectTimeout => "connect-timeout",
             FetchError::Tls(_) => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
-            FetchError::Broken => "origin-broken",
+            FetchError::Broken | FetchError::Reset => "origin-broken",
             FetchError::Refused => "origin-refused",
             FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Framing => "origin-framing",

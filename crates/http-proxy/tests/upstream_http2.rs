@@ -5,6 +5,7 @@ mod support;
 
 use std::io::BufReader;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -219,6 +220,43 @@ fn an_http2_origin_that_contradicts_itself_about_the_length_is_not_believed() {
         let named = answer.headers.iter().filter(|(name, _)| name == "content-length");
         assert_eq!(named.count(), 1, "{answer:?}");
     }
+}
+
+/// The connection is not stale: the origin saw the request, and goes on.
+#[test]
+fn what_an_http2_origin_breaks_off_on_a_connection_that_goes_on_is_not_sent_again() {
+    const RST_STREAM: u8 = 3;
+    const INTERNAL_ERROR: [u8; 4] = [0, 0, 0, 2];
+    let requests = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&requests);
+    let origin = Http2Origin::by_hand(move |frame| {
+        if !frame.ends_request() {
+            return Vec::new();
+        }
+        match seen.fetch_add(1, Ordering::SeqCst) {
+            0 => no_content(frame.stream),
+            _ => http2_frame(RST_STREAM, frame.stream, &INTERNAL_ERROR),
+        }
+    });
+    let home = Home::new();
+    let proxy = proxy_before(&home, &origin, |_| ());
+    assert_eq!(proxy.get("/a").status(), 204);
+    let answer = proxy.get("/b");
+    assert_eq!(answer.status(), 502);
+    assert!(answer.cache().contains("origin-broken"), "{answer:?}");
+    assert_eq!(requests.load(Ordering::SeqCst), 2);
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+    assert_eq!(proxy.metric("damelo_proxy_retries_total"), 0);
+}
+
+/// A frame of HEADERS with `:status` 204 that ends both them and the stream.
+fn no_content(stream: u32) -> Vec<u8> {
+    const HEADERS: u8 = 1;
+    const END_HEADERS_AND_STREAM: u8 = 5;
+    const STATUS_204: u8 = 0x89;
+    let mut frame = http2_frame(HEADERS, stream, &[STATUS_204]);
+    frame[4] = END_HEADERS_AND_STREAM;
+    frame
 }
 
 #[test]
