@@ -14,6 +14,7 @@ use damelo_http_proxy::{
     ForwardConfig, ListenAddress, LogFormat, LogTarget, ProxyConfig, ProxyError, RunningInfo,
     Settings, ask_admin, hash_credentials, run_forward,
 };
+use support::frames::{DATA, END_HEADERS, HEADERS, RST_STREAM, frame, http2_raw, next_frame};
 use support::wire::{Authority, Http2Origin, raw_answer};
 use support::{Message, Origin, eventually, read_message, reply};
 
@@ -226,6 +227,35 @@ fn connect_makes_a_tunnel() {
         support::wire::get_tls_on(&authority, tcp, "localhost", &[b"h2"], "/x").await
     });
     assert_eq!(answer.expect("TLS").body, "https://localhost/x false");
+}
+
+/// RFC 9113 §8.5: a client of a protocol that does not say where it ends must not take a part for
+/// the whole.
+#[test]
+fn a_tunnel_on_http2_that_the_origin_breaks_off_ends_in_a_reset() {
+    for breaks_off in [true, false] {
+        let (proxy, listener) = (Forward::start(|_| {}), TcpListener::bind("127.0.0.1:0"));
+        let listener = listener.expect("bind");
+        let address = listener.local_addr().expect("address").to_string();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("accept");
+            // A socket that is closed with bytes unread resets its connection.
+            stream.peek(&mut [0]).expect("a byte");
+            if !breaks_off {
+                stream.read_exact(&mut [0]).expect("a byte");
+            }
+        });
+        let mut stream = http2_raw(proxy.info.address);
+        let length = u8::try_from(address.len()).expect("a short address");
+        // `:method CONNECT` and `:authority`, literal, named by the static table.
+        let block = [b"\x02\x07CONNECT\x01", &[length][..], address.as_bytes()].concat();
+        stream.write_all(&frame(HEADERS, END_HEADERS, 1, &block)).expect("write");
+        stream.write_all(&frame(DATA, 0, 1, b"x")).expect("write");
+        let frames = std::iter::from_fn(|| next_frame(&mut stream)).filter(|one| one.stream == 1);
+        let last = frames.skip(1).find(|one| one.ends_stream() || one.kind == RST_STREAM);
+        let last = last.expect("an end of the stream");
+        assert_eq!(last.kind == RST_STREAM, breaks_off, "{}", last.kind);
+    }
 }
 
 #[test]

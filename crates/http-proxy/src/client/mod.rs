@@ -2,6 +2,7 @@
 //! fills this in; request handling needs nothing else of a connection. No threads.
 
 pub(crate) mod activity;
+pub(crate) mod cut;
 pub(crate) mod interim;
 pub(crate) mod limits;
 

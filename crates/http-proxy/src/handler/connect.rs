@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::answer::body::ProxyBody;
 use crate::answer::{Answer, own_answer};
 use crate::client::Peer;
+use crate::client::cut::Cut;
 use crate::error::FetchError;
 use crate::forward::Route;
 use crate::handler::record::TunnelRecord;
@@ -34,6 +35,7 @@ pub(crate) async fn open<B>(
         Err(error) => return failed(worker, error, status),
     };
     let client = hyper::upgrade::on(&mut request);
+    let cut = request.extensions_mut().remove::<Cut>();
     let idle = worker.shared.config.timeouts.tunnel_idle;
     let (counters, active) = (worker.counters.clone(), peer.activity.begin_tunnel());
     let record = TunnelRecord::default();
@@ -44,7 +46,8 @@ pub(crate) async fn open<B>(
         if let Ok(client) = client.await {
             let _ = origin.set_nodelay(true);
             let (client, sent) = (TokioIo::new(client), record.client_bytes());
-            record.end(tunnel::join(client, origin, idle, &counters, sent).await);
+            let tunnel = tunnel::join_or_cut(client, origin, idle, (&counters, sent), cut);
+            record.end(tunnel.await);
         }
         drop(active);
     });

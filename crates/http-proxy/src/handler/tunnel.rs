@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 
+use crate::client::cut::Cut;
 use crate::io::idle::IdleTimer;
 use crate::metrics::{BrokenBy, Counter, Counters};
 
@@ -25,6 +26,17 @@ pub(super) async fn join(
     idle: Duration,
     counters: &Counters,
     sent: &Counter,
+) -> Option<BrokenBy> {
+    join_or_cut(client, origin, idle, (counters, sent), None).await
+}
+
+/// Like [`join`]. Makes the cut if not both sides ended the tunnel.
+pub(super) async fn join_or_cut(
+    client: impl AsyncRead + AsyncWrite,
+    origin: impl AsyncRead + AsyncWrite,
+    idle: Duration,
+    (counters, sent): (&Counters, &Counter),
+    cut: Option<Cut>,
 ) -> Option<BrokenBy> {
     counters.tunnels.one();
     let silence = IdleTimer::new();
@@ -42,14 +54,18 @@ pub(super) async fn join(
     };
     // Counted before the streams are dropped: an observer who sees the tunnel end then already
     // finds the timeout in the counters.
-    let cut = async {
+    let silent = async {
         silence.expired(idle).await;
         counters.tunnel_timeouts.one();
     };
-    tokio::select! {
+    let broken_by = tokio::select! {
         broken_by = both(up, down) => broken_by,
-        () = cut => Some(BrokenBy::Timeout),
+        () = silent => Some(BrokenBy::Timeout),
+    };
+    if let Some(cut) = cut.filter(|_| broken_by.is_some()) {
+        cut.make();
     }
+    broken_by
 }
 
 /// How a direction stopped before its end.

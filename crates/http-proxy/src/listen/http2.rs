@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::Request;
+use http::{Method, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -18,6 +18,7 @@ use tokio::time::{Duration, sleep, timeout};
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
+use crate::client::cut::Cut;
 use crate::handler::{self, upgrade};
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
@@ -58,9 +59,13 @@ pub(super) async fn speak(
     let streams = Streams::new(activity.clone(), now.counters.clone(), timeouts.client_write);
     let builder = builder(&now, streams.clone());
     drop(now);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let (worker, active) = (worker.load_full(), peer.activity.begin());
-        let (peer, progress) = (peer.clone(), streams.begin());
+        let cut = (request.method() == Method::CONNECT).then(Cut::default);
+        if let Some(cut) = &cut {
+            request.extensions_mut().insert(cut.clone());
+        }
+        let (peer, progress) = (peer.clone(), streams.begin(cut));
         async move {
             let response = handler::handle(&worker, request, peer).await;
             let body = |body| ClientBody::of_http2(body, active, progress);

@@ -3,9 +3,14 @@
 //! hyper asks a body for more only once its stream has had window for the last piece, and waits
 //! for that as long as the client likes. Dropping the task of a stream resets it; so each task here
 //! runs beside a watch.
-//! Invariant: hyper starts the task of a stream right after it has called the service for it, so
-//! that the progress left by one call is of the next task. Threads: the connection's worker.
+//! A stream that becomes a tunnel has a second task, which sends what comes through it, and which
+//! is dropped when the tunnel is broken off.
+//! Invariants: hyper starts the task of a stream right after it has called the service for it, so
+//! that the progress left by one call is of the next task; it starts the one that sends for a
+//! tunnel while it polls that of the stream. Threads: the connection's worker.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +18,7 @@ use hyper::rt::Executor;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::client::activity::Activity;
+use crate::client::cut::Cut;
 use crate::io::locks::lock;
 use crate::metrics::Counters;
 
@@ -44,13 +50,22 @@ impl Progress {
     }
 }
 
+/// What the task of a stream that starts next runs with.
+struct Next {
+    progress: Arc<Progress>,
+    /// Of a stream that may become a tunnel.
+    cut: Option<Cut>,
+}
+
 /// Runs the streams of one connection.
 #[derive(Clone)]
 pub(super) struct Streams {
     activity: Arc<Activity>,
     counters: Arc<Counters>,
     limit: Duration,
-    next: Arc<Mutex<Option<Arc<Progress>>>>,
+    next: Arc<Mutex<Option<Next>>>,
+    /// That of the stream whose task is being polled.
+    cut: Arc<Mutex<Option<Cut>>>,
 }
 
 impl Streams {
@@ -60,14 +75,27 @@ impl Streams {
         counters: Arc<Counters>,
         limit: Duration,
     ) -> Streams {
-        Streams { activity, counters, limit, next: Arc::default() }
+        Streams { activity, counters, limit, next: Arc::default(), cut: Arc::default() }
     }
 
     /// Called by the service: the progress of the stream whose task starts next.
-    pub(super) fn begin(&self) -> Arc<Progress> {
+    pub(super) fn begin(&self, cut: Option<Cut>) -> Arc<Progress> {
         let progress = Arc::new(Progress::new());
-        *lock(&self.next) = Some(Arc::clone(&progress));
+        *lock(&self.next) = Some(Next { progress: Arc::clone(&progress), cut });
         progress
+    }
+
+    /// Runs the task of a stream, so that the one that sends for its tunnel finds its cut.
+    async fn lending(&self, cut: Option<Cut>, stream: impl Future<Output = ()>) {
+        let Some(cut) = cut else { return stream.await };
+        let mut stream = pin!(stream);
+        poll_fn(|cx| {
+            *lock(&self.cut) = Some(cut.clone());
+            let polled = stream.as_mut().poll(cx);
+            *lock(&self.cut) = None;
+            polled
+        })
+        .await;
     }
 
     /// Ready once the client of a stream has taken nothing for the limit. A full socket holds every
@@ -86,17 +114,29 @@ impl Streams {
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
-        let Some(progress) = lock(&self.next).take() else {
-            tokio::spawn(stream);
+        let Some(Next { progress, cut }) = lock(&self.next).take() else {
+            match lock(&self.cut).take() {
+                Some(cut) => tokio::spawn(send_until(cut, stream)),
+                None => tokio::spawn(stream),
+            };
             return;
         };
         let streams = self.clone();
         tokio::spawn(async move {
             tokio::select! {
                 biased;
-                () = stream => {}
+                () = streams.lending(cut, stream) => {}
                 () = streams.stalls(&progress) => streams.counters.client_timeouts.one(),
             }
         });
+    }
+}
+
+/// Sends what comes through a tunnel. Once that is cut, dropping the task resets the stream.
+async fn send_until(cut: Cut, sending: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = cut.made() => {}
+        () = sending => {}
     }
 }
