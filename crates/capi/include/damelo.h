@@ -231,7 +231,9 @@ int damelo_options_set_must_exist(damelo_options *options, int must_exist);
 /* I/Os at the device at once, 1 to 4096. Default 64. */
 int damelo_options_set_queue_depth(damelo_options *options, uint32_t depth);
 
-/* One of enum damelo_when_memory_full, and the longest wait (default 10,000 ms). */
+/* One of enum damelo_when_memory_full, and the longest wait for memory (default 10,000 ms). It also
+ * bounds the waits for the disk, whichever is chosen: with 0, what comes in faster than the disk
+ * takes it gives DAMELO_EMEMORY at once, even if nobody reads. */
 int damelo_options_set_when_memory_full(damelo_options *options, int what, uint64_t wait_ms);
 
 /* One of enum damelo_residency. */
@@ -422,6 +424,9 @@ int damelo_writer_open(damelo_store *store, const void *key, size_t key_bytes, u
 /* Appends. After an error every other write gives DAMELO_ETORN, and so does the commit, which then
  * removes the object that was to be replaced; damelo_writer_abort leaves that in place. */
 int damelo_writer_write(damelo_writer *writer, const void *data, size_t data_bytes);
+
+/* Replaces the metadata that the object will have. It is the commit that refuses what is too large
+ * (DAMELO_EMETADATA). */
 int damelo_writer_set_metadata(damelo_writer *writer, const void *metadata, size_t metadata_bytes);
 
 /* Makes the object visible, and frees the writer, also when it fails. */
