@@ -16,7 +16,7 @@ enum damelo_status {
     DAMELO_EPANIC = 3,        /* a fault inside the library, caught at its border */
     DAMELO_ECLOSED = 4,       /* the store has been closed */
     DAMELO_EIO = 5,           /* the volume could not be read or written */
-    DAMELO_EMEMORY = 6,       /* readers hold all the memory the store may use */
+    DAMELO_EMEMORY = 6,       /* no memory came free in time: readers, or a slow disk */
     DAMELO_ETOOLARGE = 7,     /* the value is larger than the store accepts, or fits into memory */
     DAMELO_EKEY = 8,          /* the key or prefix is empty or too long */
     DAMELO_EMETADATA = 9,     /* the metadata is larger than the store accepts */

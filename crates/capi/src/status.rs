@@ -45,7 +45,7 @@ statuses! {
     Panic = 3, "DAMELO_EPANIC", "internal fault in the library";
     Closed = 4, "DAMELO_ECLOSED", "the store is closed";
     Io = 5, "DAMELO_EIO", "input/output error on a volume";
-    Memory = 6, "DAMELO_EMEMORY", "readers hold all of the store's memory";
+    Memory = 6, "DAMELO_EMEMORY", "no memory of the store came free in time";
     TooLarge = 7, "DAMELO_ETOOLARGE", "object too large";
     Key = 8, "DAMELO_EKEY", "key empty or too long";
     Metadata = 9, "DAMELO_EMETADATA", "metadata too large";
