@@ -15,13 +15,16 @@ use http_body_util::Full;
 use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use support::frames::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, frame, http2_raw, next_frame,
+};
 use support::wire::{ask_http2, block_on, http2_to};
 use support::{Home, Message, Nobody, Origin, Proxy, eventually, read_message, reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// An origin that agrees to any upgrade, or to another that `X-Other` names, and then sends back
-/// what it gets, capitals for small letters, until its client ends. Its 101 has a length that says
-/// nothing.
+/// what it gets, capitals for small letters, until its client ends; or breaks off, if `X-End` says
+/// so. Its 101 has a length that says nothing.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
@@ -41,6 +44,11 @@ fn echo() -> SocketAddr {
                     request.method(),
                 );
                 stream.write_all(head.as_bytes()).expect("write");
+                if request.header("x-end") == "breaks-off" {
+                    // A socket that is closed with bytes unread resets its connection.
+                    let _ = stream.peek(&mut [0]);
+                    return;
+                }
                 let mut buffer = [0; 4096];
                 while let Ok(length @ 1..) = reader.read(&mut buffer) {
                     let answer = buffer[..length].to_ascii_uppercase();
@@ -326,6 +334,31 @@ fn websocket_on_a_stream_of_http2() {
         }
     });
     assert_eq!(proxy.metric("damelo_proxy_tunnels_total"), 2);
+}
+
+/// RFC 9113 §8.5: what was broken off must not look whole.
+#[test]
+fn a_websocket_on_http2_that_the_origin_breaks_off_ends_in_a_reset() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |_| {});
+    for breaks_off in [true, false] {
+        let mut stream = http2_raw(proxy.info.address);
+        // `:method`, `:scheme`, `:path`, `:authority` by the static table, and `:protocol`.
+        let names: [&[u8]; 3] =
+            [b"\x02\x07CONNECT\x86", b"\x04\x05/chat\x01\x01a", b"\x00\x09:protocol\x09websocket"];
+        let mut block = names.concat();
+        if breaks_off {
+            block.extend_from_slice(b"\x00\x05x-end\x0abreaks-off");
+        }
+        stream.write_all(&frame(HEADERS, END_HEADERS, 1, &block)).expect("write");
+        let end = if breaks_off { 0 } else { END_STREAM };
+        stream.write_all(&frame(DATA, end, 1, b"x")).expect("write");
+        let mut frames =
+            std::iter::from_fn(|| next_frame(&mut stream)).filter(|one| one.stream == 1);
+        let last = frames.find(|one| one.ends_stream() || one.kind == RST_STREAM);
+        let last = last.expect("an end of the stream");
+        assert_eq!(last.kind == RST_STREAM, breaks_off, "{}", last.kind);
+    }
 }
 
 /// As with HTTP/1.1, whose tunnels have left their connections.

@@ -46,8 +46,7 @@ pub(crate) async fn open<B>(
         if let Ok(client) = client.await {
             let _ = origin.set_nodelay(true);
             let (client, sent) = (TokioIo::new(client), record.client_bytes());
-            let tunnel = tunnel::join_or_cut(client, origin, idle, (&counters, sent), cut);
-            record.end(tunnel.await);
+            record.end(tunnel::join(client, origin, idle, (&counters, sent), cut).await);
         }
         drop(active);
     });

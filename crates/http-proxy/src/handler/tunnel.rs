@@ -18,20 +18,9 @@ use crate::metrics::{BrokenBy, Counter, Counters};
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`. Returns
-/// who broke it off, if not both ended it. `sent` counts the bytes to the client as they go, for
-/// tunnels that are dropped.
+/// who broke it off, if not both ended it, after making the cut. `sent` counts the bytes to the
+/// client as they go, for tunnels that are dropped.
 pub(super) async fn join(
-    client: impl AsyncRead + AsyncWrite,
-    origin: impl AsyncRead + AsyncWrite,
-    idle: Duration,
-    counters: &Counters,
-    sent: &Counter,
-) -> Option<BrokenBy> {
-    join_or_cut(client, origin, idle, (counters, sent), None).await
-}
-
-/// Like [`join`]. Makes the cut if not both sides ended the tunnel.
-pub(super) async fn join_or_cut(
     client: impl AsyncRead + AsyncWrite,
     origin: impl AsyncRead + AsyncWrite,
     idle: Duration,
@@ -157,7 +146,7 @@ mod tests {
             drop(origin);
             asked
         };
-        let tunnel = join(near, far, Duration::from_secs(10), &counters, &sent);
+        let tunnel = join(near, far, Duration::from_secs(10), (&counters, &sent), None);
         let (answer, asked, broken_by) = tokio::join!(script, answering, tunnel);
         assert_eq!((sent.get(), broken_by), (2000, None));
         assert_eq!((asked, answer), (vec![1; 1000], vec![2; 2000]));
@@ -175,7 +164,7 @@ mod tests {
             drop((client, origin));
         };
         let sent = Counter::default();
-        let tunnel = join(near, holding_back, Duration::from_secs(10), &counters, &sent);
+        let tunnel = join(near, holding_back, Duration::from_secs(10), (&counters, &sent), None);
         let both = async { tokio::join!(script, tunnel) };
         tokio::time::timeout(Duration::from_secs(5), both).await.expect("all has arrived");
     }
@@ -195,7 +184,7 @@ mod tests {
             buffer.len()
         };
         let sent = Counter::default();
-        let tunnel = join(near, far, Duration::from_secs(10), &counters, &sent);
+        let tunnel = join(near, far, Duration::from_secs(10), (&counters, &sent), None);
         let (received, broken_by) = tokio::join!(script, tunnel);
         assert_eq!((received, broken_by), (5, Some(BrokenBy::Timeout)));
         assert_eq!(start.elapsed().as_secs(), 50);
@@ -213,7 +202,7 @@ mod tests {
             client.read_to_end(&mut received).await.unwrap();
             received
         };
-        let tunnel = join(near, origin, Duration::from_secs(10), &counters, &sent);
+        let tunnel = join(near, origin, Duration::from_secs(10), (&counters, &sent), None);
         let (received, broken_by) = tokio::join!(script, tunnel);
         assert_eq!(received.len(), answer.len());
         assert_eq!(broken_by, None, "it closed its connection when it had sent everything");
@@ -227,8 +216,8 @@ mod tests {
             let broken = tokio::io::join(Refusing, Refusing);
             let idle = Duration::from_secs(10);
             let broken_by = match is_client {
-                true => join(broken, whole, idle, &counters, &sent).await,
-                false => join(whole, broken, idle, &counters, &sent).await,
+                true => join(broken, whole, idle, (&counters, &sent), None).await,
+                false => join(whole, broken, idle, (&counters, &sent), None).await,
             };
             assert_eq!(broken_by, Some(wanted));
         }

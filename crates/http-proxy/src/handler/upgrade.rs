@@ -23,6 +23,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
+use crate::client::cut::Cut;
 use crate::fetch::pass::send_upgrade;
 use crate::handler::record::TunnelRecord;
 use crate::handler::tunnel;
@@ -40,6 +41,8 @@ const HANDSHAKE_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 pub(crate) struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
+    /// Breaks off the tunnel of an HTTP/2 client.
+    cut: Option<Cut>,
     /// Key of the handshake that this proxy makes for an HTTP/2 client, which sends none.
     key: Option<HeaderValue>,
 }
@@ -80,14 +83,16 @@ impl Upgrade {
         if request.extensions_mut().remove::<Protocol>().is_some() {
             let client = request.extensions_mut().remove::<OnUpgrade>()?;
             let key = HeaderValue::try_from(BASE64.encode(fastrand::u128(..).to_le_bytes())).ok();
-            return Some(Upgrade { protocol: HeaderValue::from_static(WEBSOCKET), client, key });
+            let cut = request.extensions_mut().remove::<Cut>();
+            let protocol = HeaderValue::from_static(WEBSOCKET);
+            return Some(Upgrade { protocol, client, cut, key });
         }
         if !is_passed_on(request, protocols) {
             return None;
         }
         let protocol = request.headers().get(UPGRADE)?.clone();
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
-        Some(Upgrade { protocol, client, key: None })
+        Some(Upgrade { protocol, client, cut: None, key: None })
     }
 
     /// Asks the origin, and joins the connections if it agrees.
@@ -113,7 +118,7 @@ impl Upgrade {
         }
         let agreed = parts.headers.get(UPGRADE).cloned();
         let record = TunnelRecord::default();
-        let streams = (self.client, origin);
+        let streams = (self.client, self.cut, origin);
         tunnel_between(worker, ask, streams, body.take_hold(), record.clone());
         if self.key.is_some() {
             parts.status = StatusCode::OK;
@@ -175,7 +180,7 @@ fn knows(answer: &HeaderMap, key: &HeaderValue) -> bool {
 fn tunnel_between(
     worker: &Worker,
     ask: &Ask,
-    (client, origin): (OnUpgrade, OnUpgrade),
+    (client, cut, origin): (OnUpgrade, Option<Cut>, OnUpgrade),
     hold: Option<Hold>,
     record: TunnelRecord,
 ) {
@@ -187,7 +192,7 @@ fn tunnel_between(
         if let Ok((client, origin)) = tokio::try_join!(client, origin) {
             let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
             let sent = record.client_bytes();
-            record.end(tunnel::join(client, origin, idle, &counters, sent).await);
+            record.end(tunnel::join(client, origin, idle, (&counters, sent), cut).await);
         }
         drop((active, hold));
     });
