@@ -16,8 +16,9 @@ HOT = 100
 def beside(args, settings, proxy, workload, hits):
     """Hits by few connections while many others put this load on the same proxy: both as measured."""
     # It outlasts the hits, as it is their origin, too.
+    hot = ["--hot", str(HOT)] if workload == "hit" else []
     command = rows.bench_command(
-        args, settings, [proxy], workload, "--origin-listen", settings.origin, "--hot", str(HOT),
+        args, settings, [proxy], workload, "--origin-listen", settings.origin, *hot,
         "--connections", "32", "--seconds", str(args.seconds + 4))
     load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

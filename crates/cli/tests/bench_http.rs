@@ -9,23 +9,21 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const SMALL: [&str; 10] = [
-    "--json",
-    "--verify",
-    "--objects",
-    "200",
-    "--connections",
-    "4",
-    "--memory",
-    "16MiB",
-    "--cache",
-    "64MiB",
-];
+const SMALL: [&str; 4] = ["--json", "--verify", "--connections", "4"];
+/// For workloads that have a catalogue, and for a proxy of our own.
+const CATALOGUE: [&str; 2] = ["--objects", "200"];
+const OWN: [&str; 4] = ["--memory", "16MiB", "--cache", "64MiB"];
 
 fn bench(args: &[&str]) -> Output {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
     command.args(["bench", "http"]).args(args).args(SMALL).current_dir(dir.path());
+    if ["zipf", "pages", "ranges"].contains(&args[0]) && !args.contains(&"--objects") {
+        command.args(CATALOGUE);
+    }
+    if !args.contains(&"--url") {
+        command.args(OWN);
+    }
     // A soak has no warm-up, and says so.
     if !args.contains(&"--kill-every") {
         command.args(["--warmup", "0"]);
@@ -105,7 +103,8 @@ fn a_trace_is_asked_for_in_whole_from_an_empty_cache_each_round() {
         (&["trace"][..], "needs --trace"),
         (&["zipf", "--trace", &path], "--trace is for the workload trace"),
         (&["zipf", "--skip-bad"], "--skip-bad is for the workload trace"),
-        (&["trace", "--trace", &path, "--tail", "2"], "--tail is for other workloads"),
+        (&["trace", "--trace", &path, "--tail", "2"], "--tail is for the workloads hit, zipf"),
+        (&["trace", "--trace", &path, "--restart"], "--restart is for other workloads"),
     ] {
         let output = bench(args);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -163,6 +162,43 @@ fn an_earlier_run_can_be_asked_for_again() {
     proxy.wait().unwrap();
     assert_eq!((&again[0]["origin_requests"], &again[0]["round"]), (&0.into(), &2.into()));
     assert_eq!((&again[0]["wrong"], &again[0]["hit_ratio_told"]), (&0.into(), &1.0.into()));
+}
+
+#[test]
+fn what_a_workload_has_no_use_for_is_refused() {
+    let drawing = "the workloads hit, zipf, pages, ranges, not for";
+    let own = "--url";
+    let url = "http://127.0.0.1:9";
+    for (args, option, expected) in [
+        (&["hit", "--objects", "9"][..], "--objects", "the workloads zipf, pages, ranges, not"),
+        (&["fill", "--objects", "9"], "--objects", "not for fill"),
+        (&["trace", "--trace", "gen:zipf", "--objects", "9"], "--objects", "not for trace"),
+        (&["trace", "--trace", "gen:zipf", "--size", "9"], "--size", "not for trace"),
+        (&["trace", "--trace", "gen:zipf", "--embedded", "9"], "--embedded", "not for trace"),
+        (&["trace", "--trace", "gen:zipf", "--alpha", "1"], "--alpha", drawing),
+        (&["fill", "--alpha", "1"], "--alpha", drawing),
+        (&["fill", "--warmup", "1"], "--warmup", drawing),
+        (&["zipf", "--hot", "9"], "--hot", "the workload hit, not for zipf"),
+        (&["pages", "--range", "9"], "--range", "the workload ranges, not for pages"),
+        (
+            &["zipf", "--changing", "--kill-every", "1", "--embedded", "9"],
+            "--embedded",
+            "--changing",
+        ),
+        (&["zipf", "--restart", "--pid", "0"], "--pid", "--restart"),
+        (&["zipf", "--pid", "1"], "--pid", "give 0 there"),
+        (&["zipf", "--memory", "1GiB", "--again", "7"], "--again", own),
+        (&["zipf", "--memory", "1GiB", "--metrics", url], "--metrics", own),
+        (&["hit", "--url", url, "--memory", "1GiB"], "--memory", own),
+        (&["hit", "--url", url, "--cache", "1GiB"], "--cache", own),
+        (&["hit", "--url", url, "--workers", "1"], "--workers", own),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+        let output = command.args(["bench", "http"]).args(args).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_said = error.contains(option) && error.contains(expected);
+        assert!(output.status.code() == Some(2) && is_said, "{args:?}: {error}");
+    }
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Http) -> Result<(), Failure> {
     let replay = args.trace.as_ref().map(read).transpose()?;
     let catalogue = Arc::new(match &replay {
         Some(replay) => Catalogue::of_trace(Arc::clone(replay), args.seed),
-        None => Catalogue::new(args.size.bytes(), args.tail, args.embedded, args.seed),
+        None => Catalogue::new(args.size_bytes(), args.tail, args.embedded(), args.seed),
     });
     let origin = Origin::start(&args.origin_listen, Arc::clone(&catalogue))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -136,7 +136,7 @@ impl Bench<'_> {
         let to = Destination { address, host, forward: args.forward, verify: args.verify };
         let catalogue = Arc::clone(&self.catalogue);
         let (threads, connections) = (args.threads, args.connections);
-        let range_bytes = (args.workload == Kind::Ranges).then_some(args.range.bytes());
+        let range_bytes = (args.workload == Kind::Ranges).then(|| args.range_bytes());
         Clients { to, catalogue, range_bytes, threads, connections, mortal: false }
     }
 
@@ -148,15 +148,15 @@ impl Bench<'_> {
             return Arc::new(Demand::of_trace(run, Arc::clone(replay)));
         }
         let (count, page_objects) = (args.drawn_from(), self.catalogue.page_objects());
-        Arc::new(Demand::new(kind, run, page_objects, count, (args.alpha, args.seed)))
+        Arc::new(Demand::new(kind, run, page_objects, count, (args.alpha(), args.seed)))
     }
 
     fn warm(&self, target: &Target, demand: &Arc<Demand>, first: bool) -> Result<(), Failure> {
         if first {
             target.clients.run_each(&demand.each_once())?;
         }
-        if self.args.warmup > 0 && !self.args.workload.is_cold() {
-            let time = Duration::from_secs(self.args.warmup.into());
+        if self.args.warmup_s() > 0 && !self.args.workload.is_cold() {
+            let time = Duration::from_secs(self.args.warmup_s().into());
             target.clients.run(demand, Until::Elapsed(time), self.args.seed ^ u64::MAX)?;
         }
         Ok(())

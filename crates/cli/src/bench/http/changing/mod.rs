@@ -48,9 +48,9 @@ struct Soaked {
 /// Loads, changes, purges, kills and restarts until the time is over, then prints. Fails if an
 /// answer was wrong.
 pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
-    let world = Arc::new(World::new(args.objects, args.size.bytes(), args.seed));
+    let world = Arc::new(World::new(args.objects(), args.size_bytes(), args.seed));
     let origin = origin::start(Arc::clone(&world))?;
-    let zipf = Zipf::new(args.objects, args.alpha);
+    let zipf = Zipf::new(args.objects(), args.alpha());
     let mut rng = Rng::with_seed(args.seed);
     let end = Instant::now() + args.length();
     let start = Instant::now();
