@@ -6,6 +6,8 @@
 //! its own.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -20,6 +22,9 @@ use super::{Lab, Which};
 use crate::failure::Failure;
 use crate::leftovers::{Leftover, ending_with_us};
 use crate::output::{Out, say};
+
+/// The longest report that is read.
+const REPORT_BYTES_MAX: u64 = 512 << 20;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -98,9 +103,18 @@ fn report_of(given: &Path) -> PathBuf {
     if beside.is_file() && read(given).is_err() { beside } else { given.to_owned() }
 }
 
+/// Reads no more than a report may have: what is named may be a trace, or a device without an end.
 fn read(path: &Path) -> Result<Written, Failure> {
     let doing = || format!("read `{}`", path.display());
-    let bytes = std::fs::read(path).map_err(|source| Failure::io(doing(), source))?;
+    let read = || {
+        let mut bytes = Vec::new();
+        let most = REPORT_BYTES_MAX + 1;
+        if File::open(path)?.take(most).read_to_end(&mut bytes)? as u64 == most {
+            return Err(io::Error::other("it is too long for a report: more than 512MiB"));
+        }
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|source| Failure::io(doing(), source))?;
     Written::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|source| Failure::Report { path: path.to_owned(), source })
 }

@@ -2,6 +2,14 @@
 
 use super::*;
 
+/// A device never ends, and a trace may be larger than memory.
+#[test]
+fn what_is_too_long_for_a_report_is_not_read_to_its_end() {
+    let bed = Bed::new();
+    let (code, said) = bed.fails(&["rerun", "/dev/zero"]);
+    assert!(code == 4 && said.contains("too long for a report: more than 512MiB"), "{said}");
+}
+
 #[test]
 fn a_report_is_run_again_and_compared() {
     let bed = Bed::new();
