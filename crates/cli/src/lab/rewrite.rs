@@ -6,12 +6,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use damelo_lab::NewFile;
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{
     Filter, Lost, Record, RecordSource, SampleBy, Sampler, Trace as Requests, TraceWriter,
     WriteFormat, WrittenTrace, file_digest, manifest_path,
 };
+use damelo_lab::{NewFile, TraceError};
 use serde_json::json;
 
 use super::manifest::{is_same_file, manifest};
@@ -47,6 +47,21 @@ impl Output {
 
     pub(super) fn is_stdout(&self) -> bool {
         self.output == STDOUT
+    }
+
+    /// What to call it.
+    fn shown_name(&self) -> &str {
+        if self.is_stdout() { "standard output" } else { &self.output }
+    }
+
+    /// The failure, if it is one of writing, with standard output by its name.
+    fn named(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Trace(TraceError::Write { source, .. }) if self.is_stdout() => {
+                Failure::io("write to standard output", source)
+            }
+            failure => failure,
+        }
     }
 
     /// The file's name without directories.
@@ -152,10 +167,10 @@ pub(super) fn rewrite(
     let mut trace = Requests::open(name, &read.options(None)?)?;
     let format = output.format()?;
     let mut writer = output.writer(format)?;
-    let requests_read = copy(&mut trace, &mut writer, &mut choice)?;
+    let requests_read = copy(&mut trace, &mut writer, &mut choice).map_err(|e| output.named(e))?;
     choice.check(name, requests_read)?;
     let lost = writer.lost();
-    let requests = writer.finish()?;
+    let requests = writer.finish().map_err(|e| output.named(e.into()))?;
     remarks(&trace);
     if !output.is_shown {
         say_lost(name, output, format, lost);
@@ -236,7 +251,7 @@ fn say_lost(name: &str, output: &Output, format: WriteFormat, lost: Lost) {
         if count > 0 {
             say(format_args!(
                 "damelo: {name}: {what} are not in {}: {form} has no place for them (requests that had them: {})",
-                output.output,
+                output.shown_name(),
                 thousands(count)
             ));
         }
@@ -244,7 +259,7 @@ fn say_lost(name: &str, output: &Output, format: WriteFormat, lost: Lost) {
     if lost.results > 0 {
         say(format_args!(
             "damelo: {name}: Squid's results are not in {}: there the rule ucfs-2002 lets through whatever they are",
-            output.output
+            output.shown_name()
         ));
     }
 }

@@ -44,6 +44,22 @@ fn traces_are_converted_filtered_and_sampled() {
 }
 
 #[test]
+fn standard_output_is_called_so() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let output = bed.run(&["trace", "convert", "access.log", "-", "--to", "txt"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("not in standard output: txt"), "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+    command.args(["lab", "trace", "print", "gen:zipf"]).stderr(Stdio::piped());
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = command.stdout(full).spawn().unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let is_named = said.contains("cannot write to standard output\n");
+    assert!(output.status.code() == Some(4) && is_named, "{said}");
+}
+
+#[test]
 fn a_sample_by_what_a_trace_does_not_name_is_refused() {
     let bed = Bed::new();
     bed.file("t.csv", "1,-,GET,200,5,a\n2,-,GET,200,5,b\n");
