@@ -213,6 +213,7 @@ fn what_would_do_nothing_is_refused() {
         (&["paper", "ucfs", "--trace", "access.log", "--seed", "2"], "--seed changes nothing"),
         (&["paper", "squid", "--trace", "access.log", "--scale-down", "2"], "--scale-down changes"),
         (&["sim", "gen:web", "lru", "auto", "--report-interval", "0"], "0 is not in 1.."),
+        (&["sim", "gen:web", "lru", "auto", "--html", "-"], "--html takes a file"),
         (
             &["sim", "gen:web", "lru", "auto", "--warmup-req", "999999"],
             "nothing is left to measure",

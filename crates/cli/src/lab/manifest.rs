@@ -87,6 +87,10 @@ impl NewPage<'_> {
         reads: &[Read<'_>],
     ) -> Result<Option<NewPage<'p>>, Failure> {
         let Some(path) = path else { return Ok(None) };
+        if path == Path::new("-") {
+            let text = "--html takes a file: standard output has the table (./- is a file)";
+            return Err(Failure::Usage(text.to_owned()));
+        }
         reads.iter().try_for_each(|read| read.check_is_not("--html", path))?;
         let page = NewPage { path };
         NewFile::check(path).map_err(|source| page.failure(source))?;

@@ -30,6 +30,8 @@ Examples:
 
 Exit code 1 if the key is not there, with --json also \"found\": false.";
 
+const STDOUT: &str = "-";
+
 /// Write an object to standard output or a file.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -39,7 +41,7 @@ pub(crate) struct Get {
     /// The object's key
     #[arg(value_name = "KEY")]
     key: OsString,
-    /// Write to this file instead of standard output
+    /// Write to this file; - is standard output, as without it
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Only these bytes: FIRST-LAST, FIRST- or -COUNT
@@ -98,6 +100,13 @@ impl RangeSpec {
 
 /// Streams the object out.
 pub(crate) fn run(args: &Get) -> Result<(), Failure> {
+    let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new(STDOUT));
+    if is_stdout(&args.meta) || args.json && is_stdout(&args.output) {
+        let option = if is_stdout(&args.meta) { "--meta" } else { "--output, with --json," };
+        return Err(Failure::Usage(format!(
+            "{option} takes a file: standard output is for something else (./- is a file)"
+        )));
+    }
     for path in [&args.output, &args.meta].into_iter().flatten() {
         if args.store.volumes.all().iter().any(|volume| is_same_file(volume, path)) {
             let shown = path.display();
@@ -134,7 +143,7 @@ fn copy_out(args: &Get, store: &Store) -> Result<(), Failure> {
     if let Some(path) = &args.meta {
         fs::write(path, &info.metadata).map_err(|source| cannot_write(path, source))?;
     }
-    match &args.output {
+    match args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
         Some(path) => to_file(&mut reader, range, path)?,
         None if !args.json => to_stdout(&mut reader, range)?,
         None => {}

@@ -29,6 +29,19 @@ fn what_was_put_comes_out_whole_and_in_ranges() {
 }
 
 #[test]
+fn get_takes_the_name_of_standard_output_for_that() {
+    let bed = Bed::new();
+    bed.put("k", b"value", &[]);
+    let store = bed.store();
+    assert_eq!(bed.ok(&["get", &store, "k", "-o", "-"]), b"value");
+    for more in [&["--meta", "-"][..], &["--json", "-o", "-"]] {
+        let said = bed.fails(2, &[&["get", &store, "k"], more].concat());
+        assert!(said.contains("takes a file"), "{said}");
+    }
+    assert!(!bed.path("-").exists());
+}
+
+#[test]
 fn get_does_not_write_over_the_store() {
     let bed = Bed::new();
     bed.put("k", b"value", &[]);
