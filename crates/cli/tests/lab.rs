@@ -203,6 +203,10 @@ fn what_would_do_nothing_is_refused() {
         (&["trace", "stat", "gen:web", "-f", "csv"], "the format does nothing there"),
         (&["sim", "gen:web", "lru", "auto", "-t", "time-col=1"], "columns (-t) does nothing"),
         (&["trace", "stat", "access.log", "-t", "time-col=1"], "squid, which has no columns"),
+        (
+            &["sim", "access.log", "txt", "lru", "auto", "-f", "squid"],
+            "--format squid and the type txt are two forms",
+        ),
         (&["paper", "cfs", "--url-prefix", "http://a"], "--url-prefix is about --trace"),
         (&["paper", "hades", "--trace", "access.log"], "--trace changes nothing for hades: leave"),
         (&["paper", "squid", "--unfiltered"], "--unfiltered is about --trace"),

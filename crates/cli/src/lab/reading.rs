@@ -45,11 +45,20 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// The library's options; `--format` may be overridden by a trace type given by position.
+    /// The library's options; the format may be given by position, too.
     pub(crate) fn options(&self, trace_type: Option<&str>) -> Result<ReadOptions, Failure> {
         let columns = self.trace_type_params.as_deref().map(ColumnOptions::parse).transpose()?;
+        let by_place = trace_type.map(Format::by_name).transpose()?.flatten();
+        let by_option = Format::by_name(&self.format)?;
+        if by_place.and(by_option).is_some() && by_place != by_option {
+            return Err(Failure::Usage(format!(
+                "--format {} and the type {} are two forms: leave one of them out",
+                self.format,
+                trace_type.unwrap_or_default()
+            )));
+        }
         Ok(ReadOptions {
-            format: Format::by_name(trace_type.unwrap_or(&self.format))?,
+            format: by_place.or(by_option),
             columns,
             skip_bad: self.skip_bad,
             url_prefix: self.url_prefix.clone(),
