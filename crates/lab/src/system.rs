@@ -92,6 +92,7 @@ pub fn parse_mapped(given: &str) -> Result<VmParams, String> {
 }
 
 fn apply<P>(params: &mut P, given: &str, settings: &[Setting<P>]) -> Result<(), String> {
+    let mut names = Vec::new();
     for part in given.split(':').filter(|part| !part.trim().is_empty()) {
         let wrong = |right: String| format!("`{part}`: {right}");
         let named = part.split_once('=').ok_or_else(|| wrong("write name=value".to_owned()))?;
@@ -100,6 +101,10 @@ fn apply<P>(params: &mut P, given: &str, settings: &[Setting<P>]) -> Result<(), 
             .iter()
             .find(|setting| setting.name == name)
             .ok_or_else(|| wrong(there_are(name, settings.iter().map(|setting| setting.name))))?;
+        if names.contains(&name) {
+            return Err(wrong("it is given twice".to_owned()));
+        }
+        names.push(name);
         (setting.set)(params, value).map_err(wrong)?;
     }
     Ok(())
@@ -147,6 +152,7 @@ mod tests {
             ("ufs-8k:metadata=maybe", "`metadata=maybe`: write one of sync, async"),
             ("ufs-8k:name=9", "`name=9`: do you mean `names`? there are metadata, names"),
             ("ufs-8k:names=0", "`names=0`: write a whole number from 1 to 16777216"),
+            ("ufs-8k:names=9:period=5:names=8", "`names=8`: it is given twice"),
         ] {
             let said = parse_files(given).expect_err(given);
             assert!(said.starts_with(right), "{given}: {said}");

@@ -129,6 +129,9 @@ impl DesignSpec {
                 false => there_are(name.trim(), names),
             }));
         };
+        if self.given.iter().any(|(given, _)| given.name == parameter.name) {
+            return Err(bad("it is given twice".to_owned()));
+        }
         (parameter.set)(&mut DesignOptions::default(), value.trim()).map_err(bad)?;
         self.given.push((parameter, value.trim().to_owned()));
         self.label.push(':');
@@ -273,6 +276,7 @@ mod tests {
             ("store:reinsert=91", "write a whole number from 0 to 90"),
             ("store:admission=some", "write one of always, second-hit, half, or a size"),
             ("store:segment=3mib", "write a power of two from 256KiB to 64MiB"),
+            ("store:cmax=1:amax=5:cmax=2", "parameter `cmax=2`: it is given twice"),
         ] {
             let error = DesignSpec::parse(given).expect_err(given).to_string();
             assert!(error.contains(reason), "{error}");

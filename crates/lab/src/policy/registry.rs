@@ -276,8 +276,15 @@ impl PolicySpec {
             .ok_or_else(|| SimError::Policy { given: given.to_owned(), known: known() })?;
         let mut values: Vec<f64> = info.parameters.iter().map(|p| p.default).collect();
         let mut label = info.name.to_owned();
+        let mut given_already = Vec::new();
         for part in parts {
             let (at, value) = parse_parameter(info, part)?;
+            if given_already.contains(&at) {
+                let reason = "it is given twice".to_owned();
+                let given = part.to_owned();
+                return Err(SimError::Parameter { policy: info.name, given, reason });
+            }
+            given_already.push(at);
             values[at] = value;
             label.push(':');
             label.push_str(&part.trim().to_ascii_lowercase());
@@ -420,6 +427,7 @@ mod tests {
             ("fbc:cmax=1.5", "write a whole number from 1 to 1000000"),
             ("s3-fifo:small=2", "write a number from 0 to 1"),
             ("s3-fifo:small=NaN", "write a number from 0 to 1"),
+            ("fbc:cmax=4:CMAX=5", "policy `fbc`: parameter `CMAX=5`: it is given twice"),
         ] {
             let error = PolicySpec::parse(given).expect_err(given).to_string();
             assert!(error.contains(reason), "{error}");

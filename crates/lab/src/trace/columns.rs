@@ -51,7 +51,7 @@ impl ColumnOptions {
             let key = key.trim().replace('_', "-").to_ascii_lowercase();
             if key == "delimiter" {
                 let (delimiter, after) = take_delimiter(after);
-                options.delimiter = Some(delimiter);
+                once(&mut options.delimiter, delimiter, &key).map_err(bad)?;
                 rest = after.trim_start_matches([',', ';', ' ']);
                 continue;
             }
@@ -65,30 +65,35 @@ impl ColumnOptions {
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let column = || match value.parse() {
-            Ok(column @ 1..=COLUMN_MAX) => Ok(Some(column)),
+            Ok(column @ 1..=COLUMN_MAX) => Ok(column),
             _ => Err(format!("`{key}={value}`: columns are numbers from 1 to {COLUMN_MAX}")),
         };
         let truth = || match value.to_ascii_lowercase().as_str() {
-            "true" | "1" | "yes" | "y" => Ok(Some(true)),
-            "false" | "0" | "no" | "n" => Ok(Some(false)),
+            "true" | "1" | "yes" | "y" => Ok(true),
+            "false" | "0" | "no" | "n" => Ok(false),
             _ => Err(format!("`{key}={value}`: write true or false")),
         };
         match key {
-            "time-col" | "time-field" => self.time_column = column()?,
-            "obj-id-col" | "obj-id-field" => self.object_column = column()?,
+            "time-col" | "time-field" => once(&mut self.time_column, column()?, key),
+            "obj-id-col" | "obj-id-field" => once(&mut self.object_column, column()?, key),
             "obj-size-col" | "obj-size-field" | "size-col" | "size-field" => {
-                self.size_column = column()?;
+                once(&mut self.size_column, column()?, key)
             }
-            "header" | "has-header" => self.has_header = truth()?,
-            "obj-id-is-num" => self.object_is_number = truth()?,
-            _ => {
-                return Err(format!(
-                    "there is no `{key}`; there are time-col, obj-id-col, obj-size-col, \
-                     delimiter, has-header, obj-id-is-num"
-                ));
-            }
+            "header" | "has-header" => once(&mut self.has_header, truth()?, key),
+            "obj-id-is-num" => once(&mut self.object_is_number, truth()?, key),
+            _ => Err(format!(
+                "there is no `{key}`; there are time-col, obj-id-col, obj-size-col, delimiter, \
+                 has-header, obj-id-is-num"
+            )),
         }
-        Ok(())
+    }
+}
+
+/// Sets what is not set yet: of two values one would be passed over, and nobody knows which was meant.
+fn once<T>(option: &mut Option<T>, value: T, key: &str) -> Result<(), String> {
+    match option.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("`{key}` is given twice")),
     }
 }
 
@@ -410,6 +415,10 @@ mod tests {
             ("obj-id-col=0", "`obj-id-col=0`: columns are numbers from 1 to 1024"),
             ("obj-id", "`obj-id` is not of the form name=value"),
             ("header=maybe", "`header=maybe`: write true or false"),
+            ("time-col=1,obj-id-col=2,time_col=3", "`time-col` is given twice"),
+            ("size-col=1,obj-size-col=1", "`obj-size-col` is given twice"),
+            ("delimiter=,,obj-id-col=2,delimiter=;", "`delimiter` is given twice"),
+            ("has-header=true,header=false", "`header` is given twice"),
         ] {
             let error = ColumnOptions::parse(text).expect_err(text).to_string();
             assert!(error.ends_with(reason), "{error}");
