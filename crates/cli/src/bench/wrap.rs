@@ -58,7 +58,7 @@ pub(crate) struct Wrap {
     #[arg(long, default_value = "0.8")]
     zipf: f64,
     /// Times that every segment is reused
-    #[arg(long, default_value = "2")]
+    #[arg(long, default_value = "2", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     turns: u64,
     /// Of a hundred hits, those after which the metadata is replaced, as by a proxy that
     /// revalidates
@@ -88,6 +88,9 @@ impl Wrap {
             .ok()
             .filter(|&bytes| bytes > 0)
             .ok_or_else(|| usage("--size must be from 1 byte to below 4GiB"))?;
+        if !(0.0..=10.0).contains(&self.zipf) {
+            return Err(usage("--zipf must be from 0 to 10"));
+        }
         let fit = (self.disk.bytes() * 2 / u64::from(size_bytes_max)).max(1);
         let objects = self.objects.or_else(|| u32::try_from(fit * 4).ok());
         Ok(Settings {

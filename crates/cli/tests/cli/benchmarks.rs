@@ -66,6 +66,20 @@ fn bench_micro_refuses_to_overwrite() {
 }
 
 #[test]
+fn bench_wrap_refuses_what_measures_nothing() {
+    let bed = Bed::empty();
+    for (option, value, words) in [
+        ("--turns", "0", "0 is not in 1..=1000000"),
+        ("--turns", "18446744073709551615", "is not in 1..=1000000"),
+        ("--zipf", "nan", "--zipf must be from 0 to 10"),
+        ("--zipf", "inf", "--zipf must be from 0 to 10"),
+    ] {
+        let said = bed.fails(2, &["bench", "wrap", "--disk", "16MiB", option, value]);
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
 fn the_other_benchmarks_end() {
     let bed = Bed::empty();
     let hits = bed.ok_text(&[
