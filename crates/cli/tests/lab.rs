@@ -232,6 +232,9 @@ fn what_would_do_nothing_is_refused() {
         ),
         (&["sim", "gen:zipf?objects=20", "lru", "auto"], "the trace has 20 objects, and no share"),
         (&["sim", "gen:web", "lrru", "auto"], "there is no policy `lrru`; do you mean `lru`?"),
+        (&["bench", "--policies", "lrru"], "damelo: there is no policy `lrru`; do you mean `lru`?"),
+        (&["bench", "--requests", "0"], "0 is not in 1.."),
+        (&["bench", "--objects", "0"], "0 is not in 1..=4294967295"),
         (&["designs", "gen:web", "store", "--drive", "hdd18tb"], "do you mean `hdd-18tb`?"),
     ] {
         let (code, said) = bed.fails(args);

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo_lab::output::TraceIdentity;
+use damelo_lab::policy::PolicySpec;
 use damelo_lab::trace::{ReadOptions, Trace};
 use serde_json::json;
 
@@ -32,10 +33,12 @@ reading included; memory is what the process had at most, less what it has with 
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Bench {
     /// Requests of the trace
-    #[arg(long, value_name = "N", default_value_t = 8_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 8_000_000,
+          value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
     /// Objects that the requests are drawn from; not all come up
-    #[arg(long, value_name = "N", default_value_t = 4_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+          value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     objects: u64,
     /// Policies to measure
     #[arg(long, value_name = "NAMES", default_value = "lru,s3-fifo", value_delimiter = ',')]
@@ -66,6 +69,8 @@ struct Row {
 
 /// Measures and prints.
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
+    // Not after the traces are made, and not as the failure of a child.
+    args.policies.iter().try_for_each(|policy| PolicySpec::parse(policy).map(drop))?;
     let dir = tempfile::Builder::new().prefix("damelo-lab-bench-").tempdir_in(&args.dir).map_err(
         |source| Failure::io(format!("make a directory in {}", args.dir.display()), source),
     )?;
