@@ -49,7 +49,7 @@ pub(crate) struct CheckConfig {
     #[arg(long, requires = "file")]
     forward: bool,
     /// Print every key with the value it gets, tokens included
-    #[arg(long)]
+    #[arg(long, requires = "file")]
     show: bool,
     /// Print all keys that there are
     #[arg(long)]

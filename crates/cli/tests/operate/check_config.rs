@@ -76,6 +76,8 @@ fn check_config_shows_what_the_command_of_the_file_uses() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &json["good"]), (Some(2), &false.into()));
     assert_eq!(json["mistakes"][0]["line"], 1);
+    // The values are those of a file.
+    assert!(bed.says(2, &["check-config", "--keys", "--show"]).contains("<FILE>"));
     let keys = bed.says(0, &["check-config", "--keys", "--json"]);
     assert!(serde_json::from_str::<Value>(&keys).unwrap()["good"].is_null());
 }
