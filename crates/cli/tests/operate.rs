@@ -208,6 +208,12 @@ fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
 }
 
 #[test]
+fn explain_says_what_is_wrong_with_a_header() {
+    let said = Bed::new().says(2, &["explain", "http://a.test/", "--header", "Cookie"]);
+    assert!(said.contains("--header") && said.contains("write NAME: VALUE"), "{said}");
+}
+
+#[test]
 fn explain_tells_what_the_proxy_knows() {
     let bed = Bed::new();
     let rule = "[[rule]]\nname = \"pictures\"\nprefix = \"/img/\"\nttl = \"1h\"\n";

@@ -31,11 +31,20 @@ pub(crate) struct Explain {
     #[command(flatten)]
     admin: AdminArgs,
     /// A header of the request, where rules look at headers
-    #[arg(long, value_name = "NAME: VALUE")]
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<String>,
     /// Print all of it as one JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn header(text: &str) -> Result<String, &'static str> {
+    let is_header = text.split_once(':').is_some_and(|(name, _)| !name.trim().is_empty());
+    if is_header {
+        Ok(text.to_owned())
+    } else {
+        Err("write NAME: VALUE, such as 'Cookie: lang=de'")
+    }
 }
 
 /// Queries the proxy and prints its answer. That nothing is stored is an answer, too.
