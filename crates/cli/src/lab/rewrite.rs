@@ -26,8 +26,8 @@ const STDOUT: &str = "-";
 pub(super) struct Output {
     /// File to write, compressed if it ends in .gz or .zst; - for standard output
     output: String,
-    /// Form to write: damelo, oracleGeneral, csv (time,obj_id,obj_size) or txt; from the file's
-    /// name if not given
+    /// Form to write: damelo, oracleGeneral, csv (time,obj_id,obj_size) or txt; by the file's name
+    /// if not given: .csv is damelo, .txt is txt, oracleGeneral anywhere in it is that
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
     /// Write into this directory what else would replace the file: `lab rerun` compares the two

@@ -32,6 +32,9 @@ fn traces_are_converted_filtered_and_sampled() {
     let stat = bed.json(&["trace", "stat", "t.oracleGeneral.zst", "--json"]);
     assert_eq!((&stat["stat"]["requests"], &stat["stat"]["objects"]), (&4.into(), &3.into()));
     bed.ok(&["trace", "filter", "access.log", "t.csv.gz", "--rule", "ucfs-2002"]);
+    // As the help says: `csv` is another form, which has its name from --to only.
+    assert_eq!(bed.json(&["trace", "stat", "t.csv.gz", "--json"])["format"], "damelo");
+    assert!(bed.ok(&["trace", "convert", "--help"]).contains(".csv is damelo"));
     assert_eq!(bed.json(&["trace", "stat", "t.csv.gz", "--json"])["stat"]["requests"], 3);
     bed.ok(&["trace", "sample", "gen:zipf?requests=9000", "s.csv", "--share", "0.2"]);
     let kept =
