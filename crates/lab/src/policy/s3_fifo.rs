@@ -3,7 +3,8 @@
 //!
 //! As in libCacheSim's present version, by which the paper's authors go on: until something was
 //! evicted for the first time, objects that find the small queue full go into the main one; an
-//! object as large as the whole small queue is not taken, unless its key is in the ghost queue.
+//! object as large as the whole small queue is not taken, unless its key is in the ghost queue, and
+//! a larger one never is; its key leaves the ghost queue all the same.
 
 use super::lists::Nodes;
 use super::one_queue::ObjectQueue;
