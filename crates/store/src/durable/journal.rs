@@ -45,6 +45,8 @@ struct State {
     covered_generation: u64,
     /// No checkpoint of a greater generation can be on disk: none was begun, in this life or before.
     begun_generation: u64,
+    /// No record has a greater number, neither in the halves nor in those that were overwritten.
+    newest_seq: u64,
     /// The last record is the mark of an open.
     ends_with_mark: bool,
     /// Records that could not be written without waiting, in order.
@@ -88,6 +90,7 @@ impl Journal {
             covered_epoch: contents.epoch.saturating_sub(2),
             covered_generation,
             begun_generation: covered_generation.saturating_add(1),
+            newest_seq: contents.records.iter().map(|record| record.seq).max().unwrap_or(0),
             ends_with_mark: contents.ends_with_mark,
             left: Vec::new(),
         };
@@ -147,6 +150,7 @@ impl Journal {
             area.write(half + state.offset, &bytes)?;
         }
         state.offset += bytes.len() as u64;
+        state.newest_seq = state.newest_seq.max(record.seq);
         self.note_room(state);
         Ok(())
     }
@@ -316,7 +320,10 @@ impl Journal {
             let before = (state.epoch, state.offset);
             (state.epoch, state.offset) = (state.epoch + 1, 0);
             let first = JournalOp::Epoch { generation: state.covered_generation };
-            let first = JournalRecord { op: first, epoch: state.epoch, seq: seq.get() };
+            // Where that checkpoint is missing, all older than this number is forgotten: all that the
+            // overwritten may have deleted, though what turns the journal may have waited for long.
+            let newest = state.newest_seq.max(seq.get());
+            let first = JournalRecord { op: first, epoch: state.epoch, seq: newest };
             if let Err(error) = self.write(&mut state, area, &first) {
                 // A half without its first record would ask for no checkpoint.
                 (state.epoch, state.offset) = before;

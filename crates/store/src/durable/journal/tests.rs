@@ -173,6 +173,31 @@ fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
     assert!(requires.generation > 1 && requires.seq.get() > last);
 }
 
+/// Records that wait for room are older than those that are written meanwhile, and may be what turns
+/// the journal.
+#[test]
+fn a_half_without_its_checkpoint_forgets_all_that_the_overwritten_deleted() {
+    for seed in 0..100 {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let bytes = empty();
+        let mut written = Vec::new();
+        for _ in 0..4 {
+            let journal = journal(&bytes, Durability::Flushed);
+            journal.go_uncovered().expect("nothing waits");
+            for _ in 0..rng.u64(1..2 * IN_HALF) {
+                let seq = rng.u64(1..1_000);
+                append(&journal, seq).expect("nobody waits");
+                written.push(seq);
+                let found = contents(&bytes);
+                let distrusted = found.requires.map_or(0, |requires| requires.seq.get());
+                let is_there = |seq| found.records.iter().any(|record| record.op == delete(seq));
+                let lost = written.iter().find(|seq| **seq > distrusted && !is_there(**seq));
+                assert_eq!(lost, None, "seed {seed}: only what is older than {distrusted} is");
+            }
+        }
+    }
+}
+
 /// As `tight`, for a journal that goes on behind record `last`.
 fn is_tight_again(journal: &Journal, last: u64) -> Option<u64> {
     (last + 1..last + 3 * IN_HALF).find(|seq| {
