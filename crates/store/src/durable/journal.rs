@@ -215,6 +215,7 @@ impl Journal {
     pub(crate) fn mark_open(&self, seq: Sequence, lost: &[LostHalf]) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         let mut state = lock(&self.state);
+        let end = state.offset;
         if state.ends_with_mark {
             // After several opens in a row, only the last mark is kept.
             state.offset -= MARK_BYTES;
@@ -226,7 +227,13 @@ impl Journal {
         }
         let op = if !lost.is_empty() { JournalOp::PurgeAll } else { MARK };
         let record = JournalRecord { op, epoch: state.epoch, seq: seq.get() };
-        self.write(&mut state, area.as_ref(), &record)?;
+        if let Err(error) = self.write(&mut state, area.as_ref(), &record) {
+            // The mark of the open before may be whole in one copy only, which nothing may overwrite.
+            if state.ends_with_mark {
+                state.offset = end;
+            }
+            return Err(error);
+        }
         state.ends_with_mark = lost.is_empty();
         drop(state);
         area.sync()?;

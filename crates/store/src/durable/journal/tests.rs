@@ -16,8 +16,8 @@ struct Area {
     bytes: Arc<Mutex<Vec<u8>>>,
     /// Bytes that are written before it dies.
     alive: Arc<Mutex<usize>>,
-    /// Writes until one fails.
-    until_failure: Option<Arc<Mutex<usize>>>,
+    /// Writes until each that fails, from the one before on.
+    until_failures: Arc<Mutex<Vec<usize>>>,
 }
 
 impl JournalArea for Area {
@@ -26,12 +26,15 @@ impl JournalArea for Area {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if let Some(left) = &self.until_failure {
-            let mut left = lock(left);
-            *left = left.wrapping_sub(1);
-            if *left == usize::MAX {
+        let mut failures = lock(&self.until_failures);
+        match failures.first_mut() {
+            Some(0) => {
+                failures.remove(0);
+                lock(&self.bytes)[offset as usize..][..bytes.len()].fill(0xa5);
                 return Err(io::Error::other("one write fails"));
             }
+            Some(left) => *left -= 1,
+            None => (),
         }
         let mut alive = lock(&self.alive);
         let written = bytes.len().min(*alive);
@@ -49,15 +52,16 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 
 fn contents(bytes: &Bytes) -> JournalContents {
     let alive = Arc::new(Mutex::new(0));
-    let area = Area { bytes: Arc::clone(bytes), alive, until_failure: None };
+    let area = Area { bytes: Arc::clone(bytes), alive, until_failures: Arc::default() };
     read_journal(&area, BYTES, NONCE).expect("memory can be read")
 }
 
 /// A journal that goes on where the bytes end, and how many more it may write.
 fn mortal(bytes: &Bytes, durability: Durability) -> (Journal, Arc<Mutex<usize>>) {
     let alive = Arc::new(Mutex::new(usize::MAX));
-    let theirs = Arc::clone(&alive);
-    let area = Box::new(Area { bytes: Arc::clone(bytes), alive: theirs, until_failure: None });
+    let (bytes_too, theirs) = (Arc::clone(bytes), Arc::clone(&alive));
+    let area = Area { bytes: bytes_too, alive: theirs, until_failures: Arc::default() };
+    let area = Box::new(area);
     (Journal::new(Some(area), BYTES, NONCE, durability, &contents(bytes)), alive)
 }
 
@@ -65,11 +69,11 @@ fn journal(bytes: &Bytes, durability: Durability) -> Journal {
     mortal(bytes, durability).0
 }
 
-/// A journal of which that write fails, counted from its beginning.
-fn failing(bytes: &Bytes, write: usize) -> Journal {
-    let until_failure = Some(Arc::new(Mutex::new(write)));
+/// A journal of which writes fail, each after so many that do not, and leave garbage.
+fn failing(bytes: &Bytes, after: &[usize]) -> Journal {
+    let until_failures = Arc::new(Mutex::new(after.to_vec()));
     let alive = Arc::new(Mutex::new(usize::MAX));
-    let area = Box::new(Area { bytes: Arc::clone(bytes), alive, until_failure });
+    let area = Box::new(Area { bytes: Arc::clone(bytes), alive, until_failures });
     Journal::new(Some(area), BYTES, NONCE, Durability::Flushed, &contents(bytes))
 }
 
@@ -139,7 +143,7 @@ fn what_waits_for_room_is_written_although_a_write_fails_or_checkpoints_do() {
         let bytes = empty();
         tight(&bytes);
         // The first record keeps it from being left.
-        let journal = failing(&bytes, if fails { 2 + 4 } else { 1_000 });
+        let journal = failing(&bytes, if fails { &[2 + 4] } else { &[] });
         append(&journal, 900).expect("there is room");
         let waits: Vec<u64> = (1_000..1_005).collect();
         for seq in &waits {
@@ -239,7 +243,7 @@ fn once_a_checkpoint_is_complete_the_next_is_waited_for_again() {
 fn a_write_that_fails_loses_one_record_and_no_half_begins_without_its_first() {
     for write in 0..6 * IN_HALF as usize {
         let bytes = empty();
-        let journal = failing(&bytes, write);
+        let journal = failing(&bytes, &[write]);
         let mut failed = 0;
         for seq in 1..=3 * IN_HALF {
             let written = append(&journal, seq);
@@ -421,6 +425,23 @@ fn a_long_record_stays_within_its_half() {
         assert_eq!(found.records.last().map(|record| &record.op), Some(&op));
         let deletes = found.records.iter().filter(|r| matches!(r.op, JournalOp::DeleteKey { .. }));
         assert_eq!(deletes.count() as u64, before - 1, "after {before}");
+    }
+}
+
+/// It says from where on numbers are free.
+#[test]
+fn a_mark_that_cannot_be_written_leaves_the_one_before() {
+    for (first, second) in (0..2).flat_map(|first| (0..3).map(move |second| (first, second))) {
+        let bytes = empty();
+        let before = journal(&bytes, Durability::Flushed);
+        (1..=5).for_each(|seq| append(&before, seq).expect("there is room"));
+        before.mark_open(Sequence::from_raw(1_000), &[]).expect("there is room");
+        let open = failing(&bytes, &[first, second]);
+        open.mark_open(Sequence::from_raw(2_000), &[]).expect_err("a write fails");
+        let written = append(&open, 2_001);
+        assert_eq!(written.is_err(), second < 2);
+        let found = contents(&bytes).records;
+        assert!(found.iter().any(|record| record.seq >= 1_000), "{first}, {second}: {found:?}");
     }
 }
 
