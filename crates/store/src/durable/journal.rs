@@ -112,6 +112,11 @@ impl Journal {
 
     /// Writes one record, which is as durable as configured when this returns.
     pub(crate) fn append(&self, op: JournalOp, seq: Sequence) -> io::Result<()> {
+        self.append_unsynced(op, seq)?;
+        self.sync_records()
+    }
+
+    fn append_unsynced(&self, op: JournalOp, seq: Sequence) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         if self.durability == Durability::None {
             return Ok(());
@@ -125,11 +130,12 @@ impl Journal {
         }
         self.write(&mut state, area.as_ref(), &record)?;
         state.ends_with_mark = false;
-        drop(state);
-        if self.durability == Durability::Synced {
-            area.sync()?;
-        }
         Ok(())
+    }
+
+    /// Makes records as durable as configured.
+    fn sync_records(&self) -> io::Result<()> {
+        if self.durability == Durability::Synced { self.sync() } else { Ok(()) }
     }
 
     /// Whether the half has no room for this much, and for the mark of an open behind it.
@@ -185,15 +191,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the records that `append_soon` deferred, as far as there is room. Called when a
-    /// checkpoint is complete, or is not waited for any more. What fails is deferred again, and the
-    /// others are written; the last error is returned.
+    /// Writes the records that `append_soon` deferred, as far as there is room, and makes all of them
+    /// durable at once. Called when a checkpoint is complete, or is not waited for any more. What
+    /// cannot be written is deferred again, and the others are written; the last error is returned.
     pub(crate) fn append_left(&self) -> io::Result<()> {
         let left = std::mem::take(&mut lock(&self.state).left);
+        if left.is_empty() {
+            return Ok(());
+        }
         let (mut again, mut outcome) = (Vec::new(), Ok(()));
         for (op, seq) in left {
             if self.has_room() {
-                match self.append(op.clone(), seq) {
+                match self.append_unsynced(op.clone(), seq) {
                     Ok(()) => continue,
                     Err(error) => outcome = Err(error),
                 }
@@ -203,7 +212,10 @@ impl Journal {
         let mut state = lock(&self.state);
         again.append(&mut state.left);
         state.left = again;
-        outcome
+        drop(state);
+        // What was written is not written again where this fails: it would be with each checkpoint
+        // that fails, and so turn the journal round and round.
+        self.sync_records().and(outcome)
     }
 
     /// Ensures that sequence numbers after the next open are greater than those of this one, even

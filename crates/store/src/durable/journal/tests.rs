@@ -18,6 +18,8 @@ struct Area {
     alive: Arc<Mutex<usize>>,
     /// Writes until each that fails, from the one before on.
     until_failures: Arc<Mutex<Vec<usize>>>,
+    /// Syncs so far; all fail if there is one.
+    failed_syncs: Option<Arc<Mutex<usize>>>,
 }
 
 impl JournalArea for Area {
@@ -44,7 +46,9 @@ impl JournalArea for Area {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        let Some(syncs) = &self.failed_syncs else { return Ok(()) };
+        *lock(syncs) += 1;
+        Err(io::Error::other("no sync works"))
     }
 }
 
@@ -52,7 +56,8 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 
 fn contents(bytes: &Bytes) -> JournalContents {
     let alive = Arc::new(Mutex::new(0));
-    let area = Area { bytes: Arc::clone(bytes), alive, until_failures: Arc::default() };
+    let (bytes, until_failures) = (Arc::clone(bytes), Arc::default());
+    let area = Area { bytes, alive, until_failures, failed_syncs: None };
     read_journal(&area, BYTES, NONCE).expect("memory can be read")
 }
 
@@ -60,7 +65,8 @@ fn contents(bytes: &Bytes) -> JournalContents {
 fn mortal(bytes: &Bytes, durability: Durability) -> (Journal, Arc<Mutex<usize>>) {
     let alive = Arc::new(Mutex::new(usize::MAX));
     let (bytes_too, theirs) = (Arc::clone(bytes), Arc::clone(&alive));
-    let area = Area { bytes: bytes_too, alive: theirs, until_failures: Arc::default() };
+    let until_failures = Arc::default();
+    let area = Area { bytes: bytes_too, alive: theirs, until_failures, failed_syncs: None };
     let area = Box::new(area);
     (Journal::new(Some(area), BYTES, NONCE, durability, &contents(bytes)), alive)
 }
@@ -73,7 +79,8 @@ fn journal(bytes: &Bytes, durability: Durability) -> Journal {
 fn failing(bytes: &Bytes, after: &[usize]) -> Journal {
     let until_failures = Arc::new(Mutex::new(after.to_vec()));
     let alive = Arc::new(Mutex::new(usize::MAX));
-    let area = Box::new(Area { bytes: Arc::clone(bytes), alive, until_failures });
+    let bytes_too = Arc::clone(bytes);
+    let area = Box::new(Area { bytes: bytes_too, alive, until_failures, failed_syncs: None });
     Journal::new(Some(area), BYTES, NONCE, Durability::Flushed, &contents(bytes))
 }
 
@@ -175,6 +182,27 @@ fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
     }
     let requires = contents(&bytes).requires.expect("what was overwritten is not covered");
     assert!(requires.generation > 1 && requires.seq.get() > last);
+}
+
+/// Checkpoints fail because of it, and each that does has what waits written.
+#[test]
+fn what_waits_for_room_is_written_once_and_synced_once_where_no_sync_works() {
+    let bytes = empty();
+    tight(&bytes);
+    let syncs = Arc::new(Mutex::new(0));
+    let (bytes_too, alive) = (Arc::clone(&bytes), Arc::new(Mutex::new(usize::MAX)));
+    let (until_failures, failed_syncs) = (Arc::default(), Some(Arc::clone(&syncs)));
+    let area = Box::new(Area { bytes: bytes_too, alive, until_failures, failed_syncs });
+    let journal = Journal::new(Some(area), BYTES, NONCE, Durability::Synced, &contents(&bytes));
+    for seq in 1_000..1_005 {
+        journal.append_soon(delete(seq), Sequence::from_raw(seq)).expect("it is deferred");
+    }
+    journal.go_uncovered().expect_err("no sync works");
+    assert_eq!(*lock(&syncs), 1);
+    let once = contents(&bytes).records;
+    (1_000..1_005).for_each(|seq| assert!(once.iter().any(|record| record.op == delete(seq))));
+    (0..3 * IN_HALF).for_each(|_| drop(journal.go_uncovered()));
+    assert_eq!(contents(&bytes).records, once);
 }
 
 /// Records that wait for room are older than those that are written meanwhile, and may be what turns
