@@ -121,7 +121,7 @@ impl Engine {
         let superblock = &volume.superblock;
         let layout = superblock.layout();
         let epoch = self.journal.checkpoint_begins();
-        let generation = self.journal.generation_after(newest);
+        let generation = self.journal.generation_after(newest, epoch);
         let slot = layout.checkpoint_slot((generation % 2) as usize);
         self.index.checkpoint_begins();
         let seq_next = self.next_seq.load(Ordering::SeqCst);

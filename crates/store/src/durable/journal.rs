@@ -45,6 +45,8 @@ struct State {
     covered_generation: u64,
     /// No checkpoint of a greater generation can be on disk: none was begun, in this life or before.
     begun_generation: u64,
+    /// The epoch in which that one was begun, if in this life: it covers those before.
+    begun_epoch: u32,
     /// No record has a greater number, neither in the halves nor in those that were overwritten.
     newest_seq: u64,
     /// The last record is the mark of an open.
@@ -90,6 +92,7 @@ impl Journal {
             covered_epoch: contents.epoch.saturating_sub(2),
             covered_generation,
             begun_generation: covered_generation.saturating_add(1),
+            begun_epoch: 0,
             newest_seq: contents.records.iter().map(|record| record.seq).max().unwrap_or(0),
             ends_with_mark: contents.ends_with_mark,
             left: Vec::new(),
@@ -333,8 +336,10 @@ impl Journal {
         }
         if self.lacks(&state, bytes) {
             if !state.is_covered() {
-                // The newest may be complete on disk although its writer saw an error.
-                state.covered_generation = state.begun_generation.saturating_add(1);
+                // The newest may be complete on disk although its writer saw an error. It covers what
+                // is overwritten if it was begun since the last turn, and may still be under way.
+                let beyond = u64::from(state.begun_epoch < state.epoch);
+                state.covered_generation = state.begun_generation.saturating_add(beyond);
             }
             let before = (state.epoch, state.offset);
             (state.epoch, state.offset) = (state.epoch + 1, 0);
@@ -370,15 +375,16 @@ impl Journal {
         lock(&self.state).epoch
     }
 
-    /// The generation of a checkpoint that was begun: not in the slot of the newest complete one,
-    /// and no smaller than a half asks for that was begun without a checkpoint.
-    pub(crate) fn generation_after(&self, newest: u64) -> u64 {
+    /// The generation of a checkpoint that was begun at `epoch`: not in the slot of the newest
+    /// complete one, and greater than that of each that was begun before. So it is no smaller than
+    /// what a half asks for that was begun without a checkpoint, and no two are taken for each other.
+    pub(crate) fn generation_after(&self, newest: u64, epoch: u32) -> u64 {
         let mut state = lock(&self.state);
         let next = newest.saturating_add(1);
-        let ahead = state.covered_generation.saturating_sub(next);
+        let ahead = state.begun_generation.saturating_add(1).saturating_sub(next);
         let generation =
             next.saturating_add(ahead.div_ceil(CHECKPOINT_SLOTS).saturating_mul(CHECKPOINT_SLOTS));
-        state.begun_generation = state.begun_generation.max(generation);
+        (state.begun_generation, state.begun_epoch) = (generation, epoch);
         generation
     }
 

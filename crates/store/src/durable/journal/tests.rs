@@ -184,6 +184,37 @@ fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
     assert!(requires.generation > 1 && requires.seq.get() > last);
 }
 
+/// The journal turns while it is written, perhaps more than once.
+#[test]
+fn a_half_begun_while_a_checkpoint_is_written_asks_for_that_one_if_it_has_enough() {
+    for (turns, is_complete) in [(1, true), (2, true), (1, false)] {
+        let bytes = empty();
+        let (journal, last) = tight(&bytes);
+        journal.go_uncovered().expect("nothing waits");
+        let mut seq = last;
+        let mut turn = || {
+            let epoch = contents(&bytes).epoch;
+            while contents(&bytes).epoch == epoch {
+                seq += 1;
+                append(&journal, seq).expect("nobody waits");
+            }
+            contents(&bytes).requires.expect("it turned").generation
+        };
+        let epoch = journal.checkpoint_begins();
+        let begun = journal.generation_after(0, epoch);
+        let asked = (0..turns).map(|_| turn()).last().expect("at least one");
+        assert_eq!(asked <= begun, turns == 1, "it began behind what the first overwrote");
+        if is_complete {
+            journal.checkpoint_done(epoch, begun);
+            journal.go_uncovered().expect("nothing waits");
+        }
+        let newest = if is_complete { begun } else { 0 };
+        let next = journal.generation_after(newest, epoch);
+        assert!(next > begun && next % 2 != newest % 2, "{next} after {begun}");
+        assert!(turn() > next, "it began before the last turn");
+    }
+}
+
 /// Checkpoints fail because of it, and each that does has what waits written.
 #[test]
 fn what_waits_for_room_is_written_once_and_synced_once_where_no_sync_works() {
