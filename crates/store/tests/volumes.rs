@@ -354,6 +354,25 @@ fn purges_go_on_where_no_checkpoint_can_be_written() {
     }
 }
 
+/// Nobody tries again for the caller.
+#[test]
+fn purges_go_on_where_no_checkpoint_can_be_written_and_the_store_has_no_threads() {
+    let disk = Disk::new(24 << 20);
+    let store = open(std::slice::from_ref(&disk), |config| {
+        config.background = false;
+        config.volume_errors_max = 3;
+    });
+    put(&store, "old", 1, b"value");
+    store.checkpoint().unwrap();
+    disk.fail_syncs(true);
+    (0..1_000).for_each(|_| store.purge_prefix(&[b'x'; 8_000]).unwrap());
+    assert!(store.remove(b"old").unwrap());
+    assert_eq!((store.stats().journal_errors, store.stats().checkpoint_errors >= 3), (0, true));
+    std::mem::forget(store);
+    let store = open(&[disk.copied()], |_| ());
+    assert_eq!(get(&store, "old"), None);
+}
+
 /// However many turns the journal took without one.
 #[test]
 fn once_a_checkpoint_is_complete_again_nothing_is_forgotten_for_those_that_failed() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use damelo::{Config, Durability};
 
-use super::{MIB, blank_disks, clock, driver_on, is_alone, no_violations, options, varied_config};
+use super::{MIB, blank_disks, clock, driver_on, no_violations, options, varied_config};
 use crate::driver::{Driver, Failure};
 use crate::fault::{Effect, FaultPlan, OpKind, Rule, When};
 use crate::model::{Demand, Model};
@@ -90,8 +90,7 @@ pub fn journal_rounds(seed: u64) -> Result<(), Failure> {
         config.durability = Durability::Flushed;
     }
     config.memory_wait = Duration::from_millis(300);
-    // Where nobody tries again, whoever waits for a checkpoint that failed waits ten seconds.
-    config.volume_errors_max = if is_alone(seed) { 1 } else { rng.u32(1..4) };
+    config.volume_errors_max = rng.u32(1..4);
     let mut disks = blank_disks(&mut config, 1, DISK_BYTES);
     let options = options(rng, seed, false);
     let clock = clock(seed);

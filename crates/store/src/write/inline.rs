@@ -6,11 +6,15 @@
 //! `checkpoint_period` have no effect between calls. Threads: any caller, one at a time.
 
 use crate::sync::{Arc, Mutex, Weak, lock};
+use std::io;
 use std::time::Duration;
 
 use super::flusher::{Flusher, Step};
 use super::inline_slot::InlineWork;
 use crate::engine::Engine;
+
+/// Most attempts of one call to write a checkpoint.
+const CHECKPOINT_TRIES_MAX: u32 = 64;
 
 /// A flusher without a thread. The engine owns it, so its reference to the engine is weak.
 struct Inline {
@@ -72,12 +76,17 @@ impl Engine {
         }
     }
 
-    /// As `work_inline`, if the journal may be full soon, so that an append need not wait for a
-    /// checkpoint.
-    pub(crate) fn work_inline_if_tight(&self) {
-        if self.is_inline() && !self.journal.has_room() {
+    /// Waits until the journal has room; for callers that may wait for a checkpoint, or write it
+    /// where the store has no threads. There they try again as often as it may fail before the
+    /// journal goes on without.
+    pub(crate) fn wait_journal_room(&self) -> io::Result<()> {
+        for _ in 0..self.config.volume_errors_max.min(CHECKPOINT_TRIES_MAX) {
+            if !self.is_inline() || self.journal.has_room() {
+                break;
+            }
             self.work_inline();
         }
+        self.counted(self.journal.wait_room())
     }
 
     /// Waits, at most `nap`, until something was written and there may be room again. Requests a

@@ -57,8 +57,7 @@ impl Engine {
             return Err(PurgeError::Closed);
         }
         self.stir();
-        self.work_inline_if_tight();
-        let room = self.counted(self.journal.wait_room());
+        let room = self.wait_journal_room();
         let hash = self.hash(key);
         let mut shard = self.cache.resident.shard(hash);
         if caller.is_some_and(Caller::is_gone) {
@@ -93,8 +92,7 @@ impl Engine {
             return Err(PurgeError::Closed);
         }
         self.stir();
-        self.work_inline_if_tight();
-        let room = self.counted(self.journal.wait_room());
+        let room = self.wait_journal_room();
         let purging = exclusive(&self.purge_lock);
         let seq = self.new_seq();
         self.marks.apply(&op, seq);
