@@ -142,6 +142,42 @@ fn a_recovery_that_panics_ends_with_the_volume_out_of_service() {
 }
 
 /// Recovery comes to the old ones when the new ones are there.
+/// Whichever read of its older version recovery is at, between its look at what was removed and its
+/// note of what it found, too.
+#[test]
+fn what_is_removed_while_recovery_reads_of_it_is_gone() {
+    let first = Disk::new(24 << 20);
+    let store = open(&first, |config| config.durability = Durability::None);
+    let mut extent = vec![7; 20_000];
+    extent[..8].copy_from_slice(b"an older");
+    put(&store, "key", 1, &extent);
+    store.sync().unwrap();
+    put(&store, "key", 1, b"newer");
+    store.sync().unwrap();
+    let crashed = killed(store, &first);
+    let is_there = |bytes: &[u8]| bytes.windows(8).position(|window| window == b"an older");
+    let block = crashed.with_bytes(is_there).expect("it was synced") as u64 & !4095;
+    let mut holds = 0;
+    for after in 0.. {
+        let disk = crashed.copied();
+        disk.hold_one(block..block + 64, after);
+        let store = open(&disk, |config| config.open_wait = Duration::ZERO);
+        while !disk.is_held() && !store.recovery().done {
+            std::thread::yield_now();
+        }
+        if !disk.is_held() {
+            assert_eq!(get(&store, "key").as_deref(), Some(&b"newer"[..]));
+            break;
+        }
+        holds += 1;
+        assert!(store.remove(b"key").unwrap());
+        disk.let_go();
+        store.wait_recovered();
+        assert_eq!(get(&store, "key"), None, "removed in read {after}");
+    }
+    assert!(holds > 1, "it is found, and compared with the newer one");
+}
+
 #[test]
 fn what_is_replaced_while_the_store_recovers_is_not_found_beside_it() {
     let disk = killed_twice();
