@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use damelo::check::check_volumes;
-use damelo::format::{JOURNAL_CELL_BYTES, Superblock};
+use damelo::format::{JOURNAL_CELL_BYTES, JournalRecord, Superblock};
 use damelo::{ByteSize, Clock, Config, Durability, GroupId, Store, SyncError, VolumeConfig};
 use troubled::{Disk, Stopped, get, put};
 
@@ -437,17 +437,50 @@ fn a_journal_record_of_which_one_copy_is_missing_is_no_damage() {
     }
 }
 
+/// Removes that wait for room are written behind newer ones.
+#[test]
+fn an_older_remove_that_comes_later_in_the_journal_takes_nothing_from_a_newer_one() {
+    let disk = Disk::new(16 << 20);
+    let store = open_recovered(&disk);
+    put(&store, "key", 1, b"value");
+    store.sync().unwrap();
+    assert!(store.remove(b"key").unwrap());
+    let disk = killed(store, &disk);
+    (0..2).for_each(|copy| repeat_last_journal_record(&disk, copy, 1));
+    let store = open_recovered(&disk);
+    assert_eq!(get(&store, "key"), None);
+    assert_eq!(store.stats().damaged_records, 0);
+}
+
+/// With another sequence number.
+fn repeat_last_journal_record(disk: &Disk, copy: u64, seq: u64) {
+    let (superblock, last) = last_journal_record(disk, copy);
+    let sector = last - last % 512;
+    let mut bytes = disk.with_bytes(|bytes| bytes[sector as usize..][..1024].to_vec());
+    let at = (last - sector) as usize;
+    let (record, length) = JournalRecord::decode(&bytes[at..], superblock.nonce()).unwrap();
+    let mut encoded = Vec::new();
+    JournalRecord { seq, ..record }.encode_into(superblock.nonce(), &mut encoded).unwrap();
+    bytes[at + length..][..length].copy_from_slice(&encoded);
+    disk.device().write_at(sector, &bytes).unwrap();
+}
+
 fn take_last_journal_record(disk: &Disk, copy: u64) {
-    let superblock = disk.with_bytes(|bytes| Superblock::decode(bytes).unwrap());
-    let (start, cell) = (superblock.journal_offset, JOURNAL_CELL_BYTES as u64);
-    let copy_bytes = superblock.journal_bytes / 2;
-    let written = |at: &u64| disk.with_bytes(|bytes| bytes[*at as usize..][..32] != [0; 32]);
-    let begin = start + copy * copy_bytes;
-    let last = (begin..begin + copy_bytes).step_by(cell as usize).filter(written).max().unwrap();
+    let last = last_journal_record(disk, copy).1;
     let sector = last - last % 512;
     let mut bytes = disk.with_bytes(|bytes| bytes[sector as usize..][..512].to_vec());
-    bytes[(last - sector) as usize..][..cell as usize].fill(0);
+    bytes[(last - sector) as usize..][..JOURNAL_CELL_BYTES].fill(0);
     disk.device().write_at(sector, &bytes).unwrap();
+}
+
+/// Where the last record of a copy is, of a journal that has not turned yet.
+fn last_journal_record(disk: &Disk, copy: u64) -> (Superblock, u64) {
+    let superblock = disk.with_bytes(|bytes| Superblock::decode(bytes).unwrap());
+    let copy_bytes = superblock.journal_bytes / 2;
+    let written = |at: &u64| disk.with_bytes(|bytes| bytes[*at as usize..][..32] != [0; 32]);
+    let begin = superblock.journal_offset + copy * copy_bytes;
+    let cells = (begin..begin + copy_bytes).step_by(JOURNAL_CELL_BYTES);
+    (superblock, cells.filter(written).max().unwrap())
 }
 
 /// The open cannot note that the store is in use: after a crash the next one would take it for
