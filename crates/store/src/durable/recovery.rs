@@ -15,7 +15,8 @@ use super::replay::{JournalContents, LostHalf, MARK, Requires};
 use super::segment_contents::{read_footer, segment_entries};
 use crate::engine::Engine;
 use crate::format::{
-    BLOCK_BYTES, JournalOp, PageHeader, RecordHeader, RecordKind, SummaryEntry, UNIT_BYTES,
+    BLOCK_BYTES, CheckpointHeader, JournalOp, PageHeader, RecordHeader, RecordKind, SummaryEntry,
+    UNIT_BYTES,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
@@ -78,6 +79,10 @@ impl Engine {
             next_seq = Sequence::from_raw(found.header.seq_next);
             self.checkpoints.raise(found.header.generation);
             self.journal.found_checkpoint(found.header.generation);
+            if covers(&found.header, contents) {
+                // What is written first need not wait for another checkpoint.
+                self.journal.checkpoint_done(contents.epoch, found.header.generation);
+            }
             found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.sequence()));
         }
         let since = next_seq;
@@ -418,6 +423,16 @@ impl Drop for EndOnPanic<'_> {
             engine.recovery.finish();
         }
     }
+}
+
+/// Whether a checkpoint covers all of the journal: a close wrote it, and nothing came after that.
+fn covers(header: &CheckpointHeader, contents: &JournalContents) -> bool {
+    let since = Sequence::from_raw(header.seq_next);
+    header.clean
+        && contents.lost_before.is_none()
+        && contents.lost_halves.is_empty()
+        && contents.requires.is_none_or(|requires| requires.generation <= header.generation)
+        && contents.records.iter().all(|record| record.sequence() < since)
 }
 
 /// The lives of the segments when the checkpoint was written.
