@@ -100,10 +100,12 @@ fn in_memory_they_take_what_they_take_on_disk() {
         let stats = store.stats();
         stats.resident_objects as f64 * EVEN_BYTES as f64 / stats.memory_used_bytes as f64
     };
+    // Pages of 64 KiB would hold 0.75 of what they take. How many frames are between two uses when
+    // this looks is up to the threads.
     fill(&store, 0..2_000, EVEN_BYTES);
-    assert!(share(&store) > 0.9, "as written: {}", share(&store));
+    assert!(share(&store) > 0.85, "as written: {}", share(&store));
     assert_eq!(right(&store, 0..2_000, EVEN_BYTES), 2_000);
-    assert!(share(&store) > 0.9, "as read: {}", share(&store));
+    assert!(share(&store) > 0.85, "as read: {}", share(&store));
 }
 
 /// Pages that were built for the segment before may lie farther apart than their memory is long.
