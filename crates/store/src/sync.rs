@@ -145,10 +145,6 @@ mod for_shuttle {
     }
 
     impl Condvar {
-        pub(crate) fn new() -> Condvar {
-            Condvar::default()
-        }
-
         pub(crate) fn wait<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,

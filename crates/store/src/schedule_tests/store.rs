@@ -184,7 +184,9 @@ fn shuttle_memory_that_is_full_is_taken_from_nobody_who_reads() {
 fn shuttle_new_metadata_undoes_nothing() {
     let others: [fn(&Store); 4] = [
         |store| store.create(b"key", GroupId::new(1), &value(2, 800)).wait().unwrap(),
-        |store| drop(store.remove(b"key").unwrap()),
+        |store| {
+            store.remove(b"key").unwrap();
+        },
         |store| store.purge_group(GroupId::new(1)).unwrap(),
         |store| {
             store.purge_prefix(b"k").unwrap();
