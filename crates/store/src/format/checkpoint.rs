@@ -31,7 +31,7 @@ pub(crate) mod at {
         MAGIC: u32, 0, "magic", "`CKPT`";
         NONCE: u32, 4, "nonce", "tells this store from the device's former user";
         GENERATION: u64, 8, "generation",
-            "counts checkpoints; the higher valid one of the two slots wins";
+            "greater with each checkpoint, not always by one; the higher valid one of the two slots wins";
         SEQ_NEXT: u64, 16, "seq_next",
             "the next object's seq when it started; later records are to be added";
         RING_SEQ: u64, 24, "ring_seq",
@@ -88,7 +88,7 @@ impl ShardPlan {
 pub struct CheckpointHeader {
     /// The store.
     pub nonce: StoreNonce,
-    /// Counts checkpoints.
+    /// Greater with each checkpoint, not always by one.
     pub generation: u64,
     /// The next object's sequence number when the checkpoint started.
     pub seq_next: u64,

@@ -54,21 +54,31 @@ impl JournalArea for Area {
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-fn contents(bytes: &Bytes) -> JournalContents {
-    let alive = Arc::new(Mutex::new(0));
-    let (bytes, until_failures) = (Arc::clone(bytes), Arc::default());
-    let area = Area { bytes, alive, until_failures, failed_syncs: None };
-    read_journal(&area, BYTES, NONCE).expect("memory can be read")
+/// One in which nothing fails.
+fn area(bytes: &Bytes) -> Area {
+    Area {
+        bytes: Arc::clone(bytes),
+        alive: Arc::new(Mutex::new(usize::MAX)),
+        until_failures: Arc::default(),
+        failed_syncs: None,
+    }
 }
 
-/// A journal that goes on where the bytes end, and how many more it may write.
+fn contents(bytes: &Bytes) -> JournalContents {
+    read_journal(&area(bytes), BYTES, NONCE).expect("memory can be read")
+}
+
+/// A journal that goes on where the bytes end.
+fn on(area: Area, durability: Durability) -> Journal {
+    let contents = contents(&area.bytes);
+    Journal::new(Some(Box::new(area)), BYTES, NONCE, durability, &contents)
+}
+
+/// The same, and how many more bytes it may write.
 fn mortal(bytes: &Bytes, durability: Durability) -> (Journal, Arc<Mutex<usize>>) {
-    let alive = Arc::new(Mutex::new(usize::MAX));
-    let (bytes_too, theirs) = (Arc::clone(bytes), Arc::clone(&alive));
-    let until_failures = Arc::default();
-    let area = Area { bytes: bytes_too, alive: theirs, until_failures, failed_syncs: None };
-    let area = Box::new(area);
-    (Journal::new(Some(area), BYTES, NONCE, durability, &contents(bytes)), alive)
+    let area = area(bytes);
+    let alive = Arc::clone(&area.alive);
+    (on(area, durability), alive)
 }
 
 fn journal(bytes: &Bytes, durability: Durability) -> Journal {
@@ -78,10 +88,7 @@ fn journal(bytes: &Bytes, durability: Durability) -> Journal {
 /// A journal of which writes fail, each after so many that do not, and leave garbage.
 fn failing(bytes: &Bytes, after: &[usize]) -> Journal {
     let until_failures = Arc::new(Mutex::new(after.to_vec()));
-    let alive = Arc::new(Mutex::new(usize::MAX));
-    let bytes_too = Arc::clone(bytes);
-    let area = Box::new(Area { bytes: bytes_too, alive, until_failures, failed_syncs: None });
-    Journal::new(Some(area), BYTES, NONCE, Durability::Flushed, &contents(bytes))
+    on(Area { until_failures, ..area(bytes) }, Durability::Flushed)
 }
 
 fn delete(hash: u64) -> JournalOp {
@@ -221,10 +228,8 @@ fn what_waits_for_room_is_written_once_and_synced_once_where_no_sync_works() {
     let bytes = empty();
     tight(&bytes);
     let syncs = Arc::new(Mutex::new(0));
-    let (bytes_too, alive) = (Arc::clone(&bytes), Arc::new(Mutex::new(usize::MAX)));
-    let (until_failures, failed_syncs) = (Arc::default(), Some(Arc::clone(&syncs)));
-    let area = Box::new(Area { bytes: bytes_too, alive, until_failures, failed_syncs });
-    let journal = Journal::new(Some(area), BYTES, NONCE, Durability::Synced, &contents(&bytes));
+    let failed_syncs = Some(Arc::clone(&syncs));
+    let journal = on(Area { failed_syncs, ..area(&bytes) }, Durability::Synced);
     for seq in 1_000..1_005 {
         journal.append_soon(delete(seq), Sequence::from_raw(seq)).expect("it is deferred");
     }
