@@ -176,11 +176,13 @@ pub struct FillConfig {
     pub finish_bytes_max: u64,
     /// It goes on if at least this percentage is done. Default 50.
     pub finish_percent_min: u8,
+    /// Bytes of all fills together that are kept for clients that may join. Default 64 MiB.
+    pub window_bytes_max: u64,
 }
 
 impl Default for FillConfig {
     fn default() -> FillConfig {
-        FillConfig { finish_bytes_max: 1 << 20, finish_percent_min: 50 }
+        FillConfig { finish_bytes_max: 1 << 20, finish_percent_min: 50, window_bytes_max: 64 << 20 }
     }
 }
 

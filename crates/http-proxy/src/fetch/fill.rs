@@ -98,7 +98,9 @@ impl Storing {
     /// Stores a complete body.
     pub(crate) async fn store_whole(mut self, bytes: Bytes) {
         match self.write(&bytes, bytes.len() as u64).await {
-            Ok(()) => self.finish().await,
+            Ok(()) => {
+                self.finish().await;
+            }
             Err(reason) => self.give_up(reason),
         }
     }
@@ -112,16 +114,22 @@ impl Storing {
         self.vault.write(insertion, bytes, self.limits.idle).await
     }
 
-    async fn finish(&mut self) {
-        let Some(insertion) = self.insertion.take() else { return };
+    /// Commits; returns the generation and the length of a body stored apart.
+    async fn finish(&mut self) -> Option<(u64, u64)> {
+        let insertion = self.insertion.take()?;
+        let apart = insertion.apart().map(|apart| (apart.generation, apart.length_bytes));
         match self.vault.commit(&self.primary, insertion).await {
             Ok(()) => {
                 self.counters.stored.one();
                 if let Some(lead) = self.lead.take() {
                     lead.end(Outcome::Stored);
                 }
+                apart
             }
-            Err(reason) => self.not_stored(reason),
+            Err(reason) => {
+                self.not_stored(reason);
+                None
+            }
         }
     }
 
@@ -205,7 +213,11 @@ impl Fill {
         let stopped = self.pump().await;
         match stopped {
             Ok(last) => {
-                self.storing.finish().await;
+                let stored = self.storing.finish().await;
+                if let (Some(inflight), Some((generation, length_bytes))) = (&self.inflight, stored)
+                {
+                    inflight.stored(generation, length_bytes);
+                }
                 if !last.is_empty() {
                     self.show(&last);
                     let _ = self.send(Ok(Chunk::Bytes(last))).await;
@@ -378,17 +390,23 @@ impl Fill {
     /// Passes a chunk to the client, if there is one; an error if it left or was detached.
     async fn send(&mut self, chunk: Result<Chunk, BodyError>) -> Result<(), ()> {
         let Client::There(client) = &self.client else { return Ok(()) };
-        let chunk = match client.try_send(chunk) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Closed(_)) => return Err(()),
-            Err(TrySendError::Full(chunk)) => chunk,
-        };
+        // Places that must be free. With a full window one chunk waits at a time.
+        let is_full = self.inflight.as_ref().is_some_and(|inflight| inflight.is_window_full());
+        let free_min = if is_full { CHUNKS_WAITING_MAX } else { 1 };
+        match client.try_reserve_many(free_min) {
+            Ok(mut places) => {
+                places.next().ok_or(())?.send(chunk);
+                return Ok(());
+            }
+            Err(TrySendError::Closed(())) => return Err(()),
+            Err(TrySendError::Full(())) => {}
+        }
         let gone_at = Instant::now() + self.storing.limits.idle;
         while !self.may_leave_behind() {
             tokio::select! {
                 biased;
-                place = client.reserve() => {
-                    place.map_err(|_| ())?.send(chunk);
+                places = client.reserve_many(free_min) => {
+                    places.map_err(|_| ())?.next().ok_or(())?.send(chunk);
                     return Ok(());
                 }
                 () = joined(self.inflight.as_deref()) => {}

@@ -14,7 +14,6 @@ use crate::fetch::fill::{Fill, Storing};
 use crate::rules::Policy;
 use crate::upstream::Timed;
 use crate::vault::entry::StoredResponse;
-use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
@@ -56,7 +55,7 @@ impl<'a> Fetch<'a> {
             ));
         }
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
-        let inflight = InflightBody::new(vault.store(), key.clone(), Some(length_bytes));
+        let inflight = vault.inflight(key.clone(), Some(length_bytes));
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
         let rest = self.rest_of(&response, length_bytes);
         let shared = SharedResponse { key, group, epoch, response, length_bytes, request };

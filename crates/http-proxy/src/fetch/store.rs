@@ -28,7 +28,7 @@ use crate::rules::{CachingConfig, NotStoredReason, Policy, ResponseDirectives, s
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::entry::StoredResponse;
-use crate::vault::inflight::{InflightBody, InflightReader};
+use crate::vault::inflight::InflightReader;
 use crate::vault::insertion::Insertion;
 use crate::vault::{FoundBody, RangeReader};
 use crate::worker::Worker;
@@ -189,9 +189,8 @@ impl Fetch<'_> {
         let length_bytes = body.size_hint().exact();
         let group = insertion.group;
         let herald = self.lead.as_ref().map(Lead::herald);
-        let store = worker.shared.vault.store();
-        let inflight =
-            herald.as_ref().map(|_| InflightBody::new(store, insertion.key.clone(), length_bytes));
+        let vault = &worker.shared.vault;
+        let inflight = herald.as_ref().map(|_| vault.inflight(insertion.key.clone(), length_bytes));
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let (fill, chunks) = Fill::new(storing, body, inflight.clone(), wanted);

@@ -27,7 +27,6 @@ use crate::rules::vary::{self, Vary};
 use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
-use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, FoundBody, Placement, Stretch, slice_key};
 use crate::worker::Worker;
@@ -285,7 +284,7 @@ pub(crate) async fn begin(
         return Err(asked);
     };
     let length_bytes = asked.response.body().size_hint().exact();
-    let inflight = InflightBody::new(vault.store(), insertion.key.clone(), length_bytes);
+    let inflight = vault.inflight(insertion.key.clone(), length_bytes);
     let lead = lead_for(stored.part.is_none());
     if let Some(lead) = &lead {
         let shared = SharedResponse {

@@ -5,11 +5,13 @@
 //! the pace of its first reader, or of the foremost one if that has left. Invariants: memory holds
 //! only bytes that the store has not taken yet, less than a section plus one read, and what readers
 //! right behind the fill are about to get, at most [`NEAR_BYTES`]; twice that once nothing is stored
-//! any more; while the store takes the body, a reader never waits for another reader, nor the fill
+//! any more; if all fills together hold as much as the [`Window`] allows, one that nobody reads right
+//! behind holds nothing, and who comes there waits for the end of the section; while the store takes the body, a reader never waits for another reader, nor the fill
 //! for any reader; if the origin breaks off, all readers do. Threads: written by the fill, read on
 //! every worker; the lock is held for a few moves, never across a wait.
 
 mod reader;
+mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,6 +31,7 @@ use crate::io::pieces::join_small;
 use crate::vault::sections::{self, SECTION_BYTES, Sections};
 
 pub(crate) use reader::InflightReader;
+pub(crate) use window::Window;
 
 /// A reader at most this far behind the fill is about to catch up with it.
 const NEAR_BYTES: u64 = SECTION_BYTES;
@@ -59,6 +62,7 @@ pub(crate) struct InflightBody {
     key: Vec<u8>,
     length_bytes: Option<u64>,
     store: Store,
+    window: Arc<Window>,
     state: Mutex<State>,
     readers: AtomicUsize,
     /// Tells the fill of each new reader.
@@ -76,6 +80,8 @@ struct State {
     /// The bytes behind the stored ones, in pieces as they came, but for the smallest, each with its
     /// offset in the body.
     tail: VecDeque<(u64, Bytes)>,
+    /// Their length together.
+    tail_bytes: u64,
     /// Bytes that readers may read.
     shown_bytes: u64,
     /// Nothing more is stored, and this many sections are to be removed in the end.
@@ -100,11 +106,17 @@ pub(crate) type Pacer = (u64, u64);
 
 impl InflightBody {
     /// The body of the response under `key`; `length_bytes` if the origin announced a length.
-    pub(crate) fn new(store: &Store, key: Vec<u8>, length_bytes: Option<u64>) -> Arc<InflightBody> {
+    pub(crate) fn new(
+        store: &Store,
+        window: &Arc<Window>,
+        key: Vec<u8>,
+        length_bytes: Option<u64>,
+    ) -> Arc<InflightBody> {
         Arc::new(InflightBody {
             key,
             length_bytes,
             store: store.clone(),
+            window: window.clone(),
             state: Mutex::default(),
             readers: AtomicUsize::new(0),
             joined: Notify::new(),
@@ -151,27 +163,40 @@ impl InflightBody {
             }
             let start = state.shown_bytes;
             state.shown_bytes += bytes.len() as u64;
+            state.tail_bytes += bytes.len() as u64;
             let last = state.tail.back_mut();
             if !last.is_some_and(|(_, last)| join_small(last, &bytes)) {
                 state.tail.push_back((start, bytes));
             }
-            state.let_go();
+            let is_full = self.window.is_full();
+            state.let_go(is_full);
+            if (is_full || state.unstored.is_some()) && state.is_for_nobody_yet() {
+                state.tail.clear();
+                state.tail_bytes = 0;
+            }
         });
+    }
+
+    /// Whether all fills together hold what they may, so that each should hold little.
+    pub(crate) fn is_window_full(&self) -> bool {
+        self.window.is_full()
     }
 
     /// Reports that the first `stored_bytes` of the body can be read from the store.
     pub(crate) fn stored(&self, generation: u64, stored_bytes: u64) {
-        let mut state = self.state();
-        state.stored = Some((generation, stored_bytes));
-        state.let_go();
+        self.change(|state| {
+            state.stored = Some((generation, stored_bytes));
+            state.let_go(self.window.is_full());
+        });
     }
 
     /// Reports that nothing more is stored. What was, is kept for readers that are behind, and
     /// removed with this body: `sections` of them, of which the last may not be there.
     pub(crate) fn give_up_storing(&self, generation: u64, sections: u64) {
-        let mut state = self.state();
-        state.stored.get_or_insert((generation, 0));
-        state.unstored = Some(sections);
+        self.change(|state| {
+            state.stored.get_or_insert((generation, 0));
+            state.unstored = Some(sections);
+        });
     }
 
     /// Ends the body with these trailers or this error. Only the first call counts.
@@ -184,8 +209,7 @@ impl InflightBody {
     /// Whether one who joins now may get all of the body: it neither broke off nor is kept from the
     /// store.
     pub(crate) fn is_open(&self) -> bool {
-        let state = self.state();
-        state.unstored.is_none() && !matches!(state.end, Some(Err(_)))
+        self.state().is_open()
     }
 
     /// Whether what there is at this offset can be read. The store may have evicted it.
@@ -197,7 +221,7 @@ impl InflightBody {
             }
             match state.stored {
                 Some(stored) if offset < stored.1 => stored,
-                _ => return false,
+                _ => return state.is_being_stored(),
             }
         };
         let mut sections = Sections::growing(&self.store, &self.key, generation, stored_bytes);
@@ -248,7 +272,9 @@ impl InflightBody {
 
     fn change(&self, how: impl FnOnce(&mut State)) {
         let mut state = self.state();
+        let before = state.tail_bytes;
         how(&mut state);
+        self.window.changed(before, state.tail_bytes);
         let waiting: Vec<_> = state.readers.values_mut().filter_map(|it| it.waker.take()).collect();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
@@ -258,6 +284,7 @@ impl InflightBody {
 impl Drop for InflightBody {
     fn drop(&mut self) {
         let state = self.state();
+        self.window.changed(state.tail_bytes, 0);
         if let (Some(sections), Some((generation, _))) = (state.unstored, state.stored) {
             sections::forget(&self.store, &self.key, generation, sections);
         }
@@ -271,9 +298,9 @@ impl fmt::Debug for InflightBody {
 }
 
 impl State {
-    /// Drops the part of the tail that the store has and no reader is about to get; if nothing is
-    /// stored any more, what those that the fill waits for cannot need.
-    fn let_go(&mut self) {
+    /// Drops the part of the tail that the store has and, unless the window is full, no reader is
+    /// about to get; if nothing is stored any more, what those that the fill waits for cannot need.
+    fn let_go(&mut self, is_window_full: bool) {
         let stored_bytes = match (self.unstored, self.stored) {
             (Some(_), _) => self.shown_bytes.saturating_sub(2 * NEAR_BYTES),
             (None, Some((_, stored_bytes))) => stored_bytes,
@@ -281,12 +308,32 @@ impl State {
         };
         while let Some((start, first)) = self.tail.front() {
             let end = start + first.len() as u64;
-            let is_near = self.unstored.is_none() && end + NEAR_BYTES > self.shown_bytes;
+            let is_near =
+                self.unstored.is_none() && !is_window_full && end + NEAR_BYTES > self.shown_bytes;
             if end > stored_bytes || (is_near && self.is_wanted(*start, end)) {
                 return;
             }
+            self.tail_bytes -= first.len() as u64;
             self.tail.pop_front();
         }
+    }
+
+    fn is_open(&self) -> bool {
+        self.unstored.is_none() && !matches!(self.end, Some(Err(_)))
+    }
+
+    /// Whether what has come and is neither in the tail nor in the store will yet be in the store.
+    fn is_being_stored(&self) -> bool {
+        self.unstored.is_none() && self.end.is_none()
+    }
+
+    /// Whether the tail is for readers only that may come: all that there are get their bytes
+    /// elsewhere or, far behind, from the store, which will have what is in the tail as well.
+    fn is_for_nobody_yet(&self) -> bool {
+        let near = self.shown_bytes.saturating_sub(NEAR_BYTES);
+        let is_near =
+            |offset: u64| offset != ELSEWHERE && (offset >= near || self.unstored.is_some());
+        self.stored.is_some() && !self.readers.values().any(|place| is_near(place.offset))
     }
 
     /// Whether a reader is within these bytes.
@@ -317,15 +364,22 @@ impl State {
 mod tests {
     use std::task::{Context, Poll};
 
-    use damelo::{ByteSize, Config};
+    use damelo::{ByteSize, Config, GroupId};
 
     use super::*;
+    use crate::vault::sections::section_key;
 
     fn store(directory: &std::path::Path) -> Store {
         let size = ByteSize::new(64 << 20);
         let mut config = Config::new(directory.join("store"), size);
         config.memory = ByteSize::new(8 << 20);
         Store::open(config).unwrap()
+    }
+
+    /// A body beside which all may hold this many bytes.
+    fn body(directory: &std::path::Path, window_bytes_max: u64) -> Arc<InflightBody> {
+        let window = Arc::new(Window::new(window_bytes_max));
+        InflightBody::new(&store(directory), &window, b"k".to_vec(), None)
     }
 
     /// What a reader gets at once; `None` if it has to wait.
@@ -341,7 +395,7 @@ mod tests {
     #[test]
     fn what_a_reader_at_the_head_is_about_to_get_stays_in_memory() {
         let directory = tempfile::tempdir().unwrap();
-        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let body = body(directory.path(), u64::MAX);
         let mut reader = InflightReader::new(body.clone(), None);
         assert_eq!(get(&mut reader), None);
         body.push(Bytes::from(vec![1; 1000]));
@@ -358,7 +412,7 @@ mod tests {
     #[test]
     fn what_comes_in_the_smallest_pieces_is_kept_in_larger_ones_and_found() {
         let directory = tempfile::tempdir().unwrap();
-        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let body = body(directory.path(), u64::MAX);
         let count = NEAR_BYTES as usize;
         for at in 0..count {
             body.push(Bytes::from_static(if at % 2 == 0 { b"a" } else { b"b" }));
@@ -375,7 +429,7 @@ mod tests {
     #[test]
     fn a_fill_that_is_not_stored_waits_for_its_first_reader_or_else_the_foremost() {
         let directory = tempfile::tempdir().unwrap();
-        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let body = body(directory.path(), u64::MAX);
         let read_on = |reader: &mut InflightReader| while get(reader).is_some() {};
         let mut first = InflightReader::new(body.clone(), None);
         let mut others = [0, 1].map(|_| InflightReader::new(body.clone(), None));
@@ -412,7 +466,7 @@ mod tests {
     #[test]
     fn what_is_removed_as_the_origin_broke_off_was_not_lost_by_the_store() {
         let directory = tempfile::tempdir().unwrap();
-        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let body = body(directory.path(), u64::MAX);
         let mut behind = InflightReader::new(body.clone(), None);
         let mut said = || loop {
             if let Some(said) = get(&mut behind) {
@@ -430,9 +484,67 @@ mod tests {
     }
 
     #[test]
+    fn with_a_full_window_only_what_is_read_along_is_kept_and_who_joins_waits_for_the_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = body(directory.path(), 0);
+        let half = Bytes::from(vec![1; NEAR_BYTES as usize / 2]);
+        body.push(half.clone());
+        body.push(half.clone());
+        assert_eq!(body.state().tail_bytes, NEAR_BYTES, "it may yet be stored with its head");
+        body.stored(7, 0);
+        body.push(half.clone());
+        assert_eq!(body.state().tail_bytes, 0);
+        let mut late = InflightReader::new(body.clone(), None);
+        assert_eq!(get(&mut late), None, "what is not kept is on its way into the store");
+        for section in 0..2 {
+            let key = section_key(body.key(), 7, section);
+            let value = vec![1; SECTION_BYTES as usize];
+            body.store.create(&key, GroupId::of("g"), &value).wait().unwrap();
+        }
+        body.stored(7, SECTION_BYTES);
+        let mut read_bytes = 0;
+        while read_bytes < SECTION_BYTES {
+            let piece = get(&mut late).map_or(0, |piece| piece.unwrap());
+            read_bytes += piece as u64;
+        }
+        assert_eq!(get(&mut late), None);
+        body.push(half.clone());
+        assert_eq!(body.state().tail_bytes, NEAR_BYTES / 2, "one is right behind it");
+        body.stored(7, 2 * SECTION_BYTES);
+        assert_eq!(body.state().tail_bytes, 0, "it can be read");
+        while read_bytes < 2 * SECTION_BYTES {
+            let piece = get(&mut late).map_or(0, |piece| piece.unwrap());
+            read_bytes += piece as u64;
+        }
+        assert_eq!(get(&mut late), None);
+        body.end(Ok(None));
+        assert_eq!(get(&mut late), Some(Ok(0)));
+    }
+
+    #[test]
+    fn who_waits_for_what_is_not_kept_is_told_if_it_is_not_stored() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = body(directory.path(), 0);
+        let some = Bytes::from_static(b"some");
+        body.stored(7, 0);
+        for _ in 0..2 {
+            body.push(some.clone());
+        }
+        let mut late = InflightReader::new(body.clone(), None);
+        assert_eq!(get(&mut late), None);
+        body.give_up_storing(7, 0);
+        assert_eq!(get(&mut late), Some(Err(BodyError::Store)));
+        drop(late);
+        let window = body.window.clone();
+        body.push(some);
+        drop(body);
+        assert!(!window.is_full(), "a body gives back what it held");
+    }
+
+    #[test]
     fn what_comes_after_its_end_is_not_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let body = InflightBody::new(&store(directory.path()), b"k".to_vec(), None);
+        let body = body(directory.path(), u64::MAX);
         body.push(Bytes::from_static(b"read along"));
         body.end(Err(BodyError::Broken));
         for _ in 0..100 {

@@ -190,6 +190,14 @@ impl Insertion {
         full.commit().await.map_err(|_| NotStoredReason::Store)
     }
 
+    /// The body as far as it is written apart.
+    pub(crate) fn apart(&self) -> Option<&Apart> {
+        match &self.body {
+            InsertionBody::Large { apart, .. } => Some(apart),
+            InsertionBody::Small { .. } => None,
+        }
+    }
+
     /// Generation of the body stored apart, and how many of its bytes can be read.
     pub(crate) fn readable(&self) -> Option<(u64, u64)> {
         let InsertionBody::Large { writer, apart, .. } = &self.body else { return None };

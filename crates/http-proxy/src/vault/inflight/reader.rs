@@ -127,16 +127,20 @@ impl InflightReader {
                     Some(Err(error)) => return Poll::Ready(Err(*error)),
                     None => {}
                 }
-                if let Some(place) = state.readers.get_mut(&self.number) {
-                    place.waker = Some(cx.waker().clone());
-                }
-                return Poll::Pending;
+                return self.wait(&mut state, cx);
             }
             if let Some(bytes) = state.of_tail(self.offset) {
                 drop(state);
                 return Poll::Ready(Ok(self.took(bytes)));
             }
             let (stored, shown_bytes) = (state.stored, state.shown_bytes);
+            let is_stored = stored.is_some_and(|(_, stored_bytes)| self.offset < stored_bytes);
+            match &state.end {
+                _ if is_stored => {}
+                None if state.is_being_stored() => return self.wait(&mut state, cx),
+                Some(Err(error)) => return Poll::Ready(Err(*error)),
+                _ => {}
+            }
             drop(state);
             self.shown_bytes = shown_bytes;
             match stored {
@@ -146,6 +150,14 @@ impl InflightReader {
                 _ => return Poll::Ready(Err(BodyError::Store)),
             }
         }
+    }
+
+    /// Waits for the next change of the body.
+    fn wait(&self, state: &mut State, cx: &mut Context<'_>) -> Poll<Result<Chunk, BodyError>> {
+        if let Some(place) = state.readers.get_mut(&self.number) {
+            place.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Tells the body, and a fill that may wait for it, where this reader is.
