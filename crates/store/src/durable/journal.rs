@@ -17,6 +17,7 @@
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, Padded, lock};
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -51,8 +52,8 @@ struct State {
     newest_seq: u64,
     /// The last record is the mark of an open.
     ends_with_mark: bool,
-    /// Records that could not be written without waiting, in order.
-    left: Vec<(JournalOp, Sequence)>,
+    /// Records that could not be written without waiting: the longest waiting first.
+    left: VecDeque<(JournalOp, Sequence)>,
 }
 
 impl State {
@@ -95,7 +96,7 @@ impl Journal {
             begun_epoch: 0,
             newest_seq: contents.records.iter().map(|record| record.seq).max().unwrap_or(0),
             ends_with_mark: contents.ends_with_mark,
-            left: Vec::new(),
+            left: VecDeque::new(),
         };
         let journal = Journal {
             area,
@@ -190,7 +191,7 @@ impl Journal {
         if state.left.len() >= LEFT_MAX {
             return Err(io::Error::other("journal full, and too much waits for it"));
         }
-        state.left.push((op, seq));
+        state.left.push_back((op, seq));
         Ok(())
     }
 
@@ -198,27 +199,26 @@ impl Journal {
     /// durable at once. Called when a checkpoint is complete, or is not waited for any more. What
     /// cannot be written is deferred again, and the others are written; the last error is returned.
     pub(crate) fn append_left(&self) -> io::Result<()> {
-        let left = std::mem::take(&mut lock(&self.state).left);
-        if left.is_empty() {
-            return Ok(());
-        }
-        let (mut again, mut outcome) = (Vec::new(), Ok(()));
-        for (op, seq) in left {
-            if self.has_room() {
-                match self.append_unsynced(op.clone(), seq) {
-                    Ok(()) => continue,
-                    Err(error) => outcome = Err(error),
+        let (mut some, mut outcome) = (false, Ok(()));
+        // Each once. Those not tried yet stay where they count against the limit.
+        let waiting = lock(&self.state).left.len();
+        for _ in 0..waiting {
+            if !self.has_room() {
+                break;
+            }
+            let first = lock(&self.state).left.pop_front();
+            let Some((op, seq)) = first else { break };
+            match self.append_unsynced(op.clone(), seq) {
+                Ok(()) => some = true,
+                Err(error) => {
+                    outcome = Err(error);
+                    lock(&self.state).left.push_back((op, seq));
                 }
             }
-            again.push((op, seq));
         }
-        let mut state = lock(&self.state);
-        again.append(&mut state.left);
-        state.left = again;
-        drop(state);
         // What was written is not written again where this fails: it would be with each checkpoint
         // that fails, and so turn the journal round and round.
-        self.sync_records().and(outcome)
+        if some { self.sync_records().and(outcome) } else { outcome }
     }
 
     /// Ensures that sequence numbers after the next open are greater than those of this one, even

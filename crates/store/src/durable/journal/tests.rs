@@ -241,6 +241,31 @@ fn what_waits_for_room_is_written_once_and_synced_once_where_no_sync_works() {
     assert_eq!(contents(&bytes).records, once);
 }
 
+/// A checkpoint has it written, and more comes meanwhile.
+#[test]
+fn no_more_waits_for_room_than_may_while_it_is_tried_again() {
+    let bytes = empty();
+    let (journal, _) = tight(&bytes);
+    let defer = || journal.append_soon(delete(1), Sequence::from_raw(1));
+    while defer().is_ok() {}
+    let is_over = AtomicBool::new(false);
+    let most = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = defer();
+            }
+        });
+        let tried = (0..20).map(|_| {
+            journal.append_left().expect("there is no room, and no failure");
+            lock(&journal.state).left.len()
+        });
+        let most = tried.max();
+        is_over.store(true, Ordering::Relaxed);
+        most
+    });
+    assert_eq!(most, Some(LEFT_MAX));
+}
+
 /// Records that wait for room are older than those that are written meanwhile, and may be what turns
 /// the journal.
 #[test]
