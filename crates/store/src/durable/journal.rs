@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Durability;
 use crate::device::JournalArea;
-use crate::durable::replay::{JournalContents, LostHalf, MARK, Repair};
+use crate::durable::replay::{JournalContents, LostHalf, MARK, OUT_OF_ORDER_MAX, Repair};
 use crate::format::{JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalOp, JournalRecord, StoreNonce};
 use crate::signal::Signal;
 use crate::types::Sequence;
@@ -34,6 +34,8 @@ const TURN_NAP: Duration = Duration::from_millis(20);
 const TURN_WAIT: Duration = Duration::from_secs(10);
 /// Most deferred records: those that wait for a checkpoint in place of their callers.
 const LEFT_MAX: usize = 1 << 16;
+/// Most deferred records that follow one another: there may be others of old numbers among them.
+const LEFT_IN_A_ROW_MAX: usize = OUT_OF_ORDER_MAX / 2;
 const MARK_BYTES: u64 = JOURNAL_CELL_BYTES as u64;
 /// Checkpoints take their slots in turn, by their generations.
 const CHECKPOINT_SLOTS: u64 = 2;
@@ -199,7 +201,7 @@ impl Journal {
     /// durable at once. Called when a checkpoint is complete, or is not waited for any more. What
     /// cannot be written is deferred again, and the others are written; the last error is returned.
     pub(crate) fn append_left(&self) -> io::Result<()> {
-        let (mut some, mut outcome) = (false, Ok(()));
+        let (mut some, mut in_a_row, mut outcome) = (false, 0, Ok(()));
         // Each once. Those not tried yet stay where they count against the limit.
         let waiting = lock(&self.state).left.len();
         for _ in 0..waiting {
@@ -209,16 +211,38 @@ impl Journal {
             let first = lock(&self.state).left.pop_front();
             let Some((op, seq)) = first else { break };
             match self.append_unsynced(op.clone(), seq) {
-                Ok(()) => some = true,
+                Ok(()) => (some, in_a_row) = (true, in_a_row + 1),
                 Err(error) => {
                     outcome = Err(error);
                     lock(&self.state).left.push_back((op, seq));
                 }
             }
+            if in_a_row == LEFT_IN_A_ROW_MAX {
+                in_a_row = 0;
+                outcome = self.append_newest().and(outcome);
+            }
+        }
+        if in_a_row > 0 {
+            outcome = self.append_newest().and(outcome);
         }
         // What was written is not written again where this fails: it would be with each checkpoint
         // that fails, and so turn the journal round and round.
         if some { self.sync_records().and(outcome) } else { outcome }
+    }
+
+    /// Says the greatest number again behind records of old ones. If damage takes the record that
+    /// had it, the reader learns from those behind it what that one may have deleted.
+    fn append_newest(&self) -> io::Result<()> {
+        let Some(area) = self.area.as_ref().filter(|_| self.durability != Durability::None) else {
+            return Ok(());
+        };
+        let mut state = lock(&self.state);
+        if self.lacks(&state, MARK_BYTES) {
+            // The other half will begin with that number.
+            return Ok(());
+        }
+        let record = JournalRecord { op: MARK, epoch: state.epoch, seq: state.newest_seq };
+        self.write(&mut state, area.as_ref(), &record)
     }
 
     /// Ensures that sequence numbers after the next open are greater than those of this one, even

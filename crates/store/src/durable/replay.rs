@@ -11,11 +11,12 @@ use crate::device::JournalArea;
 use crate::format::{JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalOp, JournalRecord, StoreNonce};
 use crate::types::Sequence;
 
-/// The mark of an open: the delete of a hash that no key has, since hashes begin at 1.
+/// Says a number and nothing else, at an open or behind records of old numbers: the delete of a
+/// hash that no key has, since hashes begin at 1.
 pub(crate) const MARK: JournalOp = JournalOp::DeleteKey { hash: 0 };
 /// How many records may precede a record with a smaller sequence number; more than the number of
-/// concurrent operations.
-const OUT_OF_ORDER_MAX: usize = 1024;
+/// concurrent operations, and of old records that the journal writes in a row.
+pub(crate) const OUT_OF_ORDER_MAX: usize = 1024;
 
 /// The journal as found at open.
 pub(crate) struct JournalContents {
@@ -84,6 +85,13 @@ pub(crate) fn read_journal(
     // Only consecutive epochs belong together; a gap means that the older half is a leftover.
     if halves.len() == 2 && halves[0].epoch + 1 != halves[1].epoch {
         halves.remove(0);
+    }
+    if let [older, newer] = &mut halves[..]
+        && older.after_damage > 0
+    {
+        // A half begins with the greatest number so far.
+        let next = newer.records.first().map(JournalRecord::sequence);
+        older.lost_before = older.lost_before.max(next);
     }
     let (epoch, end) = halves.last().map_or((0, half_bytes as u64), |half| (half.epoch, half.end));
     let last = halves.last().and_then(|half| half.records.last());
@@ -188,6 +196,8 @@ struct Half {
     repairs: Vec<Repair>,
     /// Unreadable data precedes the record with this sequence number.
     lost_before: Option<Sequence>,
+    /// How many more records that would be behind it may have smaller numbers than what was lost.
+    after_damage: usize,
 }
 
 /// Reads the records of the half's newest life, in order, including those behind damage. Older
@@ -195,7 +205,7 @@ struct Half {
 fn read_half(copies: &Copies<'_>) -> Option<Half> {
     let mut half: Option<Half> = None;
     // The cells hold data that is a record neither of this life nor of an older one.
-    let (mut is_damaged, mut after_damage) = (false, 0);
+    let mut is_damaged = false;
     let mut at = 0;
     let mut life = None;
     while let Some(place) = copies.place(at, life) {
@@ -220,12 +230,13 @@ fn read_half(copies: &Copies<'_>) -> Option<Half> {
             mended: 0,
             repairs: Vec::new(),
             lost_before: None,
+            after_damage: 0,
         });
         if std::mem::take(&mut is_damaged) {
-            after_damage = OUT_OF_ORDER_MAX;
+            half.after_damage = OUT_OF_ORDER_MAX;
         }
-        if after_damage > 0 {
-            after_damage -= 1;
+        if half.after_damage > 0 {
+            half.after_damage -= 1;
             half.lost_before = half.lost_before.max(Some(record.sequence()));
         }
         half.mended += u64::from(was_mended);

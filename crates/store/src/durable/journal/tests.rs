@@ -65,13 +65,15 @@ fn area(bytes: &Bytes) -> Area {
 }
 
 fn contents(bytes: &Bytes) -> JournalContents {
-    read_journal(&area(bytes), BYTES, NONCE).expect("memory can be read")
+    let len = lock(bytes).len() as u64;
+    read_journal(&area(bytes), len, NONCE).expect("memory can be read")
 }
 
 /// A journal that goes on where the bytes end.
 fn on(area: Area, durability: Durability) -> Journal {
     let contents = contents(&area.bytes);
-    Journal::new(Some(Box::new(area)), BYTES, NONCE, durability, &contents)
+    let len = lock(&area.bytes).len() as u64;
+    Journal::new(Some(Box::new(area)), len, NONCE, durability, &contents)
 }
 
 /// The same, and how many more bytes it may write.
@@ -101,13 +103,19 @@ fn append(journal: &Journal, number: u64) -> io::Result<()> {
 }
 
 fn empty() -> Bytes {
-    Arc::new(Mutex::new(vec![0; BYTES as usize]))
+    empty_of(IN_HALF)
+}
+
+/// One with so many cells in a half.
+fn empty_of(in_half: u64) -> Bytes {
+    Arc::new(Mutex::new(vec![0; (4 * in_half * MARK_BYTES) as usize]))
 }
 
 /// Appends until callers that may wait must do so, in a second half that may not be left yet.
 fn tight(bytes: &Bytes) -> (Journal, u64) {
     let journal = journal(bytes, Durability::Flushed);
-    let full = (1..3 * IN_HALF).find(|seq| {
+    let in_half = journal.half_bytes / MARK_BYTES;
+    let full = (1..3 * in_half).find(|seq| {
         append(&journal, *seq).expect("there is room");
         !journal.has_room()
     });
@@ -264,6 +272,36 @@ fn no_more_waits_for_room_than_may_while_it_is_tried_again() {
         most
     });
     assert_eq!(most, Some(LEFT_MAX));
+}
+
+/// What waited for room is older than what was lost, and there may be more of it than else has
+/// smaller numbers than a record before it. The half may be full in the midst of it.
+#[test]
+fn what_waited_for_room_hides_nothing_of_what_was_lost_before_it() {
+    for (before, waits) in [0, 600].into_iter().flat_map(|n| [(n, 1), (n, 700), (n, 2_500)]) {
+        let bytes = empty_of(4_096);
+        let (journal, last) = tight(&bytes);
+        (1..=before).for_each(|n| append(&journal, last + n).expect("it may use the last quarter"));
+        let epoch = lock(&journal.state).epoch;
+        let at = lock(&journal.state).offset;
+        append(&journal, 1_000_000).expect("it may use the last quarter");
+        for seq in 100_000..100_000 + waits {
+            journal.append_soon(delete(seq), Sequence::from_raw(seq)).expect("it is deferred");
+        }
+        journal.checkpoint_done(epoch, 1);
+        journal.append_left().expect("there is room");
+        let found = contents(&bytes).records;
+        let written = found.iter().filter(|record| (100_000..200_000).contains(&record.seq));
+        assert_eq!(
+            (written.count() as u64, found.iter().any(|r| r.seq == 1_000_000)),
+            (waits, true)
+        );
+        for half in journal.half_starts(epoch) {
+            lock(&bytes)[(half + at) as usize + 20] ^= 0x11;
+        }
+        let found = contents(&bytes).lost_before.map(Sequence::get);
+        assert!(found >= Some(1_000_000), "{before}, {waits}: {found:?}");
+    }
 }
 
 /// Records that wait for room are older than those that are written meanwhile, and may be what turns
