@@ -208,8 +208,22 @@ impl Engine {
         self.counted(self.journal.append(op, seq))
     }
 
+    /// As `journal_append`, for callers that may wait for a checkpoint, and have waited for room. What
+    /// is kept for those that may not is left to them, however many come at once.
+    pub(crate) fn journal_append_in_room(
+        &self,
+        op: &JournalOp,
+        seq: Sequence,
+    ) -> std::io::Result<()> {
+        add(&self.counters.journal_records, 1);
+        while !self.counted(self.journal.append_in_room(op, seq))? {
+            self.wait_journal_room()?;
+        }
+        Ok(())
+    }
+
     /// Counts a journal failure.
-    pub(crate) fn counted(&self, written: std::io::Result<()>) -> std::io::Result<()> {
+    pub(crate) fn counted<T>(&self, written: std::io::Result<T>) -> std::io::Result<T> {
         written.inspect_err(|_| add(&self.counters.journal_errors, 1))
     }
 

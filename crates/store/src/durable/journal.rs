@@ -9,7 +9,8 @@
 //! record of a half names the required checkpoint's generation, so that recovery knows
 //! when it may not trust older segments. The last quarter of a half that cannot be overwritten yet
 //! is reserved for callers that a checkpoint waits for; other callers wait for room before they
-//! take their sequence number. Room for one record at the end of a half is reserved for the mark of
+//! take their sequence number, and again if others have taken it when they write
+//! ([`Journal::append_in_room`]). Room for one record at the end of a half is reserved for the mark of
 //! an open ([`Journal::mark_open`]).
 //!
 //! Threads: any. Appends are serialised by a mutex, held for a memory copy (at `synced`, not while
@@ -122,12 +123,33 @@ impl Journal {
         self.sync_records()
     }
 
+    /// As `append`, for callers that may wait: writes nothing, and returns false, if others have
+    /// taken the room since it was waited for. A record that begins in front of the last quarter
+    /// may end in it, but no second one.
+    pub(crate) fn append_in_room(&self, op: &JournalOp, seq: Sequence) -> io::Result<bool> {
+        let state = lock(&self.state);
+        if !self.has_room() {
+            return Ok(false);
+        }
+        self.append_locked(state, op.clone(), seq)?;
+        self.sync_records()?;
+        Ok(true)
+    }
+
     fn append_unsynced(&self, op: JournalOp, seq: Sequence) -> io::Result<()> {
+        self.append_locked(lock(&self.state), op, seq)
+    }
+
+    fn append_locked<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        op: JournalOp,
+        seq: Sequence,
+    ) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         if self.durability == Durability::None {
             return Ok(());
         }
-        let mut state = lock(&self.state);
         let mut record = JournalRecord { op, epoch: state.epoch, seq: seq.get() };
         let bytes = record.encoded_len() as u64;
         if self.lacks(&state, bytes) {

@@ -81,7 +81,8 @@ impl Engine {
         }
         add(&self.counters.removes, u64::from(known));
         // Without room the remove is in effect all the same, as the error says.
-        room.and_then(|()| self.journal_append(JournalOp::DeleteKey { hash: hash.get() }, seq))
+        let delete = JournalOp::DeleteKey { hash: hash.get() };
+        room.and_then(|()| self.journal_append_in_room(&delete, seq))
             .map_err(PurgeError::Journal)?;
         Ok(known)
     }
@@ -98,6 +99,6 @@ impl Engine {
         self.marks.apply(&op, seq);
         drop(purging);
         add(&self.counters.purges, 1);
-        room.and_then(|()| self.journal_append(op, seq)).map_err(PurgeError::Journal)
+        room.and_then(|()| self.journal_append_in_room(&op, seq)).map_err(PurgeError::Journal)
     }
 }

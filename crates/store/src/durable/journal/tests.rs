@@ -159,6 +159,35 @@ fn the_last_quarter_is_for_those_whom_a_checkpoint_waits_for() {
     assert!(has(1_000));
 }
 
+/// All of them were let in before the first was written.
+#[test]
+fn long_purges_at_once_leave_the_last_quarter_to_those_whom_a_checkpoint_waits_for() {
+    // A half of the smallest journal.
+    let bytes = empty_of(2_048);
+    let journal = journal(&bytes, Durability::Flushed);
+    let full = (1..6_000).find(|seq| {
+        append(&journal, *seq).expect("there is room");
+        let state = lock(&journal.state);
+        !state.is_covered() && state.offset == journal.half_bytes / 4 * 3
+    });
+    let last = full.expect("it is filled up to the last quarter");
+    let purge = |n: u8| JournalOp::PurgePrefix { prefix: vec![n; 8_000] };
+    (0..3).for_each(|_| journal.wait_room().expect("there is room"));
+    let written = [1, 2, 3].map(|n| {
+        let seq = Sequence::from_raw(last + u64::from(n));
+        journal.append_in_room(&purge(n), seq).expect("memory can be written")
+    });
+    assert_eq!(written, [true, false, false]);
+    // No append waits: each would fail after ten seconds.
+    for seq in last + 4..last + 204 {
+        append(&journal, seq).expect("a checkpoint waits for whoever writes this");
+    }
+    journal.checkpoint_done(journal.checkpoint_begins(), 2);
+    let seq = Sequence::from_raw(last + 2);
+    assert!(journal.append_in_room(&purge(2), seq).expect("memory can be written"));
+    assert_eq!(contents(&bytes).records.last().map(|record| &record.op), Some(&purge(2)));
+}
+
 #[test]
 fn what_waits_for_room_is_written_although_a_write_fails_or_checkpoints_do() {
     for fails in [true, false] {
