@@ -203,10 +203,9 @@ impl Fetch<'_> {
             return Err(NotStoredReason::Invalidated);
         }
         let regrouped = self.regrouped(worker, stored.response, merged).await?;
-        let metadata = regrouped.as_ref().unwrap_or(merged).encode();
-        let metadata = metadata.ok_or(NotStoredReason::HeadersTooLarge)?;
+        let updated = regrouped.as_ref().unwrap_or(merged);
         let primary = &self.ask.target.primary;
-        vault.update(primary, stored.key, stored.blob, &metadata, self.epoch).await
+        vault.update(primary, stored.key, stored.blob, updated, self.epoch).await
     }
 
     /// The updated response as a member of the groups that it names now, if these have changed: it
@@ -257,11 +256,8 @@ impl Fetch<'_> {
                 StoredResponse { policy: stored.policy.made_stale(), ..stored.clone() }
             }
         };
-        if let Some(metadata) = updated.encode() {
-            let vault = &worker.shared.vault;
-            // A concurrent change is more recent than this.
-            let _ =
-                vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
-        }
+        let vault = &worker.shared.vault;
+        // A concurrent change is more recent than this.
+        let _ = vault.update(primary, found.key(primary), &found.blob, &updated, self.epoch).await;
     }
 }

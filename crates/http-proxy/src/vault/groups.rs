@@ -7,10 +7,8 @@
 //! none is served wrongly.
 //!
 //! Invariants: a response is valid only while every group it joined has the sentinel it joined by;
-//! a response whose fetch overlaps an invalidation of a group is not stored. Threads: shared by all
+//! a response whose fetch overlaps an invalidation of a group that it is in is not stored. Threads: shared by all
 //! workers.
-
-use std::sync::atomic::Ordering;
 
 use damelo::GroupId;
 
@@ -71,12 +69,13 @@ impl Vault {
         if names.is_empty() {
             return Some(epoch);
         }
-        let before = self.group_epoch.fetch_add(1, Ordering::SeqCst);
-        for name in names {
+        let groups = || names.iter().map(GroupId::of);
+        let next = self.invalidated_groups.add_all_next(groups().map(GroupId::get), epoch.groups);
+        for group in groups() {
             // The purge takes effect even if the journal could not be written.
-            let _ = self.store.purge_group(GroupId::of(name));
+            let _ = self.store.purge_group(group);
         }
-        (before == epoch.groups).then_some(Epoch { groups: before + 1, ..epoch })
+        Some(Epoch { groups: next?, ..epoch })
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) mod variants;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -50,7 +50,7 @@ use crate::rules::cache_groups;
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
-use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
+use crate::vault::entry::{Apart, Entry, Membership, StoredResponse, VaryMarker};
 use crate::vault::hints::GroupHints;
 use crate::vault::inflight::{InflightBody, Window};
 use crate::vault::insertion::Insertion;
@@ -65,6 +65,13 @@ use variants::variant_key;
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
 /// Number of locks; two resources that share one only wait for each other.
 const STRIPES: usize = 1024;
+
+/// Invalidations of resources that a stripe remembers individually.
+const RECENT_MAX: usize = 64;
+
+/// Invalidations of groups remembered individually: all that come while a body is on the way, unless
+/// there are very many.
+const GROUPS_RECENT_MAX: usize = 1024;
 
 /// The names of a resource.
 #[derive(Debug, Clone)]
@@ -136,7 +143,8 @@ pub(crate) struct Epoch {
     resource: u64,
     /// Invalidations in the resource's stripe so far.
     count: u64,
-    /// Invalidations of groups so far: any of them may concern the response being fetched.
+    /// Invalidations of groups so far: until it is known which groups the response being fetched is
+    /// in, any of them may concern it.
     groups: u64,
     /// Later purges cover responses fetched from now on; `None` before the purges are loaded.
     moment: Option<Moment>,
@@ -157,7 +165,7 @@ impl Epoch {
 
 struct Stripe {
     lock: Mutex<()>,
-    invalidated: RecentInvalidations,
+    invalidated: RecentInvalidations<RECENT_MAX>,
 }
 
 /// The store as HTTP sees it.
@@ -176,8 +184,7 @@ pub(crate) struct Vault {
     /// Bounds what fills keep for who may join.
     window: Arc<Window>,
     stripes: Box<[Stripe]>,
-    /// Invalidations of groups so far.
-    pub(crate) group_epoch: AtomicU64,
+    invalidated_groups: RecentInvalidations<GROUPS_RECENT_MAX>,
     /// Group hints derived from use.
     pub(crate) group_hints: GroupHints,
     hasher: std::hash::RandomState,
@@ -196,7 +203,7 @@ impl Vault {
             body_bytes_max: info.segments * info.segment_bytes / 2,
             caching: ArcSwap::from_pointee(config.caching.clone()),
             extended_keys: AtomicBool::new(config.ruleset.extends_keys()),
-            group_epoch: AtomicU64::new(0),
+            invalidated_groups: RecentInvalidations::default(),
             group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
             window: Arc::new(Window::new(config.fill.window_bytes_max)),
@@ -245,15 +252,27 @@ impl Vault {
         Epoch {
             resource,
             count: self.stripe_of(resource).invalidated.count(),
-            groups: self.group_epoch.load(Ordering::SeqCst),
+            groups: self.invalidated_groups.count(),
             moment: self.ledger.now(),
         }
     }
 
-    /// Whether the resource has certainly not been invalidated since `epoch`.
+    /// Whether the resource, whatever groups it is in, has certainly not been invalidated since
+    /// `epoch`.
     pub(crate) fn is_current(&self, epoch: Epoch) -> bool {
+        self.is_resource_current(epoch) && self.invalidated_groups.count() == epoch.groups
+    }
+
+    /// Whether a response fetched since `epoch`, which lies in `home` and is a member of further
+    /// groups, has certainly not been invalidated.
+    fn is_current_in(&self, epoch: Epoch, home: GroupId, others: &[Membership]) -> bool {
+        let mut groups = others.iter().map(|member| member.group).chain([home]);
+        self.is_resource_current(epoch)
+            && !groups.any(|group| self.invalidated_groups.has(group.get(), epoch.groups))
+    }
+
+    fn is_resource_current(&self, epoch: Epoch) -> bool {
         !self.stripe_of(epoch.resource).invalidated.has(epoch.resource, epoch.count)
-            && self.group_epoch.load(Ordering::SeqCst) == epoch.groups
     }
 
     /// False if the store certainly has nothing under this key. Costs no I/O.
@@ -381,23 +400,28 @@ impl Vault {
         insertion.write(&self.store, bytes, limit).await
     }
 
-    /// Replaces the metadata of a stored response, if it is unchanged since it was read. Otherwise
-    /// changes nothing and returns the reason.
+    /// Replaces the metadata of a stored response by that of `updated`, if it is unchanged since it
+    /// was read. Otherwise changes nothing and returns the reason.
     pub(crate) async fn update(
         &self,
         primary: &[u8],
         key: &[u8],
         blob: &Bytes,
-        metadata: &[u8],
+        updated: &StoredResponse,
         epoch: Epoch,
     ) -> Result<(), NotStoredReason> {
+        let metadata = updated.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let _ordered = self.lock(primary).await;
-        if !self.is_current(epoch) {
+        if !self.is_resource_current(epoch) {
             return Err(NotStoredReason::Invalidated);
         }
-        let metadata = stamped(metadata, epoch)?;
+        let metadata = stamped(&metadata, epoch)?;
         match self.store.lookup(key).await {
-            Ok(Some(info)) if info.metadata == *blob => {}
+            Ok(Some(info)) if info.metadata == *blob => {
+                if !self.is_current_in(epoch, info.group, &updated.groups) {
+                    return Err(NotStoredReason::Invalidated);
+                }
+            }
             Ok(_) => return Err(NotStoredReason::Superseded),
             Err(_) => return Err(NotStoredReason::Store),
         }
@@ -416,10 +440,11 @@ impl Vault {
         insertion: Box<Insertion>,
     ) -> Result<(), NotStoredReason> {
         let _ordered = self.lock(primary).await;
-        if !self.is_current(insertion.epoch) {
+        let (is_whole, epoch) = (insertion.response.part.is_none(), insertion.epoch);
+        let (home, others) = (insertion.group, insertion.response.groups.clone());
+        if !self.is_current_in(epoch, home, &others) {
             return Err(NotStoredReason::Invalidated);
         }
-        let (is_whole, epoch) = (insertion.response.part.is_none(), insertion.epoch);
         if !is_whole && self.holds_whole(&insertion.key).await {
             return Err(NotStoredReason::Partial);
         }
@@ -428,7 +453,7 @@ impl Vault {
             // The slices are older than the stored response, and would outlive it.
             self.forget_slices(primary);
         }
-        if !self.is_current(epoch) {
+        if !self.is_current_in(epoch, home, &others) {
             // Invalidated during the commit: remove it again.
             self.forget(&key);
             return Err(NotStoredReason::Invalidated);

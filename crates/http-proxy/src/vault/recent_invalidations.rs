@@ -1,9 +1,9 @@
-//! The recently invalidated resources of a stripe, by which a fill under way tells whether an
-//! invalidation concerns it.
+//! The recently invalidated resources of a stripe, or groups of the vault, by which a fill under way
+//! tells whether an invalidation concerns it.
 //!
 //! Invariant: an invalidation of a resource is never missed. An invalidation of another resource
-//! counts as one of this resource only if more than [`RECENT_MAX`] came to the stripe during the
-//! fill, or if the hashes collide. Threads: shared by all workers; a query costs one load while
+//! counts as one of this resource only if more than `MAX` came during the fill, or if the hashes
+//! collide. So it is with groups. Threads: shared by all workers; a query costs one load while
 //! nothing was invalidated.
 
 use std::collections::VecDeque;
@@ -12,19 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::io::locks::lock;
 
-/// Number of invalidations remembered individually.
-const RECENT_MAX: usize = 64;
-
-/// The invalidations of one stripe.
+/// The invalidations of one stripe, or of groups; the latest `MAX` are remembered individually.
 #[derive(Default)]
-pub(super) struct RecentInvalidations {
+pub(super) struct RecentInvalidations<const MAX: usize> {
     /// All invalidations so far. Written under the lock of `recent`.
     count: AtomicU64,
     /// Hashes of the latest ones, the newest at the back.
     recent: Mutex<VecDeque<u64>>,
 }
 
-impl RecentInvalidations {
+impl<const MAX: usize> RecentInvalidations<MAX> {
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
@@ -43,8 +40,23 @@ impl RecentInvalidations {
         (!has).then_some(next)
     }
 
+    /// Records several invalidations in one step; returns the new count if there was no other, of
+    /// anything, since the count was `count`.
+    pub(super) fn add_all_next(
+        &self,
+        all: impl IntoIterator<Item = u64>,
+        count: u64,
+    ) -> Option<u64> {
+        let mut recent = lock(&self.recent);
+        let is_first = self.count() == count;
+        for one in all {
+            self.add_to(&mut recent, one);
+        }
+        is_first.then(|| self.count())
+    }
+
     fn add_to(&self, recent: &mut VecDeque<u64>, resource: u64) -> u64 {
-        if recent.len() == RECENT_MAX {
+        if recent.len() == MAX {
             recent.pop_front();
         }
         recent.push_back(resource);
@@ -66,9 +78,11 @@ impl RecentInvalidations {
 mod tests {
     use super::*;
 
+    use crate::vault::RECENT_MAX;
+
     #[test]
     fn only_what_was_meant_is_affected_until_too_much_is() {
-        let invalidated = RecentInvalidations::default();
+        let invalidated = RecentInvalidations::<RECENT_MAX>::default();
         invalidated.add(7);
         let begun = invalidated.count();
         assert!(!invalidated.has(7, begun), "it was before");
@@ -84,12 +98,25 @@ mod tests {
 
     #[test]
     fn ones_own_is_told_apart_from_anothers() {
-        let invalidated = RecentInvalidations::default();
+        let invalidated = RecentInvalidations::<RECENT_MAX>::default();
         let begun = invalidated.count();
         invalidated.add(8);
         let own = invalidated.add_next(7, begun).expect("nobody else's");
         assert!(invalidated.has(7, begun) && !invalidated.has(7, own));
         assert_eq!(invalidated.add_next(7, begun), None, "the first is another's to the second");
         assert!(invalidated.has(7, own), "it counts as one all the same");
+    }
+
+    #[test]
+    fn several_at_once_are_told_apart_from_anothers() {
+        let invalidated = RecentInvalidations::<RECENT_MAX>::default();
+        let begun = invalidated.count();
+        let own = invalidated.add_all_next([7, 8], begun).expect("nobody else's");
+        assert!(
+            [7, 8].iter().all(|one| invalidated.has(*one, begun)) && !invalidated.has(9, begun)
+        );
+        assert!(!invalidated.has(7, own));
+        assert_eq!(invalidated.add_all_next([9], begun), None, "the others came between");
+        assert!(invalidated.has(9, own), "it counts all the same");
     }
 }

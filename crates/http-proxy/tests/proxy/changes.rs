@@ -2,7 +2,7 @@
 
 use damelo_http_proxy::{CachingConfig, Target};
 
-use crate::support::{Home, Origin, Proxy, reply};
+use crate::support::{Gate, Home, Origin, Proxy, ask_at, eventually, reply};
 
 fn caching(tweak: impl FnOnce(&mut CachingConfig)) -> CachingConfig {
     let mut caching = CachingConfig::default();
@@ -32,6 +32,37 @@ fn a_group_invalidation_reaches_every_member() {
     proxy.ask_with_body("POST", "/change", "", b"x");
     assert_eq!(hits(), [false, false, true]);
     assert_eq!(hits(), [true; 3], "and can be stored again");
+}
+
+/// What is fetched while groups are invalidated is kept if it is in none of them.
+#[test]
+fn a_group_invalidation_reaches_members_on_their_way_and_nothing_else() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        let groups = match request.path() {
+            "/home" => "\nCache-Groups: \"news\"",
+            "/member" => "\nCache-Groups: \"sport\", \"news\"",
+            "/other" => "\nCache-Groups: \"sport\"",
+            "/none" => "",
+            _ => return reply(200, "Cache-Group-Invalidation: \"news\"", ""),
+        };
+        held.wait();
+        reply(200, &format!("Cache-Control: max-age=60{groups}"), "x")
+    });
+    let proxy = Proxy::start(&origin);
+    let (paths, address) = (["/home", "/member", "/other", "/none"], proxy.info.address);
+    let getting = paths.map(|path| {
+        std::thread::spawn(move || ask_at(address, "GET", path, "", b"").cache().to_owned())
+    });
+    eventually("all are at the origin", || origin.count() == paths.len());
+    proxy.ask_with_body("POST", "/change", "", b"x");
+    gate.open();
+    for answer in getting {
+        assert!(answer.join().unwrap().contains("uri-miss"), "each is another");
+    }
+    let hits = paths.map(|path| proxy.get(path).cache().contains("; hit"));
+    assert_eq!(hits, [false, false, true, true]);
 }
 
 /// RFC 9875 §3 says nothing of a limit, and what would outlive its groups is not stored.
