@@ -161,7 +161,9 @@ impl HeavyHitters {
 
 fn host_of(url: &[u8]) -> &[u8] {
     let after = url.windows(3).position(|w| w == b"://").map_or(url, |at| &url[at + 3..]);
-    after.split(|byte| *byte == b'/').next().unwrap_or_default()
+    let host = after.split(|byte| *byte == b'/').next().unwrap_or_default();
+    // `OPTIONS *` asks for no path: what stands behind the host is the asterisk.
+    host.strip_suffix(b"*").unwrap_or(host)
 }
 
 /// Rows of all workers as one list, busiest first, at most `count`.
@@ -207,6 +209,12 @@ mod tests {
             }
             assert_eq!(rows.len(), 20);
         }
+    }
+
+    #[test]
+    fn the_asterisk_of_options_is_no_part_of_a_host() {
+        assert_eq!(host_of(b"http://h:1*"), b"h:1");
+        assert_eq!(host_of(b"http://h:1/*"), b"h:1");
     }
 
     #[test]
