@@ -186,7 +186,7 @@ fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
         assert!(hit(&proxy, path), "{path}");
     }
     let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--url", "http://demo/style.css"]);
-    assert!(said.contains("1 responses of 1 URLs removed"), "{said}");
+    assert!(said.contains("1 response of 1 URL removed"), "{said}");
     let said =
         bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "http://demo/img/", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();

@@ -118,15 +118,23 @@ fn purge_proxy(args: &Purge) -> Result<(), Failure> {
 fn said(done: &Value) -> String {
     let mut parts = Vec::new();
     if let (Some(urls), Some(removed)) = (done["urls"].as_u64(), done["removed"].as_u64()) {
-        parts.push(format!("{removed} responses of {urls} URLs removed"));
+        let responses = counted(removed, "response");
+        parts.push(format!("{responses} of {} removed", counted(urls, "URL")));
     }
     if let (Some(marks), Some(generation)) = (done["marks"].as_u64(), done["generation"].as_u64()) {
         let what = if done["soft"] == true { "stale" } else { "gone" };
+        let (set, covers) =
+            (counted(marks, "mark"), if marks == 1 { "it covers" } else { "they cover" });
         parts.push(format!(
-            "{marks} marks set (generation {generation}): what they cover is {what} from now on"
+            "{set} set (generation {generation}): what {covers} is {what} from now on"
         ));
     }
     parts.join("; ")
+}
+
+/// `1 mark`, `2 marks`.
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 fn purge_store(args: &Purge, volumes: &Volumes) -> Result<(), Failure> {
@@ -175,7 +183,9 @@ mod tests {
     #[test]
     fn answers_are_told_in_words() {
         let url = json!({ "soft": false, "urls": 1, "removed": 3 });
-        assert_eq!(said(&url), "3 responses of 1 URLs removed");
+        assert_eq!(said(&url), "3 responses of 1 URL removed");
+        let one = json!({ "soft": false, "marks": 1, "generation": 9 });
+        assert_eq!(said(&one), "1 mark set (generation 9): what it covers is gone from now on");
         let tag = json!({ "soft": true, "marks": 2, "generation": 9 });
         assert!(said(&tag).contains("2 marks set (generation 9)") && said(&tag).contains("stale"));
     }
