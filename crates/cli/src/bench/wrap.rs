@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Wrap) -> Result<(), Failure> {
 
 fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
     let objects = work.settings().objects;
-    let zipf = Zipf::new(objects, args.zipf);
+    let zipf = Zipf::new(objects, args.zipf)?;
     let mut rng = Rng::with_seed(args.seed);
     // Popularity is independent of the object's number, so every group has popular objects.
     let mut by_rank: Vec<u32> = (0..objects).collect();

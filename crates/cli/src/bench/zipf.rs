@@ -3,20 +3,27 @@
 
 use fastrand::Rng;
 
+use crate::failure::Failure;
+
 /// Numbers drawn with probability proportional to `1 / rank^exponent`.
 pub(crate) struct Zipf {
     cumulative: Vec<f64>,
 }
 
 impl Zipf {
-    /// A distribution over ranks `0..count`. Costs one float per rank.
-    pub(crate) fn new(count: u32, exponent: f64) -> Zipf {
+    /// A distribution over ranks `0..count`. Costs one float per rank, which may be more than there
+    /// is memory for.
+    pub(crate) fn new(count: u32, exponent: f64) -> Result<Zipf, Failure> {
         let mut sum = 0.0;
-        let add = |rank: u32| {
+        let mut cumulative = Vec::new();
+        cumulative.try_reserve_exact(count as usize).map_err(|_| {
+            Failure::Usage(format!("--objects {count}: there is no memory for a table of so many"))
+        })?;
+        cumulative.extend((1..=count).map(|rank| {
             sum += f64::from(rank).powf(-exponent);
             sum
-        };
-        Zipf { cumulative: (1..=count).map(add).collect() }
+        }));
+        Ok(Zipf { cumulative })
     }
 
     /// Draws a rank, counted from 0.
@@ -34,7 +41,7 @@ mod tests {
 
     #[test]
     fn zipf_draws_follow_the_law() {
-        let zipf = Zipf::new(1000, 0.8);
+        let zipf = Zipf::new(1000, 0.8).expect("8 KB");
         let mut rng = Rng::with_seed(3);
         let mut counts = vec![0_u32; 1000];
         (0..200_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);

@@ -118,3 +118,18 @@ fn the_other_benchmarks_end() {
     let wrap = bed.json(&["bench", "wrap", "--disk", "64MiB", "--memory", "4MiB", "--json"]);
     assert!(wrap["write_amplification"].as_f64().unwrap() > 0.0 && wrap["wrong"] == 0, "{wrap}");
 }
+
+/// The address space is bounded, so that no machine has room for the table.
+#[cfg(target_os = "linux")]
+#[test]
+fn bench_wrap_refuses_more_objects_than_there_is_memory_for() {
+    let bed = Bed::empty();
+    let run = "ulimit -v 16000000 && exec \"$0\" bench wrap --disk 16MiB --objects 4294967295 --path \"$1\"";
+    let output = std::process::Command::new("sh")
+        .args(["-c", run, env!("CARGO_BIN_EXE_damelo"), &bed.store()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--objects 4294967295: there is no memory for a table"), "{said}");
+}

@@ -12,6 +12,7 @@ use fastrand::Rng;
 use super::catalogue::ObjectRef;
 use super::replay::Replay;
 use crate::bench::zipf::Zipf;
+use crate::failure::Failure;
 
 /// A workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,17 +72,17 @@ impl Demand {
         page_objects: u64,
         count: u32,
         (alpha, seed): (f64, u64),
-    ) -> Demand {
+    ) -> Result<Demand, Failure> {
+        let zipf = Zipf::new(count, alpha)?;
         let mut by_rank: Vec<u32> = (0..count).collect();
         Rng::with_seed(seed).shuffle(&mut by_rank);
         let next = AtomicU64::new(0);
-        let (zipf, replay) = (Zipf::new(count, alpha), None);
-        Demand { kind, run, page_objects, zipf, by_rank, replay, next }
+        Ok(Demand { kind, run, page_objects, zipf, by_rank, replay: None, next })
     }
 
     /// The requests of a recorded trace.
-    pub(crate) fn of_trace(run: u64, replay: Arc<Replay>) -> Demand {
-        Demand { replay: Some(replay), ..Demand::new(Kind::Trace, run, 1, 1, (0.0, 0)) }
+    pub(crate) fn of_trace(run: u64, replay: Arc<Replay>) -> Result<Demand, Failure> {
+        Ok(Demand { replay: Some(replay), ..Demand::new(Kind::Trace, run, 1, 1, (0.0, 0))? })
     }
 
     /// The run whose objects are requested.
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     fn demand(kind: Kind, count: u32) -> Arc<Demand> {
-        Arc::new(Demand::new(kind, 1, 4, count, (0.8, 7)))
+        Arc::new(Demand::new(kind, 1, 4, count, (0.8, 7)).expect("a small table"))
     }
 
     #[test]

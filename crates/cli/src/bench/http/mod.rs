@@ -141,14 +141,15 @@ impl Bench<'_> {
     }
 
     /// The workload; `fill` and `trace` get objects that were never requested before.
-    fn demand(&self, fresh: u64) -> Arc<Demand> {
+    fn demand(&self, fresh: u64) -> Result<Arc<Demand>, Failure> {
         let (args, kind) = (self.args, self.args.workload);
         let run = if kind.is_cold() { self.run.wrapping_add(fresh) } else { self.run };
         if let Some(replay) = &self.replay {
-            return Arc::new(Demand::of_trace(run, Arc::clone(replay)));
+            return Ok(Arc::new(Demand::of_trace(run, Arc::clone(replay))?));
         }
         let (count, page_objects) = (args.drawn_from(), self.catalogue.page_objects());
-        Arc::new(Demand::new(kind, run, page_objects, count, (args.alpha(), args.seed)))
+        let popularity = (args.alpha(), args.seed);
+        Ok(Arc::new(Demand::new(kind, run, page_objects, count, popularity)?))
     }
 
     fn warm(&self, target: &Target, demand: &Arc<Demand>, first: bool) -> Result<(), Failure> {
@@ -200,7 +201,7 @@ impl Bench<'_> {
         for round in first_round..first_round + self.args.rounds {
             for turn in 0..targets.len() {
                 let index = (turn + round as usize - 1) % targets.len();
-                let demand = self.demand(u64::from(round) << 10 | index as u64);
+                let demand = self.demand(u64::from(round) << 10 | index as u64)?;
                 let first = round == first_round && self.args.again.is_none();
                 self.warm(&targets[index], &demand, first)?;
                 let m = self.measure(&targets[index], &demand, self.until(), round)?;

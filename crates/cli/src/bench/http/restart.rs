@@ -26,7 +26,7 @@ struct Times {
 
 /// Warms up, kills and restarts the proxy, measures, and prints.
 pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy) -> Result<(), Failure> {
-    let demand = bench.demand(0);
+    let demand = bench.demand(0)?;
     let first = proxy.start()?;
     bench.warm(&bench.own_target(&first), &demand, true)?;
     std::thread::sleep(SETTLE);
@@ -56,7 +56,7 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy) -> Result<(), Failure> {
 fn until_hit(bench: &Bench<'_>, own: &Running, serving: Duration) -> Result<Times, Failure> {
     let Target { mut clients, .. } = bench.own_target(own);
     (clients.threads, clients.connections) = (1, 1);
-    let demand = bench.demand(0);
+    let demand = bench.demand(0)?;
     let mut times = Times { serving, answer: Duration::ZERO, hit: None, probes: 0 };
     while times.hit.is_none() && times.probes < PROBES_MAX {
         let seen = clients.run(&demand, Until::RequestsPerThread(1), u64::from(times.probes))?;

@@ -36,7 +36,7 @@ struct Soaked {
 /// Loads, kills and restarts the proxy until the time is over, then prints. Fails if an answer was
 /// wrong.
 pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
-    let demand = bench.demand(0);
+    let demand = bench.demand(0)?;
     let mut rng = Rng::with_seed(bench.args.seed);
     let end = Instant::now() + bench.args.length();
     let start = Instant::now();

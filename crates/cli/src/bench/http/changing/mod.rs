@@ -50,7 +50,7 @@ struct Soaked {
 pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
     let world = Arc::new(World::new(args.objects(), args.size_bytes(), args.seed));
     let origin = origin::start(Arc::clone(&world))?;
-    let zipf = Zipf::new(args.objects(), args.alpha());
+    let zipf = Zipf::new(args.objects(), args.alpha())?;
     let mut rng = Rng::with_seed(args.seed);
     let end = Instant::now() + args.length();
     let start = Instant::now();
