@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::ValueParser;
-use damelo::{ByteSize, Config};
+use damelo::{ByteSize, Config, OpenError};
 use serde_json::{Value, json};
 
 use crate::bench::disk::device_counters;
@@ -196,7 +196,14 @@ fn run_store(
     scratch: &Scratch,
     work: &Workload,
 ) -> Result<Vec<Measurement>, Failure> {
-    let store = scratch.create(args.config(scratch.path()))?;
+    let store = scratch.create(args.config(scratch.path())).map_err(|failure| match failure {
+        // That number is ours, made of --objects and --disk: nobody has said it.
+        Failure::Open { source: OpenError::Setting { setting: "objects_max", .. }, .. } => {
+            let (objects, disk) = (args.objects, args.disk);
+            Failure::Usage(format!("--disk {disk} is too small for {objects} objects"))
+        }
+        failure => failure,
+    })?;
     let side = StoreSide::new(&store, work);
     let measured = args.stages_run().iter().map(|&stage| stage::run(work, &side, stage)).collect();
     store.close()?;

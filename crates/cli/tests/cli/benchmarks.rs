@@ -66,6 +66,13 @@ fn bench_micro_refuses_to_overwrite() {
 }
 
 #[test]
+fn bench_micro_says_that_the_disk_is_too_small_by_the_options_it_has() {
+    let bed = Bed::empty();
+    let said = bed.fails(2, &["bench", "micro", "--disk", "1KiB", "--objects", "800"]);
+    assert!(said.contains("--disk 1KiB is too small for 800 objects"), "{said}");
+}
+
+#[test]
 fn bench_wrap_refuses_what_measures_nothing() {
     let bed = Bed::empty();
     for (option, value, words) in [
