@@ -271,6 +271,12 @@ fn policies_and_generators_are_listed() {
         assert!(policies.contains(name), "{name} in {policies}");
     }
     assert!(bed.ok(&["generators"]).contains("gen:polygraph?seed=1&requests=100000"));
+
+    let policies = bed.json(&["policies", "--json"]);
+    let s3_fifo = policies.as_array().unwrap().iter().find(|one| one["policy"] == "s3-fifo");
+    assert!(s3_fifo.unwrap()["aliases"].as_array().unwrap().contains(&"s3fifo".into()));
+    let generators = bed.json(&["generators", "--json"]);
+    assert!(generators.as_array().unwrap().iter().any(|one| one["generator"] == "gen:web"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod bench;
 mod design_report;
 mod designs;
 mod designs_real;
+mod listing;
 mod load;
 mod manifest;
 mod paper;
@@ -59,8 +60,8 @@ pub(crate) struct Lab {
 enum Which {
     Trace(trace::Trace),
     Sim(sim::Sim),
-    Policies(sim::Policies),
-    Generators(sim::Generators),
+    Policies(listing::Policies),
+    Generators(listing::Generators),
     Designs(Box<designs::Designs>),
     Paper(paper::PaperArgs),
     Rerun(rerun::Rerun),
@@ -73,8 +74,8 @@ pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
     match &args.which {
         Which::Trace(args) => trace::run(args),
         Which::Sim(args) => sim::run(args),
-        Which::Policies(args) => sim::policies(args),
-        Which::Generators(args) => sim::generators(args),
+        Which::Policies(args) => listing::policies(args),
+        Which::Generators(args) => listing::generators(args),
         Which::Designs(args) => designs::run(args),
         Which::Paper(args) => paper::run(args),
         Which::Rerun(args) => rerun::run(args),

@@ -8,10 +8,9 @@ use std::time::Instant;
 use clap::Args;
 use damelo::ByteSize;
 use damelo_lab::output::{LineChart, Manifest, Report, Series, Table, TraceIdentity, Unit};
-use damelo_lab::policy::{POLICIES, PolicySpec, Tally};
+use damelo_lab::policy::{PolicySpec, Tally};
 use damelo_lab::sim::{CacheResult, SimOptions, SimReport, SizeSpec, Warmup, simulate};
 use damelo_lab::trace::Trace;
-use damelo_lab::workload::GENERATORS;
 use serde_json::json;
 
 use super::manifest::{NewPage, Read, manifest};
@@ -87,34 +86,6 @@ fn truth(given: &str) -> Result<bool, String> {
                 .to_owned())
         }
     }
-}
-
-/// List the policies and their parameters
-#[derive(Debug, Args)]
-pub(crate) struct Policies {}
-
-/// Prints the policies.
-pub(crate) fn policies(_: &Policies) -> Result<(), Failure> {
-    let mut table = Table::new(&["policy", "parameters and defaults", "what goes first, and why"]);
-    for info in &POLICIES {
-        table.row(vec![info.name.to_owned(), info.parameters_text(), info.about.to_owned()]);
-    }
-    let mut out = Out::new();
-    out.bytes(table.text().as_bytes())?;
-    out.finish()
-}
-
-/// List the generators that can stand where a trace is expected, with their parameters
-#[derive(Debug, Args)]
-pub(crate) struct Generators {}
-
-/// Prints the generators.
-pub(crate) fn generators(_: &Generators) -> Result<(), Failure> {
-    let mut out = Out::new();
-    for (name, about, defaults) in GENERATORS {
-        out.line(format_args!("gen:{name}: {about}\n  gen:{name}?{defaults}"))?;
-    }
-    out.finish()
 }
 
 /// Tables from this length on are mapped by themselves; batches of requests stay below it: with
