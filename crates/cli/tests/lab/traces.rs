@@ -248,3 +248,14 @@ fn a_sum_of_bytes_beyond_64_bits_is_no_ratio_and_is_told() {
         }
     }
 }
+
+/// As `cat one.csv.gz two.csv.gz` makes it.
+#[test]
+fn our_own_traces_may_stand_one_behind_the_other() {
+    let bed = Bed::new();
+    bed.ok(&["trace", "convert", "gen:zipf?requests=100", "one.csv.gz"]);
+    let one = std::fs::read(bed.path("one.csv.gz")).unwrap();
+    std::fs::write(bed.path("two.csv.gz"), [&one[..], &one[..]].concat()).unwrap();
+    let stat = bed.json(&["trace", "stat", "two.csv.gz", "--json"]);
+    assert_eq!(stat["stat"]["requests"], 200);
+}

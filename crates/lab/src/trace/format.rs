@@ -215,11 +215,12 @@ impl LineParser {
         }
     }
 
-    /// True for a first line that is no request.
-    pub(crate) fn is_header(&self, line: &[u8]) -> bool {
+    /// True for a header. Ours, which is no request anywhere, stands again where one trace was put
+    /// behind another, as `cat` does with compressed ones, too.
+    pub(crate) fn is_header(&self, line: &[u8], number: u64) -> bool {
         match self {
             LineParser::Damelo => line == damelo_csv::HEADER,
-            LineParser::Columns(columns) => columns.has_header,
+            LineParser::Columns(columns) => number == 1 && columns.has_header,
             _ => false,
         }
     }

@@ -271,7 +271,7 @@ impl TraceReader {
                 unreachable!("lines are taken of text only")
             };
             let text = self.input.bytes(taken.clone());
-            if parser.is_blank(text) || (self.number == 1 && parser.is_header(text)) {
+            if parser.is_blank(text) || parser.is_header(text, self.number) {
                 continue;
             }
             match parser.parse(text) {
