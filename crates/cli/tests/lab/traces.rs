@@ -259,3 +259,11 @@ fn our_own_traces_may_stand_one_behind_the_other() {
     let stat = bed.json(&["trace", "stat", "two.csv.gz", "--json"]);
     assert_eq!(stat["stat"]["requests"], 200);
 }
+
+#[test]
+fn lines_of_json_are_told_as_that() {
+    let bed = Bed::new();
+    bed.file("access.log", "{\"bytes\":9,\"target\":\"/a\"}\n");
+    let (_, said) = bed.fails(&["trace", "stat", "access.log"]);
+    assert!(said.contains("look like JSON") && said.contains("log.format = \"squid\""), "{said}");
+}

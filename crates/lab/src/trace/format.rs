@@ -155,6 +155,11 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
         }
     }
     // Before our own form, which any six columns look like that have numbers where it has some.
+    if first.starts_with(b"{") {
+        return Err("its lines look like JSON, which the lab does not read (damelo writes its \
+                    access log for it with log.format = \"squid\")"
+            .to_owned());
+    }
     let named = Columns::new(columns.unwrap_or(&ColumnOptions::default()), first);
     if named.as_ref().is_ok_and(Columns::has_more_than_objects) {
         return Ok(Format::Csv);
