@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
-use damelo_lab::SimError;
 use damelo_lab::design::{
     Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY, Values, parse_choice,
     parse_size,
@@ -16,6 +15,7 @@ use damelo_lab::machine::{
     Machine, MachineConfig, Pace, RealPlace, Report, RunOptions, run as play,
 };
 use damelo_lab::output::{Manifest, Report as Page, Table};
+use damelo_lab::{Request, SimError};
 use serde_json::Value;
 
 use super::design_report::{MODELLED, columns_of};
@@ -288,7 +288,8 @@ fn real_place(
 fn load_measured(args: &Designs) -> Result<Loaded, Failure> {
     let loaded = load(&args.trace, &args.read)?;
     let (warmup, count) = (args.warmup_req, loaded.requests.len());
-    if count == 0 {
+    // A DELETE has no body either, and may well be all that is left of a trace to somebody.
+    if !loaded.requests.iter().any(Request::has_body) {
         return Err(SimError::NoRequests { path: args.trace.clone() }.into());
     }
     if warmup >= count {

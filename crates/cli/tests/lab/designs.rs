@@ -278,3 +278,14 @@ fn designs_take_parameters_of_their_own() {
     let (code, said) = bed.fails(&["sim", "-", "lru", "1MiB"]);
     assert!(code == 4 && said.contains("save it to a file first"), "{said}");
 }
+
+/// What would be a table of zeros.
+#[test]
+fn a_trace_without_bodies_is_an_error() {
+    let bed = Bed::new();
+    bed.file("none.csv", "time_s,client,method,status,size_bytes,url\n1,c,GET,304,0,http://a/x\n");
+    for args in [&["designs", "none.csv", "store"][..], &["sim", "none.csv", "lru", "1MiB"]] {
+        let (code, said) = bed.fails(args);
+        assert!(code == 4 && said.contains("has no request with a size"), "{args:?}: {said}");
+    }
+}
