@@ -115,8 +115,8 @@ struct Sample {
     trace: String,
     #[command(flatten)]
     output: Output,
-    /// Share to keep, above 0 and at most 1
-    #[arg(long, value_name = "SHARE")]
+    /// Share to keep, above 0 and at most 1, or in percent (10%)
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     share: f64,
     /// What is kept or left out as one
     #[arg(long, value_enum, default_value = "object")]
@@ -160,6 +160,13 @@ pub(crate) fn run(args: &Trace) -> Result<(), Failure> {
             rewrite(&args.trace, &args.read, &args.output, None, Choice::Rules(&args.rule))
         }
     }
+}
+
+/// `0.1`, or `10%`, as sizes of caches may be written.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
+    let number: Result<f64, _> = number.trim().parse();
+    number.map(|n| n / whole).map_err(|_| "write a share such as 0.1 or 10%".to_owned())
 }
 
 fn sample(args: &Sample) -> Result<(), Failure> {

@@ -249,6 +249,18 @@ fn a_sum_of_bytes_beyond_64_bits_is_no_ratio_and_is_told() {
     }
 }
 
+#[test]
+fn a_share_may_be_written_in_percent() {
+    let bed = Bed::new();
+    for (share, output) in [("0.2", "one.csv"), ("20%", "two.csv")] {
+        bed.ok(&["trace", "sample", "gen:zipf?requests=900", output, "--share", share]);
+    }
+    let bytes = |name| std::fs::read(bed.path(name)).unwrap();
+    assert_eq!(bytes("one.csv"), bytes("two.csv"));
+    let (code, said) = bed.fails(&["trace", "sample", "gen:zipf", "x.csv", "--share", "a tenth"]);
+    assert!(code == 2 && said.contains("write a share such as 0.1 or 10%"), "{said}");
+}
+
 /// As `cat one.csv.gz two.csv.gz` makes it.
 #[test]
 fn our_own_traces_may_stand_one_behind_the_other() {
