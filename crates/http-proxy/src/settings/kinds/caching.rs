@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::{Kind, Text, Value, quoted, shown, split_list};
+use super::{Kind, Value, quoted, shown, split_list};
 use crate::config::Grouping;
 use crate::rules::SetCookie;
 use crate::rules::key::QueryRule;
@@ -59,7 +59,7 @@ impl Kind<Vec<HeaderName>> for Headers {
 impl Kind<SetCookie> for Cookies {
     const WRITTEN: &'static str = "store, strip or refuse";
     fn read(value: &Value) -> Result<SetCookie, String> {
-        match <Text as Kind<String>>::read(value)?.as_str() {
+        match value.text(Self::WRITTEN)? {
             "store" => Ok(SetCookie::Store),
             "strip" => Ok(SetCookie::Strip),
             "refuse" => Ok(SetCookie::Refuse),
@@ -78,7 +78,7 @@ impl Kind<SetCookie> for Cookies {
 impl Kind<QueryRule> for Query {
     const WRITTEN: &'static str = "all, none, except:NAME,... or only:NAME,...";
     fn read(value: &Value) -> Result<QueryRule, String> {
-        let text = <Text as Kind<String>>::read(value)?;
+        let text = value.text(Self::WRITTEN)?;
         let names = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect();
         match text.split_once(':') {
             None if text == "all" => Ok(QueryRule::All),
@@ -101,7 +101,7 @@ impl Kind<QueryRule> for Query {
 impl Kind<Normaliser> for Negotiated {
     const WRITTEN: &'static str = "equivalent, as-sent or best-of:NAME,...";
     fn read(value: &Value) -> Result<Normaliser, String> {
-        let text = <Text as Kind<String>>::read(value)?;
+        let text = value.text(Self::WRITTEN)?;
         let names = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect();
         match text.split_once(':') {
             None if text == "equivalent" => Ok(Normaliser::Equivalent),

@@ -55,7 +55,19 @@ impl Value {
     }
 
     pub(in crate::settings) fn wanted(&self, what: &str) -> String {
-        format!("{} is not {what}", self.shown())
+        match self {
+            // "Is not text" is no word to who has written text.
+            Value::Text(text) if text.is_empty() => format!("\"\" is empty: write {what}"),
+            _ => format!("{} is not {what}", self.shown()),
+        }
+    }
+
+    /// A text that is not empty; `what` is what it should say.
+    fn text(&self, what: &str) -> Result<&str, String> {
+        match self {
+            Value::Text(text) if !text.is_empty() => Ok(text),
+            other => Err(other.wanted(what)),
+        }
     }
 
     /// The error of a value that is beyond the largest one accepted.
@@ -149,6 +161,15 @@ mod tests {
         let listeners = round::<_, Listeners>("tls+tcp:127.0.0.1:443,unix:/run/x");
         assert_eq!(listeners.unwrap(), "[\"tls+tcp:127.0.0.1:443\", \"unix:/run/x\"]");
         assert_eq!(round::<_, Certificates>("a.pem, b.pem").unwrap(), "[\"a.pem,b.pem\"]");
+    }
+
+    #[test]
+    fn what_is_empty_is_told_as_that() {
+        let said = |value| Choosing::read(&value).map(drop).unwrap_err();
+        assert_eq!(said(text("")), "\"\" is empty: write hash or least-loaded");
+        assert_eq!(said(Value::Integer("5".to_owned())), "5 is not hash or least-loaded");
+        let name = <Text as Kind<String>>::read(&text(""));
+        assert_eq!(name, Err("\"\" is empty: write text".to_owned()));
     }
 
     #[test]

@@ -170,10 +170,7 @@ fn show_duration(time: Duration) -> String {
 impl Kind<String> for Text {
     const WRITTEN: &'static str = "text";
     fn read(value: &Value) -> Result<String, String> {
-        match value {
-            Value::Text(text) if !text.is_empty() => Ok(text.clone()),
-            other => Err(other.wanted(<Self as Kind<String>>::WRITTEN)),
-        }
+        value.text(<Self as Kind<String>>::WRITTEN).map(str::to_owned)
     }
     fn show(value: &String) -> String {
         quoted(value)
@@ -234,8 +231,7 @@ impl Kind<LogFormat> for Format {
 impl Kind<LogTarget> for LogFile {
     const WRITTEN: &'static str = "a path, stdout or none";
     fn read(value: &Value) -> Result<LogTarget, String> {
-        let text = <Text as Kind<String>>::read(value)?;
-        Ok(LogTarget::of(&text))
+        Ok(LogTarget::of(value.text(Self::WRITTEN)?))
     }
     fn show(value: &LogTarget) -> String {
         quoted(value)

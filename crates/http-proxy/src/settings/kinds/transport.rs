@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Count, Kind, Text, Time, Value, list, parsed, quoted, shown, split_list};
+use super::{Count, Kind, Time, Value, list, parsed, quoted, shown, split_list};
 use crate::config::Target;
 use crate::config::transport::{CertificateFiles, HealthChecks, Listener, OriginChoice};
 use crate::forward::access::AccessRule;
@@ -161,7 +161,7 @@ impl Kind<Vec<String>> for Origins {
 impl Kind<OriginChoice> for Choosing {
     const WRITTEN: &'static str = "hash or least-loaded";
     fn read(value: &Value) -> Result<OriginChoice, String> {
-        <Text as Kind<String>>::read(value)?.parse().map_err(|_| value.wanted(Self::WRITTEN))
+        value.text(Self::WRITTEN)?.parse().map_err(|_| value.wanted(Self::WRITTEN))
     }
     fn show(value: &OriginChoice) -> String {
         quoted(match value {
@@ -175,7 +175,7 @@ impl Kind<Option<HealthChecks>> for Check {
     const WRITTEN: &'static str =
         "PATH [every TIME] [timeout TIME] [fall COUNT] [rise COUNT], or none";
     fn read(value: &Value) -> Result<Option<HealthChecks>, String> {
-        let text = <Text as Kind<String>>::read(value)?;
+        let text = value.text(Self::WRITTEN)?;
         let mut words = text.split_whitespace();
         let path = words.next().unwrap_or_default();
         if path == "none" {
