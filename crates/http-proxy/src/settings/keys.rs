@@ -100,7 +100,7 @@ keys! {
     "timeouts.stop" live Span [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
     "fill.finish_bytes_max" live Size [proxy.fill.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
     "fill.finish_percent_min" live Percent [proxy.fill.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
-    "fill.window_bytes_max" live Size [proxy.fill.window_bytes_max: u64] "What all fills together may keep in memory for clients that may join them. Beyond it a fill that nobody has joined keeps nothing, and who joins it waits for at most 1MiB to be stored.";
+    "fill.window_bytes_max" live Size [proxy.fill.window_bytes_max: u64] "What all fills together may keep in memory for clients that may join them. Beyond it a fill that nobody has joined keeps little, and who joins it waits for at most 1MiB to be stored.";
     "groups.by" live GroupRule [proxy.groups.by: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
     "groups.prefetch" live Flag [proxy.groups.prefetch: bool] "When a document is read from disk, bring the objects of its group into memory.";
     "groups.hints_by_use" live Flag [proxy.groups.hints_by_use: bool] "Love groups that are asked for often for their size, hate those that only ever come in; a rule's `hint` goes before.";

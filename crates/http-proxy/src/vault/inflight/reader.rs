@@ -135,11 +135,8 @@ impl InflightReader {
             }
             let (stored, shown_bytes) = (state.stored, state.shown_bytes);
             let is_stored = stored.is_some_and(|(_, stored_bytes)| self.offset < stored_bytes);
-            match &state.end {
-                _ if is_stored => {}
-                None if state.is_being_stored() => return self.wait(&mut state, cx),
-                Some(Err(error)) => return Poll::Ready(Err(*error)),
-                _ => {}
+            if !is_stored && state.is_being_stored() {
+                return self.wait(&mut state, cx);
             }
             drop(state);
             self.shown_bytes = shown_bytes;

@@ -25,7 +25,7 @@ impl Window {
 
     /// Whether a fill that nobody has joined should keep nothing.
     pub(crate) fn is_full(&self) -> bool {
-        self.held_bytes.load(Ordering::Relaxed) > self.bytes_max.load(Ordering::Relaxed)
+        self.held_bytes.load(Ordering::Relaxed) >= self.bytes_max.load(Ordering::Relaxed)
     }
 
     /// A body holds `now` bytes where it held `before`.
