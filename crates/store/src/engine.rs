@@ -10,7 +10,7 @@ use crate::sync::{Arc, Mutex, Padded, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::{Config, WhenMemoryFull};
 use crate::durable::journal::Journal;
@@ -209,15 +209,17 @@ impl Engine {
     }
 
     /// As `journal_append`, for callers that may wait for a checkpoint, and have waited for room. What
-    /// is kept for those that may not is left to them, however many come at once.
+    /// is kept for those that may not is left to them, however many come at once. The wait began at
+    /// `begun`, and is no longer for being in vain at first.
     pub(crate) fn journal_append_in_room(
         &self,
         op: &JournalOp,
         seq: Sequence,
+        begun: Instant,
     ) -> std::io::Result<()> {
         add(&self.counters.journal_records, 1);
-        while !self.counted(self.journal.append_in_room(op, seq))? {
-            self.wait_journal_room()?;
+        while !self.counted(self.journal.append_in_room(op, seq, begun))? {
+            self.wait_journal_room(begun)?;
         }
         Ok(())
     }

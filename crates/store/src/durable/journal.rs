@@ -31,7 +31,8 @@ use crate::types::Sequence;
 
 /// Poll interval while waiting for a checkpoint, so that a missed wake-up costs no more.
 const TURN_NAP: Duration = Duration::from_millis(20);
-/// Longest wait for a checkpoint that allows the other half to be overwritten.
+/// Longest wait for a checkpoint that allows the other half to be overwritten: for several, where
+/// others take the room that one made.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 /// Most deferred records: those that wait for a checkpoint in place of their callers.
 const LEFT_MAX: usize = 1 << 16;
@@ -123,13 +124,19 @@ impl Journal {
         self.sync_records()
     }
 
-    /// As `append`, for callers that may wait: writes nothing, and returns false, if others have
-    /// taken the room since it was waited for. A record that begins in front of the last quarter
-    /// may end in it, but no second one.
-    pub(crate) fn append_in_room(&self, op: &JournalOp, seq: Sequence) -> io::Result<bool> {
+    /// As `append`, for callers that may wait, and began to at `begun`: writes nothing, and returns
+    /// false, if others have taken the room since it was waited for. An error if they still have
+    /// when it was waited for long enough: else who comes too late each time would wait for ever. A
+    /// record that begins in front of the last quarter may end in it, but no second one.
+    pub(crate) fn append_in_room(
+        &self,
+        op: &JournalOp,
+        seq: Sequence,
+        begun: Instant,
+    ) -> io::Result<bool> {
         let state = lock(&self.state);
         if !self.has_room() {
-            return Ok(false);
+            return if is_too_long(begun) { Err(full()) } else { Ok(false) };
         }
         self.append_locked(state, op.clone(), seq)?;
         self.sync_records()?;
@@ -321,16 +328,16 @@ impl Journal {
         self.append_left()
     }
 
-    /// Waits for room. For callers that may wait: those outside the gate that have not taken a
-    /// sequence number yet.
-    pub(crate) fn wait_room(&self) -> io::Result<()> {
+    /// Waits for room, as long as is left of a wait that began at `begun`. For callers that may wait:
+    /// those outside the gate that have not taken a sequence number yet, or have left the room to
+    /// others.
+    pub(crate) fn wait_room(&self, begun: Instant) -> io::Result<()> {
         if self.has_room() {
             return Ok(());
         }
-        let begun = Instant::now();
         let mut state = lock(&self.state);
         while !self.has_room() {
-            if begun.elapsed() >= TURN_WAIT {
+            if is_too_long(begun) {
                 return Err(full());
             }
             state = self.covered.wait_for(state, TURN_NAP).0;
@@ -374,7 +381,7 @@ impl Journal {
     ) -> io::Result<MutexGuard<'a, State>> {
         let begun = Instant::now();
         while self.lacks(&state, bytes) && !self.may_turn(&state) {
-            if begun.elapsed() >= TURN_WAIT {
+            if is_too_long(begun) {
                 return Err(full());
             }
             self.wants_checkpoint.store(true, Ordering::Relaxed);
@@ -454,6 +461,11 @@ impl Journal {
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.area.as_ref().map_or(Ok(()), |area| area.sync())
     }
+}
+
+/// Whether who began to wait then has waited for as long as a checkpoint may take.
+fn is_too_long(begun: Instant) -> bool {
+    begun.elapsed() >= TURN_WAIT
 }
 
 fn full() -> io::Error {

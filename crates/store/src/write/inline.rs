@@ -7,7 +7,7 @@
 
 use crate::sync::{Arc, Mutex, Weak, lock};
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::flusher::{Flusher, Step};
 use super::inline_slot::InlineWork;
@@ -76,17 +76,17 @@ impl Engine {
         }
     }
 
-    /// Waits until the journal has room; for callers that may wait for a checkpoint, or write it
-    /// where the store has no threads. There they try again as often as it may fail before the
-    /// journal goes on without.
-    pub(crate) fn wait_journal_room(&self) -> io::Result<()> {
+    /// Waits until the journal has room, in a wait that began at `begun`; for callers that may wait
+    /// for a checkpoint, or write it where the store has no threads. There they try again as often
+    /// as it may fail before the journal goes on without.
+    pub(crate) fn wait_journal_room(&self, begun: Instant) -> io::Result<()> {
         for _ in 0..self.config.volume_errors_max.min(CHECKPOINT_TRIES_MAX) {
             if !self.is_inline() || self.journal.has_room() {
                 break;
             }
             self.work_inline();
         }
-        self.counted(self.journal.wait_room())
+        self.counted(self.journal.wait_room(begun))
     }
 
     /// Waits, at most `nap`, until something was written and there may be room again. Requests a

@@ -4,6 +4,8 @@
 //! purge holds `purge_lock` exclusively while it takes its sequence number, so that no object is
 //! renumbered at the same time. Threads: any.
 
+use std::time::Instant;
+
 use crate::deferred::Caller;
 use crate::engine::Engine;
 use crate::error::{CreateError, PurgeError};
@@ -57,7 +59,8 @@ impl Engine {
             return Err(PurgeError::Closed);
         }
         self.stir();
-        let room = self.wait_journal_room();
+        let begun = Instant::now();
+        let room = self.wait_journal_room(begun);
         let hash = self.hash(key);
         let mut shard = self.cache.resident.shard(hash);
         if caller.is_some_and(Caller::is_gone) {
@@ -82,7 +85,7 @@ impl Engine {
         add(&self.counters.removes, u64::from(known));
         // Without room the remove is in effect all the same, as the error says.
         let delete = JournalOp::DeleteKey { hash: hash.get() };
-        room.and_then(|()| self.journal_append_in_room(&delete, seq))
+        room.and_then(|()| self.journal_append_in_room(&delete, seq, begun))
             .map_err(PurgeError::Journal)?;
         Ok(known)
     }
@@ -93,12 +96,14 @@ impl Engine {
             return Err(PurgeError::Closed);
         }
         self.stir();
-        let room = self.wait_journal_room();
+        let begun = Instant::now();
+        let room = self.wait_journal_room(begun);
         let purging = exclusive(&self.purge_lock);
         let seq = self.new_seq();
         self.marks.apply(&op, seq);
         drop(purging);
         add(&self.counters.purges, 1);
-        room.and_then(|()| self.journal_append_in_room(&op, seq)).map_err(PurgeError::Journal)
+        room.and_then(|()| self.journal_append_in_room(&op, seq, begun))
+            .map_err(PurgeError::Journal)
     }
 }

@@ -122,6 +122,11 @@ fn tight(bytes: &Bytes) -> (Journal, u64) {
     (journal, full.expect("it is full at some time"))
 }
 
+/// The beginning of a wait that is not over during a test, however slow.
+fn just_begun() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
 /// Random records, of one cell or several, through some lives of the halves; the last number.
 fn history(bytes: &Bytes, rng: &mut fastrand::Rng) -> u64 {
     let journal = journal(bytes, Durability::Flushed);
@@ -154,7 +159,7 @@ fn the_last_quarter_is_for_those_whom_a_checkpoint_waits_for() {
     let has = |hash| contents(&bytes).records.iter().any(|record| record.op == delete(hash));
     assert!(!has(1_000) && has(last + 1));
     journal.checkpoint_done(journal.checkpoint_begins(), 1);
-    assert!(journal.wait_room().is_ok());
+    assert!(journal.wait_room(just_begun()).is_ok());
     journal.append_left().expect("there is room");
     assert!(has(1_000));
 }
@@ -172,10 +177,10 @@ fn long_purges_at_once_leave_the_last_quarter_to_those_whom_a_checkpoint_waits_f
     });
     let last = full.expect("it is filled up to the last quarter");
     let purge = |n: u8| JournalOp::PurgePrefix { prefix: vec![n; 8_000] };
-    (0..3).for_each(|_| journal.wait_room().expect("there is room"));
+    (0..3).for_each(|_| journal.wait_room(just_begun()).expect("there is room"));
     let written = [1, 2, 3].map(|n| {
         let seq = Sequence::from_raw(last + u64::from(n));
-        journal.append_in_room(&purge(n), seq).expect("memory can be written")
+        journal.append_in_room(&purge(n), seq, just_begun()).expect("memory can be written")
     });
     assert_eq!(written, [true, false, false]);
     // No append waits: each would fail after ten seconds.
@@ -184,8 +189,32 @@ fn long_purges_at_once_leave_the_last_quarter_to_those_whom_a_checkpoint_waits_f
     }
     journal.checkpoint_done(journal.checkpoint_begins(), 2);
     let seq = Sequence::from_raw(last + 2);
-    assert!(journal.append_in_room(&purge(2), seq).expect("memory can be written"));
+    assert!(journal.append_in_room(&purge(2), seq, just_begun()).expect("memory can be written"));
     assert_eq!(contents(&bytes).records.last().map(|record| &record.op), Some(&purge(2)));
+}
+
+/// Each checkpoint makes room, and others are there first each time.
+#[test]
+fn who_finds_the_room_taken_again_and_again_waits_no_longer_than_for_a_checkpoint() {
+    let bytes = empty();
+    let (journal, mut last) = tight(&bytes);
+    let begun = just_begun();
+    let append_in_room = |begun| {
+        let seq = Sequence::from_raw(1_000);
+        journal.append_in_room(&delete(1_000), seq, begun).map_err(|error| error.to_string())
+    };
+    let long_ago = Instant::now().checked_sub(TURN_WAIT).expect("the system has run for longer");
+    for _ in 0..3 {
+        assert_eq!(append_in_room(begun), Ok(false), "it may wait once more");
+        journal.checkpoint_done(journal.checkpoint_begins(), 1);
+        assert!(journal.wait_room(begun).is_ok());
+        last = is_tight_again(&journal, last).expect("others fill the next half");
+    }
+    assert_eq!(append_in_room(long_ago), Err(full().to_string()));
+    assert!(journal.wait_room(long_ago).is_err());
+    assert!(contents(&bytes).records.iter().all(|record| record.op != delete(1_000)));
+    journal.checkpoint_done(journal.checkpoint_begins(), 2);
+    assert_eq!(append_in_room(long_ago), Ok(true), "there is room, however late");
 }
 
 #[test]
@@ -219,7 +248,7 @@ fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
     let (journal, last) = tight(&bytes);
     journal.go_uncovered().expect("nothing waits");
     for seq in last + 1..last + 5 * IN_HALF {
-        assert!(journal.wait_room().is_ok());
+        assert!(journal.wait_room(just_begun()).is_ok());
         append(&journal, seq).expect("nobody waits");
         // The first may be complete, although it is not known to be.
         assert!(contents(&bytes).requires.is_none_or(|requires| requires.generation > 1));
