@@ -189,6 +189,38 @@ fn what_is_replaced_while_the_store_recovers_is_not_found_beside_it() {
     assert_eq!(store.stats().index_objects, 201, "one entry of each");
 }
 
+/// No journal tells that a version of a key was replaced: only the newer one does, which is in
+/// another group, and is purged while recovery has yet to come to it, or afterwards.
+#[test]
+fn an_older_version_in_another_group_does_not_come_back_where_the_newer_is_purged() {
+    for lengths in [(100, 100), (100, 20_000), (20_000, 100), (20_000, 20_000)] {
+        let first = Disk::new(24 << 20);
+        let store = open(&first, |config| config.durability = Durability::None);
+        // The segment of the newer one may be older than that of the other.
+        put(&store, "first", 1, b"x");
+        store.sync().unwrap();
+        put(&store, "key", 1, &vec![1; lengths.0]);
+        store.sync().unwrap();
+        put(&store, "key", 2, &vec![2; lengths.1]);
+        store.sync().unwrap();
+        let crashed = killed(store, &first);
+
+        let disk = crashed.copied();
+        let store = recovering(&disk, Durability::None);
+        store.purge_group(GroupId::new(2)).unwrap();
+        disk.let_go();
+        store.wait_recovered();
+        assert_eq!(get(&store, "key"), None, "{lengths:?}, purged meanwhile");
+
+        let store = open_recovered(&crashed);
+        store.purge_group(GroupId::new(2)).unwrap();
+        let disk = crashed.copied();
+        assert_eq!(get(&store, "key"), None, "{lengths:?}, purged afterwards");
+        std::mem::forget(store);
+        assert_eq!(get(&open_recovered(&disk), "key"), None, "{lengths:?}, and after a crash");
+    }
+}
+
 /// What could not be read while the store recovered can be read after the next crash.
 #[test]
 fn what_a_recovery_could_not_read_does_not_come_back_in_place_of_what_is_newer() {

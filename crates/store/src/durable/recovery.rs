@@ -307,12 +307,13 @@ impl Engine {
             if !is_object
                 || entry.sequence() < since
                 || self.recovery_kills(entry.key_hash(), entry.sequence())
-                || self.marks.kills(entry.group(), &[], entry.sequence())
                 || self.index.contains_at(entry.hash, location)
                 || self.is_older_elsewhere(entry)
             {
                 continue;
             }
+            // One that was purged, too, which reads find out: without it, nothing would tell that
+            // older versions, perhaps of another group, are dead.
             // Older versions are removed: they must not outlast the newer one, whose segment may be
             // reused first.
             self.index.remove_older(entry.hash, location, |l| self.ring.age(&self.space, l));
