@@ -469,6 +469,29 @@ fn a_journal_record_of_which_one_copy_is_missing_is_no_damage() {
     }
 }
 
+/// Damage to records that a checkpoint covers takes nothing: it knows what they deleted. Damage to
+/// those since may have deleted anything older.
+#[test]
+fn damage_to_the_journal_is_of_no_account_where_a_checkpoint_covers_it() {
+    for covers in [true, false] {
+        let first = Disk::new(24 << 20);
+        let store = open_recovered(&first);
+        keys(20).for_each(|key| put(&store, &key, 1, &[7; 500]));
+        store.sync().unwrap();
+        assert!(store.remove(b"key/0").unwrap());
+        let damaged = [0, 1].map(|copy| last_journal_record(&first, copy).1);
+        assert!(store.remove(b"key/1").unwrap());
+        if covers {
+            store.checkpoint().unwrap();
+        }
+        let disk = killed(store, &first);
+        damaged.iter().for_each(|at| (0..4).for_each(|byte| disk.turn_bit(at + byte)));
+        let store = open_recovered(&disk);
+        let left = keys(20).filter(|key| get(&store, key).is_some()).count();
+        assert_eq!((left, store.stats().damaged_records), if covers { (18, 0) } else { (0, 1) });
+    }
+}
+
 /// Removes that wait for room are written behind newer ones.
 #[test]
 fn an_older_remove_that_comes_later_in_the_journal_takes_nothing_from_a_newer_one() {

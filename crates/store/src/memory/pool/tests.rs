@@ -157,3 +157,31 @@ fn a_lower_limit_refuses_and_a_window_skips_what_is_held() {
     let next = pool.window(2 * FRAME, |_| true).unwrap();
     assert_eq!(next.start, window.end, "another part makes room each time");
 }
+
+/// Each search begins where the last one ended, and ends where it would begin again.
+#[test]
+fn a_window_may_lie_across_the_end_of_the_last_one() {
+    let pool = Pool::new(8, FRAME).unwrap();
+    let _held: Vec<Run> = std::iter::from_fn(|| pool.try_take_frame()).collect();
+    assert_eq!(pool.window(4 * FRAME, |_| true), Some(0..4));
+    assert_eq!(pool.window(4 * FRAME, |first| ![0, 6].contains(&first)), Some(1..5));
+}
+
+#[test]
+fn a_run_of_several_frames_is_not_cut() {
+    let pool = Pool::new(2, 16 * FRAME).unwrap();
+    let run = pool.try_take(17 * FRAME).unwrap();
+    pool.shorten(&run, FRAME);
+    assert_eq!((run.len_bytes(), pool.used_bytes()), (17 * FRAME, 17 * FRAME));
+}
+
+#[test]
+fn nothing_beyond_a_run_can_be_reached() {
+    let pool = Pool::new(2, FRAME).unwrap();
+    let run = pool.try_take_frame().unwrap();
+    for (offset, len) in [(0, FRAME + 1), (1, FRAME), (FRAME + 1, 0), (1, usize::MAX)] {
+        let reached = std::panic::AssertUnwindSafe(|| run.bytes(offset, len).len());
+        assert!(std::panic::catch_unwind(reached).is_err(), "{len} bytes from {offset}");
+    }
+    assert_eq!(run.bytes(FRAME, 0), []);
+}
