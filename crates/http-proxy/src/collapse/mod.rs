@@ -26,7 +26,7 @@ use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
 use crate::io::locks::lock;
-use crate::rules::{NotStoredReason, is_server_error};
+use crate::rules::{NotStoredReason, is_passing_failure};
 
 /// Slots for remembering uncacheable resources; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
@@ -127,7 +127,7 @@ impl Outcome {
             | Not::Truncated
             | Not::ClientGone => Outcome::Abandoned,
             Not::Status | Not::Store => Outcome::NotThisTime,
-            _ if is_server_error(status) => Outcome::NotThisTime,
+            _ if is_passing_failure(status) => Outcome::NotThisTime,
             Not::NoStore
             | Not::Private
             | Not::VaryStar
@@ -466,6 +466,7 @@ mod tests {
             (Not::NoStore, 200, true),
             (Not::NotCacheable, 404, true),
             (Not::NotCacheable, 503, false),
+            (Not::NotCacheable, 429, false),
             (Not::NoStore, 503, false),
             (Not::Authorization, 200, false),
             (Not::RequestNoStore, 200, false),

@@ -38,7 +38,7 @@ use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::Exchange;
 use crate::rules::{
     CacheStatus, CachingConfig, ForwardReason, NotStoredReason, Policy, ResponseDirectives,
-    is_server_error, validation,
+    is_passing_failure, validation,
 };
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
@@ -296,12 +296,13 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// A full response invalidates the stored one even if it is not stored itself. An error does
-    /// not, nor does a response caused by the client's own conditions.
+    /// A full response invalidates the stored one even if it is not stored itself. A failure that
+    /// passes does not: without a validator the next request would cost an origin with too much to
+    /// do more than this one. Nor does a response caused by the client's own conditions.
     fn forget_outdated(&self, worker: &Worker, status: StatusCode) {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
-        if full && !is_server_error(status) {
+        if full && !is_passing_failure(status) {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
     }
