@@ -110,12 +110,12 @@ impl Kind<usize> for Lines {
 impl Kind<u32> for HeaderSize {
     const WRITTEN: &'static str = "a size from 1KiB to 16MiB";
     fn read(value: &Value) -> Result<u32, String> {
-        let size = <Size as Kind<u32>>::read(value)?;
-        let fits = HEADER_BYTES.contains(&u64::from(size));
-        if fits { Ok(size) } else { Err(value.wanted(Self::WRITTEN)) }
+        let size = <Size as Kind<u64>>::read(value)?;
+        let size = u32::try_from(size).ok().filter(|size| HEADER_BYTES.contains(&u64::from(*size)));
+        size.ok_or_else(|| value.wanted(Self::WRITTEN))
     }
     fn show(value: &u32) -> String {
-        <Size as Kind<u32>>::show(value)
+        <Size as Kind<u64>>::show(&u64::from(*value))
     }
 }
 
@@ -248,8 +248,9 @@ mod tests {
         for wrong in ["0", "1KiB", "8191", "17MiB", "8GiB"] {
             assert!(HeadSize::read(&text(wrong)).is_err(), "{wrong}");
         }
-        for wrong in ["0", "1", "1023", "17MiB", "8GiB"] {
-            assert!(HeaderSize::read(&text(wrong)).is_err(), "{wrong}");
+        for wrong in ["0", "1", "1023", "17MiB", "8GiB", "16PiB"] {
+            let error = HeaderSize::read(&text(wrong)).unwrap_err();
+            assert!(error.contains("16MiB"), "{error}");
         }
         assert_eq!(UriSize::read(&text("65534")), Ok(URI_BYTES_MAX));
         for wrong in ["1023", "64KiB"] {

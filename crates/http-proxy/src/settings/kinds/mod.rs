@@ -117,11 +117,17 @@ fn list(value: &Value, written: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A list, or a single text with its items separated by commas.
+/// A list, or a single text with its items separated by commas. An empty item is refused: what was
+/// to be there is missing.
 fn split_list(value: &Value, written: &str) -> Result<Vec<String>, String> {
     let list = list(value, written)?;
     let items = list.iter().flat_map(|text| text.split(','));
-    Ok(items.map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect())
+    let items: Vec<String> = items.map(|item| item.trim().to_owned()).collect();
+    match (items.iter().any(String::is_empty), value) {
+        (false, _) => Ok(items),
+        (true, Value::Text(text)) if text.is_empty() => Err(value.wanted(written)),
+        (true, _) => Err(format!("{} has an empty item: write {written}", value.shown())),
+    }
 }
 
 fn parsed<T: FromStr<Err: std::fmt::Display>>(list: &[String]) -> Result<Vec<T>, String> {
@@ -170,6 +176,28 @@ mod tests {
         assert_eq!(said(Value::Integer("5".to_owned())), "5 is not hash or least-loaded");
         let name = <Text as Kind<String>>::read(&text(""));
         assert_eq!(name, Err("\"\" is empty: write text".to_owned()));
+    }
+
+    #[test]
+    fn an_empty_item_of_a_list_is_refused() {
+        let list =
+            |items: &[&str]| Value::List(items.iter().map(|item| item.to_string()).collect());
+        for value in [list(&[""]), list(&["x", ""]), text("x,"), text(" , "), text("")] {
+            let said = [
+                Listeners::read(&value).map(drop),
+                Origins::read(&value).map(drop),
+                Headers::read(&value).map(drop),
+                Words::read(&value).map(drop),
+                Networks::read(&value).map(drop),
+                Certificates::read(&value).map(drop),
+            ];
+            assert!(said.iter().all(Result::is_err), "{value:?}: {said:?}");
+        }
+        let said = |value| Words::read(&value).unwrap_err();
+        assert_eq!(said(text("")), "\"\" is empty: write a list of words");
+        let missing = "[\"x\", \"\"] has an empty item: write a list of words";
+        assert_eq!(said(list(&["x", ""])), missing);
+        assert_eq!(Words::read(&list(&[])), Ok(Vec::new()));
     }
 
     #[test]

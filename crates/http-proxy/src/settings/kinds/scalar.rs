@@ -281,17 +281,6 @@ impl Kind<u32> for Count {
     }
 }
 
-impl Kind<u32> for Size {
-    const WRITTEN: &'static str = <Size as Kind<u64>>::WRITTEN;
-    fn read(value: &Value) -> Result<u32, String> {
-        let bytes = <Size as Kind<u64>>::read(value)?;
-        u32::try_from(bytes).map_err(|_| value.wanted("a size below 4GiB"))
-    }
-    fn show(value: &u32) -> String {
-        <Size as Kind<u64>>::show(&u64::from(*value))
-    }
-}
-
 impl Kind<Option<Duration>> for Time {
     const WRITTEN: &'static str = "a time such as 30s, or none";
     fn read(value: &Value) -> Result<Option<Duration>, String> {
