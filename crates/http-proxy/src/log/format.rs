@@ -105,7 +105,7 @@ fn squid(record: &LogRecord, took: Duration) -> String {
         record.status.map_or(0, |status| status.as_u16()),
         record.body_bytes,
         record.method,
-        without_blanks(&target),
+        encoded_blanks(&target),
         user(record),
         without_blanks(media_type),
     )
@@ -126,6 +126,23 @@ fn squid_code(result: &str, status: Option<StatusCode>) -> (&'static str, bool) 
         "tunnel" => ("TCP_TUNNEL", true),
         _ => ("TCP_MISS", true),
     }
+}
+
+/// A URL in one word. As in Squid's log, what would end the word or the line is written as `%XX`, of
+/// which the URL can be told again, and other bytes as they came.
+fn encoded_blanks(url: &str) -> String {
+    let mut out = String::with_capacity(url.len());
+    for c in url.chars() {
+        if c.is_whitespace() || c.is_control() {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn without_blanks(text: &str) -> String {
@@ -226,6 +243,10 @@ mod tests {
         (broken.status, broken.result) = (None, "none");
         broken.broken_by = Some(BrokenBy::Client);
         assert!(line(&broken, Duration::ZERO).contains(" NONE_NONE_ABORTED/000 "));
+        let mut foreign = record(LogFormat::Squid);
+        foreign.target = "/\u{e9}\u{85}\u{2003}".to_owned();
+        let text = line(&foreign, Duration::ZERO);
+        assert!(text.contains(" http://example.org/\u{e9}%C2%85%E2%80%83 - "), "{text}");
         let mut named = record(LogFormat::Squid);
         named.user = Some("a b\n".to_owned());
         assert!(line(&named, Duration::ZERO).contains("?b=\"c a_b\\x0a FIRSTUP_PARENT/"));
