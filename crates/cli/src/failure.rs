@@ -96,7 +96,13 @@ pub(crate) enum Failure {
     Reload(#[source] ProxyError),
     /// A running proxy could not be asked, or refused.
     #[error("the proxy was not reached or refused")]
-    Admin(#[from] AdminError),
+    Admin(#[source] AdminError),
+    /// A running proxy does not understand what it was asked: the command line is wrong.
+    #[error("the proxy cannot do this: {problem}")]
+    NotUnderstood {
+        /// What it said.
+        problem: String,
+    },
     /// A simulation cannot be set up.
     #[error(transparent)]
     Sim(SimError),
@@ -165,6 +171,15 @@ pub(crate) enum Failure {
     Json(#[from] serde_json::Error),
 }
 
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Failure {
+        match error {
+            AdminError::Refused { status: 400, problem } => Failure::NotUnderstood { problem },
+            error => Failure::Admin(error),
+        }
+    }
+}
+
 impl From<SimError> for Failure {
     fn from(error: SimError) -> Failure {
         match error {
@@ -189,6 +204,7 @@ impl Failure {
             | Failure::WrongBytes { .. }
             | Failure::NotTheSame { .. } => 1,
             Failure::Usage(_)
+            | Failure::NotUnderstood { .. }
             | Failure::DesignSpec(_)
             | Failure::Proxy(
                 ProxyError::Origin { .. }

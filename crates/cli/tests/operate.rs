@@ -191,6 +191,10 @@ fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
         bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "http://demo/img/", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["marks"], 1);
+    for args in [&["purge", "--url", "nonsense"][..], &["explain", "nonsense"]] {
+        let said = bed.says(2, &[args, &["--admin", &proxy.admin]].concat());
+        assert!(said.contains("`nonsense` is not a URL"), "{said}");
+    }
     proxy.child.kill().unwrap();
     proxy.child.wait().unwrap();
     proxy = Running::start(&bed, &["--config", "p.toml"]);

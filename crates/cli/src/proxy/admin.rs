@@ -11,8 +11,7 @@ use crate::failure::Failure;
 /// The running proxy that a command asks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AdminArgs {
-    /// Admin address of a running proxy, as printed when it started [default: 127.0.0.1:9100, but
-    /// for purge]
+    /// Admin address of a running proxy, as printed when it started [default: 127.0.0.1:9100]
     #[arg(long, value_name = "ADDR")]
     pub(crate) admin: Option<String>,
     /// Its admin token, if it wants one

@@ -32,6 +32,10 @@ With PATH the store must not be open anywhere. What was purged stays purged afte
 #[command(after_help = AFTER_HELP)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 #[command(group = clap::ArgGroup::new("where").required(true).args(["volumes", "admin"]))]
+// Without the default of the other commands: it would be a guess at what to drop from.
+#[command(mut_arg("admin", |arg| {
+    arg.help("Admin address of a running proxy, as printed when it started")
+}))]
 pub(crate) struct Purge {
     /// A store that nobody has open (several volumes: PATH,PATH)
     #[arg(value_name = "PATH", value_parser = OsStringValueParser::new().try_map(no_url))]
@@ -179,6 +183,12 @@ fn purge_store(args: &Purge, volumes: &Volumes) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_purge_has_no_proxy_by_default() {
+        let help = Purge::augment_args(clap::Command::new("purge")).render_long_help().to_string();
+        assert!(help.contains("Admin address") && !help.contains("9100]"), "{help}");
+    }
 
     #[test]
     fn answers_are_told_in_words() {
