@@ -183,6 +183,7 @@ fn print(args: &Sim, report: &SimReport, manifest: &Manifest) -> Result<(), Fail
             "manifest": manifest,
             "requests": report.requests,
             "warmup_requests": report.warmup_requests,
+            "delete_requests": report.delete_requests,
             "empty_requests": report.empty_requests,
             "skipped": report.skipped.count,
             "objects": report.objects,
@@ -237,6 +238,9 @@ fn facts(args: &Sim, report: &SimReport, manifest: &Manifest) -> Vec<String> {
     }
     if report.warmup_requests > 0 {
         lines.push(format!("{} of them warm-up, not counted", thousands(report.warmup_requests)));
+    }
+    if report.delete_requests > 0 {
+        lines.push(format!("{} of them deletes, not counted", thousands(report.delete_requests)));
     }
     if report.empty_requests > 0 {
         let count = thousands(report.empty_requests);

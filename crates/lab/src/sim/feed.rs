@@ -24,6 +24,8 @@ pub(crate) struct Feed {
     ignores_sizes: bool,
     /// Requests without a body of their own, left out.
     empty: u64,
+    /// Steps that delete.
+    deletes: u64,
     has_ended: bool,
 }
 
@@ -37,6 +39,7 @@ impl Feed {
             mixed: Vec::with_capacity(BATCH_READ),
             ignores_sizes,
             empty: 0,
+            deletes: 0,
             has_ended: false,
         }
     }
@@ -47,6 +50,10 @@ impl Feed {
 
     pub(crate) fn empty(&self) -> u64 {
         self.empty
+    }
+
+    pub(crate) fn deletes(&self) -> u64 {
+        self.deletes
     }
 
     pub(crate) fn objects(&self) -> usize {
@@ -88,6 +95,7 @@ impl Feed {
         while self.raw.is_empty() && !self.has_ended {
             self.trace.batch(&mut self.raw, BATCH_READ)?;
             self.has_ended = self.raw.len() < BATCH_READ;
+            self.deletes += self.raw.iter().filter(|raw| raw.op == Op::Delete).count() as u64;
             let before = self.raw.len();
             self.raw.retain(|raw| raw.size_bytes > 0 || raw.op == Op::Delete);
             self.empty += (before - self.raw.len()) as u64;

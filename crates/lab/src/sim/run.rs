@@ -104,6 +104,8 @@ pub struct SimReport {
     pub requests: u64,
     /// Those of the warm-up.
     pub warmup_requests: u64,
+    /// Those that delete and are not of the warm-up, which no cache counts.
+    pub delete_requests: u64,
     /// Requests without a body of their own (304, HEAD, no bytes), which were left out.
     pub empty_requests: u64,
     /// Distinct objects.
@@ -198,6 +200,7 @@ pub fn simulate(
         caches: caches.into_iter().map(Cache::finish).collect(),
         requests: cutter.steps,
         warmup_requests: cutter.warmup_steps,
+        delete_requests: feed.deletes() - cutter.warmup_deletes,
         empty_requests: feed.empty(),
         objects: feed.objects() as u64,
         working_set: cutter.working_set(options.ignores_sizes),
@@ -246,6 +249,7 @@ struct Cutter {
     interval_us: Option<u64>,
     steps: u64,
     warmup_steps: u64,
+    warmup_deletes: u64,
     first_us: Option<u64>,
     interval_end_us: u64,
     is_warm: bool,
@@ -260,6 +264,7 @@ impl Cutter {
             interval_us: options.interval_s.map(|s| s.max(1).saturating_mul(US_PER_S)),
             steps: 0,
             warmup_steps: 0,
+            warmup_deletes: 0,
             first_us: None,
             interval_end_us: 0,
             is_warm: false,
@@ -315,6 +320,7 @@ impl Cutter {
             batch.steps.push(*step);
             self.steps += 1;
             self.warmup_steps += u64::from(is_warmup);
+            self.warmup_deletes += u64::from(is_warmup && step.is_delete());
         }
         emit(batch);
         Ok(())

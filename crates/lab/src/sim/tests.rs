@@ -50,6 +50,7 @@ fn counts_are_exact_and_the_same_on_any_number_of_threads() {
     // four are in, every fourth request: 4 + 96 / 4 = 28 in all, and after the delete once more.
     assert_eq!(misses, [6, 101, 101, 6, 101, 101, 6, 29, 29]);
     assert!(report.caches.iter().all(|cache| cache.tally.requests == 101));
+    assert_eq!(report.delete_requests, 1, "the requests that the caches do not count");
     options.threads = 4;
     assert_eq!(run(&path, &options).caches, report.caches);
 }
@@ -72,12 +73,16 @@ fn belady_keeps_nothing_for_a_delete() {
 fn warm_up_fills_but_does_not_count() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = trace(&dir, 100);
-    for (warmup, counted, warm) in
-        [(Warmup::Requests(5), 96, 5), (Warmup::Seconds(9), 91, 10), (Warmup::None, 101, 0)]
-    {
+    for (warmup, counted, warm) in [
+        (Warmup::Requests(5), 96, 5),
+        (Warmup::Requests(101), 1, 101),
+        (Warmup::Seconds(9), 91, 10),
+        (Warmup::None, 101, 0),
+    ] {
         let report = run(&path, &SimOptions { warmup, ..options("lru", "50") });
         assert_eq!(report.warmup_requests, warm);
         assert_eq!(report.caches[0].tally.requests, counted);
+        assert_eq!(report.requests, warm + report.delete_requests + counted);
         let first = if warm == 0 { 5 } else { 0 };
         assert_eq!(report.caches[0].tally.misses, first + 1, "and the deleted one");
     }
