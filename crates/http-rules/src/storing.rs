@@ -152,6 +152,9 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
     if status.is_informational() || status == StatusCode::NOT_MODIFIED || is_none {
         return Err(NotStoredReason::Status);
     }
+    if is_for_this_client(status) {
+        return Err(NotStoredReason::Status);
+    }
     if directives.must_understand && !understood(status) {
         return Err(NotStoredReason::Status);
     }
@@ -184,6 +187,18 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
         return Err(NotStoredReason::NoStore);
     }
     worth_storing(exchange, caching)
+}
+
+/// Whether a response of this status is about the request, its client or the network that it came
+/// through, and never stored, whatever it says (RFC 6585 §3 to §6).
+fn is_for_this_client(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::PRECONDITION_REQUIRED
+            | StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            | StatusCode::NETWORK_AUTHENTICATION_REQUIRED
+    )
 }
 
 /// Whether the response to a POST may be stored as one to GET, provided that it represents the
