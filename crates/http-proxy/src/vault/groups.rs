@@ -7,8 +7,8 @@
 //! none is served wrongly.
 //!
 //! Invariants: a response is valid only while every group it joined has the sentinel it joined by;
-//! a response whose fetch overlaps an invalidation of a group that it is in is not stored. Threads: shared by all
-//! workers.
+//! a response whose fetch overlaps an invalidation of a group that it is in is not stored. Threads:
+//! shared by all workers.
 
 use damelo::GroupId;
 

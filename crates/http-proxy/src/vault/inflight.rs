@@ -4,11 +4,12 @@
 //! the rest from memory. If the store takes nothing more, the fill goes on for those who read: at
 //! the pace of its first reader, or of the foremost one if that has left. Invariants: memory holds
 //! only bytes that the store has not taken yet, less than a section plus one read, and what readers
-//! right behind the fill are about to get, at most [`NEAR_BYTES`]; twice that once nothing is stored
-//! any more; if all fills together hold as much as the [`Window`] allows, one that nobody reads right
-//! behind holds one piece, and who comes there waits for the end of the section; while the store takes the body, a reader never waits for another reader, nor the fill
-//! for any reader; if the origin breaks off, all readers do. Threads: written by the fill, read on
-//! every worker; the lock is held for a few moves, never across a wait.
+//! right behind the fill are about to get, at most [`NEAR_BYTES`]; twice that once nothing is
+//! stored any more; if all fills together hold as much as the [`Window`] allows, one that nobody
+//! reads right behind holds one piece, and who comes there waits for the end of the section; while
+//! the store takes the body, a reader never waits for another reader, nor the fill for any reader;
+//! if the origin breaks off, all readers do. Threads: written by the fill, read on every worker;
+//! the lock is held for a few moves, never across a wait.
 
 mod reader;
 mod window;
