@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::output::Out;
 
-/// List the policies and their parameters
+/// How to print a list.
 #[derive(Debug, Args)]
-pub(crate) struct Policies {
+pub(crate) struct Listing {
     /// Print one JSON array
     #[arg(long)]
     json: bool,
 }
 
 /// Prints the policies.
-pub(crate) fn policies(args: &Policies) -> Result<(), Failure> {
+pub(crate) fn policies(args: &Listing) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.json {
         let all = POLICIES.iter().map(|info| {
@@ -41,16 +41,8 @@ pub(crate) fn policies(args: &Policies) -> Result<(), Failure> {
     out.finish()
 }
 
-/// List the generators that can stand where a trace is expected, with their parameters
-#[derive(Debug, Args)]
-pub(crate) struct Generators {
-    /// Print one JSON array
-    #[arg(long)]
-    json: bool,
-}
-
 /// Prints the generators.
-pub(crate) fn generators(args: &Generators) -> Result<(), Failure> {
+pub(crate) fn generators(args: &Listing) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.json {
         let all = GENERATORS.iter().map(|(name, about, defaults)| {

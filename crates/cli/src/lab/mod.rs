@@ -60,8 +60,10 @@ pub(crate) struct Lab {
 enum Which {
     Trace(trace::Trace),
     Sim(sim::Sim),
-    Policies(listing::Policies),
-    Generators(listing::Generators),
+    /// List the policies and their parameters
+    Policies(listing::Listing),
+    /// List the generators that can stand where a trace is expected, with their parameters
+    Generators(listing::Listing),
     Designs(Box<designs::Designs>),
     Paper(paper::PaperArgs),
     Rerun(rerun::Rerun),
