@@ -40,10 +40,40 @@ impl Leftover {
         registered().push(path.to_owned());
         Leftover { path: path.to_owned() }
     }
+}
 
-    /// Registers what the lab's machines make at a place, one after the other; nothing on a device.
-    pub(crate) fn of_machine(place: &RealPlace) -> Option<Leftover> {
-        place.own_directory().map(|path| Leftover::new(&path))
+/// The place of the lab's machines, which make their directories there, one after the other: in one
+/// that is made once. So none of them makes another when removal has begun.
+#[derive(Debug)]
+pub(crate) struct OwnPlace {
+    place: RealPlace,
+    /// Absent on a device.
+    leftover: Option<Leftover>,
+}
+
+impl OwnPlace {
+    /// Makes a directory at this place, unless it is a device.
+    pub(crate) fn at(place: &RealPlace) -> Result<OwnPlace, Failure> {
+        let Some(path) = place.own_directory() else {
+            return Ok(OwnPlace { place: place.clone(), leftover: None });
+        };
+        let leftover = Some(Leftover::new(&path));
+        fs::create_dir(&path)
+            .map_err(|source| Failure::io(format!("make {}", path.display()), source))?;
+        Ok(OwnPlace { place: RealPlace::Directory(path), leftover })
+    }
+
+    pub(crate) fn place(&self) -> &RealPlace {
+        &self.place
+    }
+}
+
+impl Drop for OwnPlace {
+    fn drop(&mut self) {
+        if let Some(leftover) = &self.leftover {
+            // Empty: the machines have removed what they made.
+            let _ = fs::remove_dir(&leftover.path);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::designs::{Forms, Played, Run, Setting, run_all};
 use super::manifest::NewPage;
 use super::watched::Watched;
 use crate::failure::Failure;
-use crate::leftovers::Leftover;
+use crate::leftovers::OwnPlace;
 use crate::output::thousands;
 
 /// Mapped files and files of blocks are sparse, so that room to spare costs nothing.
@@ -58,9 +58,9 @@ pub(super) fn run<'a>(
     drive: &Drive,
     new_page: Option<NewPage<'_>>,
 ) -> Result<(), Failure> {
-    let _leftover = Leftover::of_machine(place);
+    let own = OwnPlace::at(place)?;
     run_all(played, runs, new_page, &REAL, |spec, setting| {
-        run_one(played, spec, setting, place, drive)
+        run_one(played, spec, setting, own.place(), drive)
     })
 }
 

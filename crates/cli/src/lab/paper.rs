@@ -6,7 +6,7 @@
 //! trace is read once for each rule, however many papers play it. But on real disks the same command
 //! prints the same. Threads: the main one, besides those of the store on real disks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -21,7 +21,7 @@ use super::manifest::{NewPage, Read, manifest};
 use super::paper_report::page;
 use super::reading::ReadArgs;
 use crate::failure::Failure;
-use crate::leftovers::Leftover;
+use crate::leftovers::OwnPlace;
 use crate::output::{Out, say, thousands};
 
 const AFTER_HELP: &str = "\
@@ -132,7 +132,8 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     check(args)?;
     // Not only after everything else was measured.
     let place = args.real.as_deref().map(RealPlace::of).transpose()?;
-    let _leftover = place.as_ref().and_then(Leftover::of_machine);
+    let own = place.as_ref().map(OwnPlace::at).transpose()?;
+    let real = own.as_ref().map(|own| own.place().path());
     let reads: Vec<Read<'_>> = args.trace.iter().map(|name| Read::Trace(name)).collect();
     if let Some(path) = &args.real {
         reads.iter().try_for_each(|read| read.check_is_not("--real", path))?;
@@ -161,7 +162,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
             }
             all_words.push(words);
         }
-        let tables = measure(paper, &paper_options(args, chosen))?;
+        let tables = measure(paper, &paper_options(args, real, chosen))?;
         print(args, &mut out, name, &tables, |table| json_of(name, table, chosen, &manifest))?;
         say(format_args!("damelo: {name} took {:.1} s", begun.elapsed().as_secs_f64()));
         all.push((name, chosen, tables));
@@ -249,14 +250,18 @@ impl Chosen<'_> {
     }
 }
 
-fn paper_options<'a>(args: &'a PaperArgs, chosen: Option<Chosen<'a>>) -> PaperOptions<'a> {
+fn paper_options<'a>(
+    args: &PaperArgs,
+    real: Option<&'a Path>,
+    chosen: Option<Chosen<'a>>,
+) -> PaperOptions<'a> {
     let trace = chosen.map(|Chosen { loaded, .. }| Trace {
         name: &loaded.identity.name,
         requests: &loaded.requests,
         names: &loaded.names,
     });
     let scale_down = args.scale_down.unwrap_or(1);
-    PaperOptions { seed: seed(args), trace, scale_down, real: args.real.as_deref() }
+    PaperOptions { seed: seed(args), trace, scale_down, real }
 }
 
 fn seed(args: &PaperArgs) -> u64 {

@@ -31,8 +31,12 @@ fn interrupt(args: &[&str], inside: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
     command.arg("lab").args(args).current_dir(bed.dir.path()).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let made = || names_in(&work).first().map(|name| work.join(name));
-    until("it makes something", || made().is_some_and(|made| made.join(inside).exists()));
+    // In the run's directory there may be a machine's.
+    let is_in = |name: &String| {
+        let own = work.join(name);
+        own.join(inside).exists() || own.join(name).join(inside).exists()
+    };
+    until("it makes something", || names_in(&work).first().is_some_and(is_in));
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let mut said = String::new();
