@@ -193,6 +193,14 @@ fn the_same_command_gives_the_same_bytes_and_synthetic_ones_say_so() {
     assert!(first.contains("seed=3") && first.contains("damelo lab sim"), "no manifest");
 }
 
+#[test]
+fn deletes_alone_are_nothing_to_measure() {
+    let bed = Bed::new();
+    bed.file("t.csv", "1,u,GET,200,5,a\n2,u,DELETE,200,0,a\n3,u,PURGE,200,0,b\n");
+    let (code, said) = bed.fails(&["sim", "t.csv", "lru", "1KiB", "--warmup-req", "1"]);
+    assert!(code == 2 && said.contains("all 3 requests are warm-up or deletes"), "{code} {said}");
+}
+
 /// An option that would change nothing is refused, with its name.
 #[test]
 fn what_would_do_nothing_is_refused() {

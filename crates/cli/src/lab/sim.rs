@@ -129,10 +129,11 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(passes);
-    if report.requests > 0 && report.warmup_requests == report.requests {
+    if report.requests > 0 && report.warmup_requests + report.delete_requests == report.requests {
         let count = thousands(report.requests);
+        let what = if report.delete_requests > 0 { "warm-up or deletes" } else { "warm-up" };
         return Err(Failure::Usage(format!(
-            "nothing is left to measure: all {count} requests are warm-up"
+            "nothing is left to measure: all {count} requests are {what}"
         )));
     }
     let is_kept = args.json || args.csv || args.html.is_some();
