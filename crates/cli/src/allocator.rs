@@ -7,15 +7,17 @@
 //! free memory back to the operating system where a program runs for long.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use libmimalloc_sys::mi_malloc;
 use mimalloc::MiMalloc;
 
 /// From this length on an allocation is the system's. Buffers of a miss are shorter, but for those
-/// of large bodies. With a limit of a megabyte, the lab's small tables took half as much again.
-const LARGE_BYTES: usize = 64 << 10;
+/// of large bodies, of which a slow client may hold one for long: mimalloc would keep the pages of
+/// all that came beside it. With a limit of a megabyte, the lab's small tables took half as much
+/// again.
+const LARGE_BYTES: usize = 32 << 10;
 
 /// Every block of mimalloc's has this alignment. A request that names one goes a longer way, and
 /// for some lengths gets a longer block.
@@ -23,15 +25,27 @@ const ALIGNED: usize = 8;
 
 /// How often memory that is free is given back.
 const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often it is looked whether that should be sooner.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// By how much the process may grow before it is.
+const GROWTH_BYTES_MAX: u64 = 32 << 20;
 
 pub(crate) struct Allocator;
 
 /// Starts the thread that gives memory back as long as the process lives.
 pub(crate) fn give_back_from_now_on() -> io::Result<()> {
     let body = || {
+        let mut interval = GIVE_BACK_INTERVAL;
         loop {
-            thread::sleep(GIVE_BACK_INTERVAL);
+            let (began, before) = (Instant::now(), resident_bytes());
+            let mut has_grown = false;
+            while began.elapsed() < interval && !has_grown {
+                thread::sleep(LOOK_INTERVAL);
+                has_grown = resident_bytes() > before + GROWTH_BYTES_MAX;
+            }
             give_back();
+            // What made it grow may be free soon.
+            interval = if has_grown { LOOK_INTERVAL } else { GIVE_BACK_INTERVAL };
         }
     };
     thread::Builder::new().name("allocator".to_owned()).spawn(body).map(drop)
@@ -47,6 +61,14 @@ fn give_back() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Bytes of this process that are in memory; 0 where the system does not say.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    // SAFETY: asks for a number.
+    pages * u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
 }
 
 fn is_large(bytes: usize) -> bool {
@@ -130,15 +152,6 @@ mod tests {
             // SAFETY: as above.
             unsafe { Allocator.dealloc(at, layout) };
         }
-    }
-
-    /// Bytes of this process that are in memory.
-    #[cfg(target_env = "gnu")]
-    fn resident_bytes() -> u64 {
-        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-        let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
-        // SAFETY: asks for a number.
-        pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
     }
 
     /// Blocks that stay lie between those that are freed, as after many fills at once.
