@@ -221,6 +221,7 @@ impl Admin {
             collapsed_waiting: shared.collapse.waiting(),
             connections_open: connections_open as u64,
             connections_max: connections_max as u64,
+            transit_bytes: shared.transit.held_bytes(),
             origins: shared.sites.origins(Instant::now()),
             process: Process::now(),
         }

@@ -77,6 +77,9 @@ pub struct Limits {
     pub whole_body_bytes_max: u64,
     /// Idle origin connections kept per worker. Default 64.
     pub pool_idle_max: usize,
+    /// Bytes of bodies from origins that may be in memory before all that come are read in small
+    /// pieces, and kept for nobody who may yet join. Default 64 MiB.
+    pub transit_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -96,6 +99,7 @@ impl Default for Limits {
             body_bytes_max: None,
             whole_body_bytes_max: 256 << 10,
             pool_idle_max: 64,
+            transit_bytes_max: 64 << 20,
         }
     }
 }
@@ -176,13 +180,11 @@ pub struct FillConfig {
     pub finish_bytes_max: u64,
     /// It goes on if at least this percentage is done. Default 50.
     pub finish_percent_min: u8,
-    /// Bytes of all fills together that are kept for clients that may join. Default 64 MiB.
-    pub window_bytes_max: u64,
 }
 
 impl Default for FillConfig {
     fn default() -> FillConfig {
-        FillConfig { finish_bytes_max: 1 << 20, finish_percent_min: 50, window_bytes_max: 64 << 20 }
+        FillConfig { finish_bytes_max: 1 << 20, finish_percent_min: 50 }
     }
 }
 

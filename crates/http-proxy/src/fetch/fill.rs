@@ -390,8 +390,8 @@ impl Fill {
     /// Passes a chunk to the client, if there is one; an error if it left or was detached.
     async fn send(&mut self, chunk: Result<Chunk, BodyError>) -> Result<(), ()> {
         let Client::There(client) = &self.client else { return Ok(()) };
-        // Places that must be free. With a full window one chunk waits at a time.
-        let is_full = self.inflight.as_ref().is_some_and(|inflight| inflight.is_window_full());
+        // Places that must be free. While much is in transit one chunk waits at a time.
+        let is_full = self.inflight.as_ref().is_some_and(|inflight| inflight.is_transit_full());
         let free_min = if is_full { CHUNKS_WAITING_MAX } else { 1 };
         match client.try_reserve_many(free_min) {
             Ok(mut places) => {

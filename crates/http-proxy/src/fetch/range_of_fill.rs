@@ -55,7 +55,7 @@ impl<'a> Fetch<'a> {
             ));
         }
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
-        let inflight = vault.inflight(key.clone(), Some(length_bytes));
+        let inflight = worker.inflight(key.clone(), Some(length_bytes));
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
         let rest = self.rest_of(&response, length_bytes);
         let shared = SharedResponse { key, group, epoch, response, length_bytes, request };

@@ -189,8 +189,8 @@ impl Fetch<'_> {
         let length_bytes = body.size_hint().exact();
         let group = insertion.group;
         let herald = self.lead.as_ref().map(Lead::herald);
-        let vault = &worker.shared.vault;
-        let inflight = herald.as_ref().map(|_| vault.inflight(insertion.key.clone(), length_bytes));
+        let inflight =
+            herald.as_ref().map(|_| worker.inflight(insertion.key.clone(), length_bytes));
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let (fill, chunks) = Fill::new(storing, body, inflight.clone(), wanted);

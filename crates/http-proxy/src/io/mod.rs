@@ -1,5 +1,5 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
-//! streams, pieces of bodies, timers for silence and deadlines, wakes from other threads, locks,
+//! streams, pieces of bodies, how much of them is in memory, timers for silence and deadlines, wakes from other threads, locks,
 //! addresses of names, and stamps of files.
 
 pub(crate) mod body;
@@ -11,6 +11,7 @@ pub(crate) mod locks;
 pub(crate) mod names;
 pub(crate) mod pieces;
 pub(crate) mod stream;
+pub(crate) mod transit;
 pub(crate) mod wake_relay;
 
 /// Smallest buffer limit that hyper accepts, towards clients and origins alike.

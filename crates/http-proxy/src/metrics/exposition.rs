@@ -71,6 +71,7 @@ pub(crate) struct Moment {
     pub(crate) collapsed_waiting: u64,
     pub(crate) connections_open: u64,
     pub(crate) connections_max: u64,
+    pub(crate) transit_bytes: u64,
     /// Each origin once.
     pub(crate) origins: Vec<OriginState>,
     pub(crate) process: Option<Process>,
@@ -155,6 +156,11 @@ fn singles(workers: &[Arc<Counters>], moment: &Moment) -> Vec<Family> {
             "requests_open",
             "Requests now between their headers and the last byte of their answer, and tunnels.",
             sum(workers, |counters| counters.under_way.get()),
+        ),
+        gauge(
+            "transit_bytes",
+            "Bytes of bodies from origins in memory, on their way to clients and into the store.",
+            moment.transit_bytes,
         ),
         gauge(
             "purge_marks",

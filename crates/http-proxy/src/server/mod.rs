@@ -33,6 +33,7 @@ use crate::config::transport::{HealthChecks, ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
+use crate::io::transit::Transit;
 use crate::io::wake_relay::WakeRelay;
 use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::{AccessLog, LogEnd};
@@ -181,7 +182,8 @@ impl Proxy {
         if let Some(checks) = checks {
             counters.push(Arc::default());
             let (control, counters) = (control.clone(), counters[workers].clone());
-            let settings = PoolSettings::of(&control.shared().config);
+            let now = control.shared();
+            let settings = PoolSettings::of(&now.config, &now.transit);
             let sites = move || control.shared().sites.clone();
             let checking = async move { check_all(sites, checks, settings, counters).await };
             threads.push(serve_until(stopping, "damelo-health", checking)?);
@@ -266,12 +268,14 @@ fn shared(
     let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
     let vault = Arc::new(Vault::new(store, ledger, &config));
     let collapse = Collapse::new();
+    let transit = Arc::new(Transit::new(config.limits.transit_bytes_max));
     Ok((
         Shared {
             config,
             sites: Arc::new(sites),
             forward,
             vault,
+            transit,
             collapse,
             seen: Arc::default(),
             log,
@@ -332,7 +336,8 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     let drain_timeout = {
         let mut reloads = start.shared;
         let make = |shared: Arc<Shared>| {
-            let fetcher = Fetcher::new(&shared.sites, &shared.config, counters.clone());
+            let fetcher =
+                Fetcher::new(&shared.sites, &shared.config, &shared.transit, counters.clone());
             let (counters, relay, alive) = (counters.clone(), relay.clone(), alive.clone());
             Arc::new(Worker { shared, counters, fetcher, relay, alive })
         };

@@ -85,6 +85,7 @@ keys! {
     "limits.body_bytes_max" live Size [proxy.limits.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
     "limits.whole_body_bytes_max" start Size [proxy.limits.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
     "limits.pool_idle_max" live Count [proxy.limits.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
+    "limits.transit_bytes_max" live Size [proxy.limits.transit_bytes_max: u64] "What bodies from origins may take in memory on their way to clients and into the store. Beyond it they are read in pieces of 31KiB, one waits for each client, and who joins a fill that nobody has joined waits for at most 1MiB to be stored.";
     "timeouts.connect" live Span [proxy.timeouts.connect: std::time::Duration] "To connect to the origin, finding its address, TLS and, over HTTP/2, the SETTINGS of the origin included.";
     "timeouts.origin_header" live Span [proxy.timeouts.origin_header: std::time::Duration] "From the end of a request to the origin's headers.";
     "timeouts.body_idle" live Span [proxy.timeouts.body_idle: std::time::Duration] "Longest silence within a body, in either direction; where request and answer run at once, in both together.";
@@ -100,7 +101,6 @@ keys! {
     "timeouts.stop" live Span [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
     "fill.finish_bytes_max" live Size [proxy.fill.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
     "fill.finish_percent_min" live Percent [proxy.fill.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
-    "fill.window_bytes_max" live Size [proxy.fill.window_bytes_max: u64] "What all fills together may keep in memory for clients that may join them. Beyond it a fill that nobody has joined keeps little, and who joins it waits for at most 1MiB to be stored.";
     "groups.by" live GroupRule [proxy.groups.by: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
     "groups.prefetch" live Flag [proxy.groups.prefetch: bool] "When a document is read from disk, bring the objects of its group into memory.";
     "groups.hints_by_use" live Flag [proxy.groups.hints_by_use: bool] "Love groups that are asked for often for their size, hate those that only ever come in; a rule's `hint` goes before.";

@@ -284,7 +284,7 @@ pub(crate) async fn begin(
         return Err(asked);
     };
     let length_bytes = asked.response.body().size_hint().exact();
-    let inflight = vault.inflight(insertion.key.clone(), length_bytes);
+    let inflight = worker.inflight(insertion.key.clone(), length_bytes);
     let lead = lead_for(stored.part.is_none());
     if let Some(lead) = &lead {
         let shared = SharedResponse {

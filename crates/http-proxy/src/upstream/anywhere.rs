@@ -53,6 +53,7 @@ impl AnyPools {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::transit::Transit;
     use std::time::Duration;
 
     #[test]
@@ -67,6 +68,7 @@ mod tests {
             http2_streams_max: 100,
             http2_ping: None,
             keep_http2: true,
+            transit: Arc::new(Transit::new(u64::MAX)),
         };
         let pools = AnyPools::new(settings);
         for number in 0..POOLS_MAX * 2 {

@@ -41,6 +41,7 @@ use crate::config::ProxyConfig;
 use crate::config::transport::{Ejection, OriginChoice};
 use crate::error::FetchError;
 use crate::forward::{Permit, Route};
+use crate::io::transit::Transit;
 use crate::metrics::Counters;
 use crate::ruleset::SiteId;
 use crate::say::say;
@@ -67,6 +68,7 @@ pub(crate) struct Fetcher {
     sites: Vec<SitePools>,
     /// Pools of a forward proxy.
     anywhere: AnyPools,
+    transit: Arc<Transit>,
     counters: Arc<Counters>,
     choice: OriginChoice,
     ejection: Ejection,
@@ -84,8 +86,13 @@ struct SitePools {
 }
 
 impl Fetcher {
-    pub(crate) fn new(sites: &Sites, config: &ProxyConfig, counters: Arc<Counters>) -> Fetcher {
-        let settings = PoolSettings::of(config);
+    pub(crate) fn new(
+        sites: &Sites,
+        config: &ProxyConfig,
+        transit: &Arc<Transit>,
+        counters: Arc<Counters>,
+    ) -> Fetcher {
+        let settings = PoolSettings::of(config, transit);
         let pool = |endpoint: &Arc<_>| Pool::new(Arc::clone(endpoint), settings.clone());
         let site = |origin: &Arc<Origin>| SitePools {
             pools: origin.endpoints.iter().map(pool).collect(),
@@ -95,6 +102,7 @@ impl Fetcher {
         Fetcher {
             sites: sites.all().map(site).collect(),
             anywhere: AnyPools::new(settings.clone()),
+            transit: transit.clone(),
             counters,
             choice: upstream.origin_choice,
             ejection: upstream.ejection,
@@ -364,7 +372,7 @@ impl Fetcher {
             }
         };
         let load: Arc<AtomicUsize> = endpoint.load.clone();
-        Ok(Hold::new(self.counters.clone(), Load::new(load), place))
+        Ok(Hold::new(self.counters.clone(), self.transit.clone(), Load::new(load), place))
     }
 }
 

@@ -6,16 +6,17 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hyper::body::{Body, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::io::idle::IdleTimer;
+use crate::io::transit::Transit;
 use crate::metrics::Counters;
 use crate::upstream::pool::Leased;
 
@@ -36,21 +37,30 @@ impl Drop for Load {
     }
 }
 
-/// The load count and the permit that a request holds at its endpoint.
+/// What the body of a request's answer is counted in, and the load count and the permit that the
+/// request holds at its endpoint.
 #[derive(Debug)]
 pub(crate) struct Hold {
     counters: Arc<Counters>,
+    transit: Arc<Transit>,
     _load: Load,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Hold {
+    /// The same frame, counted while any of its bytes are held.
+    fn counted(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.counters.origin_body_bytes.add(data_bytes(&frame));
+        frame.map_data(|bytes| self.transit.counted(bytes))
+    }
+
     pub(crate) fn new(
         counters: Arc<Counters>,
+        transit: Arc<Transit>,
         load: Load,
         place: Option<OwnedSemaphorePermit>,
     ) -> Hold {
-        Hold { counters, _load: load, _place: place }
+        Hold { counters, transit, _load: load, _place: place }
     }
 }
 
@@ -85,11 +95,12 @@ impl FetchedBody {
         {
             return Poll::Ready(Some(Err(BodyError::Deadline)));
         }
-        let frame = self.leased.next_frame(cx);
-        if let (Poll::Ready(Some(Ok(frame))), Some(hold)) = (&frame, &self.hold) {
-            hold.counters.origin_body_bytes.add(data_bytes(frame));
-        }
-        frame
+        let frame = ready!(self.leased.next_frame(cx));
+        let counted = |frame| match &self.hold {
+            Some(hold) => hold.counted(frame),
+            None => frame,
+        };
+        Poll::Ready(frame.map(|frame| frame.map(counted)))
     }
 
     /// The exchange's idle timer, if the request had a body and the response has not ended.

@@ -26,7 +26,7 @@ use crate::error::FetchError;
 use crate::io::locks::lock;
 use crate::upstream::OriginBody;
 use crate::upstream::pool::PoolSettings;
-use crate::upstream::stream::Stream as Wire;
+use crate::upstream::stream::{SparingStream, Stream as Wire};
 
 /// Time limit for an origin's answer to a PING.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -100,7 +100,7 @@ pub(super) async fn open(
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(header_list_max)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(SparingStream::new(stream, &settings.transit)))
         .await
         .map_err(|_| FetchError::Broken)?;
     let (learned, limit) = watch::channel(None);

@@ -5,14 +5,13 @@
 //! the pace of its first reader, or of the foremost one if that has left. Invariants: memory holds
 //! only bytes that the store has not taken yet, less than a section plus one read, and what readers
 //! right behind the fill are about to get, at most [`NEAR_BYTES`]; twice that once nothing is
-//! stored any more; if all fills together hold as much as the [`Window`] allows, one that nobody
-//! reads right behind holds one piece, and who comes there waits for the end of the section; while
-//! the store takes the body, a reader never waits for another reader, nor the fill for any reader;
-//! if the origin breaks off, all readers do. Threads: written by the fill, read on every worker;
+//! stored any more; while as much is in [`Transit`] as may be, a body that nobody reads right behind its
+//! fill holds one piece, and who comes there waits for the end of the section; while the store takes
+//! the body, a reader never waits for another reader, nor the fill for any reader; if the origin
+//! breaks off, all readers do. Threads: written by the fill, read on every worker;
 //! the lock is held for a few moves, never across a wait.
 
 mod reader;
-mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,13 +28,16 @@ use tokio::sync::Notify;
 use crate::error::BodyError;
 use crate::io::locks::lock;
 use crate::io::pieces::join_small;
+use crate::io::transit::Transit;
 use crate::vault::sections::{self, SECTION_BYTES, Sections};
 
 pub(crate) use reader::InflightReader;
-pub(crate) use window::Window;
 
 /// A reader at most this far behind the fill is about to catch up with it.
 const NEAR_BYTES: u64 = SECTION_BYTES;
+/// The same while much is in transit: the client of a fill that the store holds up is not much
+/// further behind, whether it reads or not.
+const NEAR_BYTES_FEW: u64 = 64 << 10;
 /// The place of a reader that gets its bytes another way for now.
 const ELSEWHERE: u64 = u64::MAX;
 
@@ -63,7 +65,7 @@ pub(crate) struct InflightBody {
     key: Vec<u8>,
     length_bytes: Option<u64>,
     store: Store,
-    window: Arc<Window>,
+    transit: Arc<Transit>,
     state: Mutex<State>,
     readers: AtomicUsize,
     /// Tells the fill of each new reader.
@@ -81,8 +83,6 @@ struct State {
     /// The bytes behind the stored ones, in pieces as they came, but for the smallest, each with its
     /// offset in the body.
     tail: VecDeque<(u64, Bytes)>,
-    /// Their length together.
-    tail_bytes: u64,
     /// Bytes that readers may read.
     shown_bytes: u64,
     /// Nothing more is stored, and this many sections are to be removed in the end.
@@ -109,7 +109,7 @@ impl InflightBody {
     /// The body of the response under `key`; `length_bytes` if the origin announced a length.
     pub(crate) fn new(
         store: &Store,
-        window: &Arc<Window>,
+        transit: &Arc<Transit>,
         key: Vec<u8>,
         length_bytes: Option<u64>,
     ) -> Arc<InflightBody> {
@@ -117,7 +117,7 @@ impl InflightBody {
             key,
             length_bytes,
             store: store.clone(),
-            window: window.clone(),
+            transit: transit.clone(),
             state: Mutex::default(),
             readers: AtomicUsize::new(0),
             joined: Notify::new(),
@@ -164,29 +164,35 @@ impl InflightBody {
             }
             let start = state.shown_bytes;
             state.shown_bytes += bytes.len() as u64;
-            state.tail_bytes += bytes.len() as u64;
-            let last = state.tail.back_mut();
-            if !last.is_some_and(|(_, last)| join_small(last, &bytes)) {
+            let join = |last: &mut Bytes| {
+                let is_joined = join_small(last, &bytes);
+                if is_joined {
+                    *last = self.transit.counted(std::mem::take(last));
+                }
+                is_joined
+            };
+            if !state.tail.back_mut().is_some_and(|(_, last)| join(last)) {
                 state.tail.push_back((start, bytes));
             }
-            let is_full = self.window.is_full();
+            let is_full = self.transit.is_full();
             state.let_go(is_full);
-            if (is_full || state.unstored.is_some()) && state.is_for_nobody_yet() {
+            let near = start.saturating_sub(if is_full { NEAR_BYTES_FEW } else { NEAR_BYTES });
+            if (is_full || state.unstored.is_some()) && state.is_for_nobody_yet(near) {
                 state.let_all_but_the_last_go();
             }
         });
     }
 
-    /// Whether all fills together hold what they may, so that each should hold little.
-    pub(crate) fn is_window_full(&self) -> bool {
-        self.window.is_full()
+    /// Whether so much is in transit that each should hold little.
+    pub(crate) fn is_transit_full(&self) -> bool {
+        self.transit.is_full()
     }
 
     /// Reports that the first `stored_bytes` of the body can be read from the store.
     pub(crate) fn stored(&self, generation: u64, stored_bytes: u64) {
         self.change(|state| {
             state.stored = Some((generation, stored_bytes));
-            state.let_go(self.window.is_full());
+            state.let_go(self.transit.is_full());
         });
     }
 
@@ -272,9 +278,7 @@ impl InflightBody {
 
     fn change(&self, how: impl FnOnce(&mut State)) {
         let mut state = self.state();
-        let before = state.tail_bytes;
         how(&mut state);
-        self.window.changed(before, state.tail_bytes);
         let waiting: Vec<_> = state.readers.values_mut().filter_map(|it| it.waker.take()).collect();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
@@ -284,7 +288,6 @@ impl InflightBody {
 impl Drop for InflightBody {
     fn drop(&mut self) {
         let state = self.state();
-        self.window.changed(state.tail_bytes, 0);
         if let (Some(sections), Some((generation, _))) = (state.unstored, state.stored) {
             sections::forget(&self.store, &self.key, generation, sections);
         }
@@ -298,9 +301,9 @@ impl fmt::Debug for InflightBody {
 }
 
 impl State {
-    /// Drops the part of the tail that the store has and, unless the window is full, no reader is
-    /// about to get; if nothing is stored any more, what those that the fill waits for cannot need.
-    fn let_go(&mut self, is_window_full: bool) {
+    /// Drops the part of the tail that the store has and, unless much is in transit, no reader
+    /// is about to get; if nothing is stored any more, what those that the fill waits for cannot need.
+    fn let_go(&mut self, is_transit_full: bool) {
         let stored_bytes = match (self.unstored, self.stored) {
             (Some(_), _) => self.shown_bytes.saturating_sub(2 * NEAR_BYTES),
             (None, Some((_, stored_bytes))) => stored_bytes,
@@ -309,11 +312,10 @@ impl State {
         while let Some((start, first)) = self.tail.front() {
             let end = start + first.len() as u64;
             let is_near =
-                self.unstored.is_none() && !is_window_full && end + NEAR_BYTES > self.shown_bytes;
+                self.unstored.is_none() && !is_transit_full && end + NEAR_BYTES > self.shown_bytes;
             if end > stored_bytes || (is_near && self.is_wanted(*start, end)) {
                 return;
             }
-            self.tail_bytes -= first.len() as u64;
             self.tail.pop_front();
         }
     }
@@ -322,7 +324,6 @@ impl State {
     /// that is too slow for the fill, it becomes a reader there.
     fn let_all_but_the_last_go(&mut self) {
         self.tail.drain(..self.tail.len().saturating_sub(1));
-        self.tail_bytes = self.tail.back().map_or(0, |(_, last)| last.len() as u64);
     }
 
     fn is_open(&self) -> bool {
@@ -335,9 +336,8 @@ impl State {
     }
 
     /// Whether the tail is for readers only that may come: all that there are get their bytes
-    /// elsewhere or, far behind, from the store, which will have what is in the tail as well.
-    fn is_for_nobody_yet(&self) -> bool {
-        let near = self.shown_bytes.saturating_sub(NEAR_BYTES);
+    /// elsewhere or, from before `near`, from the store, which will have what is in the tail as well.
+    fn is_for_nobody_yet(&self, near: u64) -> bool {
         let is_near =
             |offset: u64| offset != ELSEWHERE && (offset >= near || self.unstored.is_some());
         self.stored.is_some() && !self.readers.values().any(|place| is_near(place.offset))
@@ -383,10 +383,15 @@ mod tests {
         Store::open(config).unwrap()
     }
 
-    /// A body beside which all may hold this many bytes.
-    fn body(directory: &std::path::Path, window_bytes_max: u64) -> Arc<InflightBody> {
-        let window = Arc::new(Window::new(window_bytes_max));
-        InflightBody::new(&store(directory), &window, b"k".to_vec(), None)
+    /// A body beside which this many bytes may be in transit.
+    fn body(directory: &std::path::Path, transit_bytes_max: u64) -> Arc<InflightBody> {
+        let transit = Arc::new(Transit::new(transit_bytes_max));
+        InflightBody::new(&store(directory), &transit, b"k".to_vec(), None)
+    }
+
+    /// What of it is in memory.
+    fn tail_bytes(body: &InflightBody) -> u64 {
+        body.state().tail.iter().map(|(_, piece)| piece.len() as u64).sum()
     }
 
     /// What a reader gets at once; `None` if it has to wait.
@@ -431,6 +436,7 @@ mod tests {
             assert_eq!(piece[0], if at % 2 == 0 { b'a' } else { b'b' });
         }
         assert_eq!(state.of_tail(count as u64), None);
+        assert!(body.transit.held_bytes() > NEAR_BYTES - 512, "and counted");
     }
 
     #[test]
@@ -491,16 +497,16 @@ mod tests {
     }
 
     #[test]
-    fn with_a_full_window_only_what_is_read_along_is_kept_and_who_joins_waits_for_the_store() {
+    fn while_much_is_in_transit_only_what_is_read_along_is_kept_and_who_joins_waits() {
         let directory = tempfile::tempdir().unwrap();
         let body = body(directory.path(), 0);
         let half = Bytes::from(vec![1; NEAR_BYTES as usize / 2]);
         body.push(half.clone());
         body.push(half.clone());
-        assert_eq!(body.state().tail_bytes, NEAR_BYTES, "it may yet be stored with its head");
+        assert_eq!(tail_bytes(&body), NEAR_BYTES, "it may yet be stored with its head");
         body.stored(7, 0);
         body.push(half.clone());
-        assert_eq!(body.state().tail_bytes, NEAR_BYTES / 2, "what came last");
+        assert_eq!(tail_bytes(&body), NEAR_BYTES / 2, "what came last");
         let mut late = InflightReader::new(body.clone(), None);
         assert_eq!(get(&mut late), None, "what is not kept is on its way into the store");
         for section in 0..2 {
@@ -516,15 +522,20 @@ mod tests {
         }
         assert_eq!(get(&mut late), Some(Ok(half.len())));
         read_bytes += half.len() as u64;
+        assert_eq!(get(&mut late), None);
         body.push(half.clone());
-        assert_eq!(body.state().tail_bytes, NEAR_BYTES, "one is right behind it");
+        assert_eq!(tail_bytes(&body), NEAR_BYTES, "one is right behind it");
+        body.push(half.clone());
+        assert_eq!(tail_bytes(&body), NEAR_BYTES / 2, "it is too slow");
         body.stored(7, 2 * SECTION_BYTES);
-        assert_eq!(body.state().tail_bytes, 0, "it can be read");
         while read_bytes < 2 * SECTION_BYTES {
             let piece = get(&mut late).map_or(0, |piece| piece.unwrap());
             read_bytes += piece as u64;
         }
+        assert_eq!(get(&mut late), Some(Ok(half.len())));
         assert_eq!(get(&mut late), None);
+        body.stored(7, 2 * SECTION_BYTES + SECTION_BYTES / 2);
+        assert_eq!(tail_bytes(&body), 0, "it can be read");
         body.end(Ok(None));
         assert_eq!(get(&mut late), Some(Ok(0)));
     }
@@ -542,12 +553,6 @@ mod tests {
         assert_eq!(get(&mut late), None);
         body.give_up_storing(7, 0);
         assert_eq!(get(&mut late), Some(Err(BodyError::Store)));
-        drop(late);
-        body.window.set_bytes_max(1);
-        body.push(some);
-        let window = body.window.clone();
-        drop(body);
-        assert!(!window.is_full(), "a body gives back what it held");
     }
 
     #[test]

@@ -52,7 +52,6 @@ use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
 use crate::vault::entry::{Apart, Entry, Membership, StoredResponse, VaryMarker};
 use crate::vault::hints::GroupHints;
-use crate::vault::inflight::{InflightBody, Window};
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
@@ -182,7 +181,6 @@ pub(crate) struct Vault {
     /// Decides which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,
     /// Bounds what fills keep for who may join.
-    window: Arc<Window>,
     stripes: Box<[Stripe]>,
     invalidated_groups: RecentInvalidations<GROUPS_RECENT_MAX>,
     /// Group hints derived from use.
@@ -206,7 +204,6 @@ impl Vault {
             invalidated_groups: RecentInvalidations::default(),
             group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
-            window: Arc::new(Window::new(config.fill.window_bytes_max)),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }
@@ -216,7 +213,6 @@ impl Vault {
     pub(crate) fn follow(&self, config: &ProxyConfig) {
         self.caching.store(Arc::new(config.caching.clone()));
         self.extended_keys.fetch_or(config.ruleset.extends_keys(), Ordering::Relaxed);
-        self.window.set_bytes_max(config.fill.window_bytes_max);
     }
 
     /// Whether one URL may be stored under several keys. What rules have added to keys stays there
@@ -227,11 +223,6 @@ impl Vault {
 
     pub(crate) fn store(&self) -> &Store {
         &self.store
-    }
-
-    /// The body of a fill of the response under `key`; `length_bytes` if the origin announced it.
-    pub(crate) fn inflight(&self, key: Vec<u8>, length_bytes: Option<u64>) -> Arc<InflightBody> {
-        InflightBody::new(&self.store, &self.window, key, length_bytes)
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

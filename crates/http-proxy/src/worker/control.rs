@@ -124,6 +124,7 @@ impl Control {
         let via = Via::of(&config.name)?;
         let sites = Arc::new(running.sites.with(&config.ruleset, &config.upstream)?);
         running.vault.follow(&config);
+        running.transit.set_bytes_max(config.limits.transit_bytes_max);
         if config.groups.hints_by_use != kept.groups.hints_by_use {
             running.vault.group_hints.switch(config.groups.hints_by_use, running.vault.store());
         }
@@ -133,6 +134,7 @@ impl Control {
             sites,
             forward: running.forward.clone(),
             vault: running.vault.clone(),
+            transit: running.transit.clone(),
             collapse: running.collapse.clone(),
             seen: running.seen.clone(),
             log: running.log.clone(),

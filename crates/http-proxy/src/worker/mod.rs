@@ -14,11 +14,13 @@ use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
 use crate::forward::ForwardProxy;
+use crate::io::transit::Transit;
 use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::upstream::{Fetcher, Sites};
 use crate::vault::Vault;
+use crate::vault::inflight::InflightBody;
 
 /// Shared by all workers.
 pub(crate) struct Shared {
@@ -27,6 +29,7 @@ pub(crate) struct Shared {
     /// Set if this is a forward proxy.
     pub(crate) forward: Option<Arc<ForwardProxy>>,
     pub(crate) vault: Arc<Vault>,
+    pub(crate) transit: Arc<Transit>,
     pub(crate) collapse: Arc<Collapse>,
     pub(crate) seen: Arc<Seen>,
     pub(crate) log: Option<AccessLog>,
@@ -49,6 +52,12 @@ impl Worker {
     /// Milliseconds since 1970: the unit of freshness and age.
     pub(crate) fn now_ms(&self) -> u64 {
         self.shared.config.clock.unix_millis()
+    }
+
+    /// The body of a fill of the response under `key`; `length_bytes` if the origin announced it.
+    pub(crate) fn inflight(&self, key: Vec<u8>, length_bytes: Option<u64>) -> Arc<InflightBody> {
+        let Shared { vault, transit, .. } = &*self.shared;
+        InflightBody::new(vault.store(), transit, key, length_bytes)
     }
 
     pub(crate) fn now_s(&self) -> u64 {

@@ -58,10 +58,10 @@ fn who_comes_late_gets_the_bytes_as_they_come() {
 
 /// Nothing is kept for whoever joins: it comes from the store, section by section.
 #[test]
-fn who_joins_a_fill_beyond_the_window_gets_all_of_it() {
+fn who_joins_a_fill_while_much_is_in_transit_gets_all_of_it() {
     let body = noise(18, LENGTH);
     let (origin, gate) = held_origin(body.clone(), HELD_AT, "Cache-Control: max-age=60");
-    let proxy = Proxy::start_with(&origin, |config| config.fill.window_bytes_max = 0);
+    let proxy = Proxy::start_with(&origin, |config| config.limits.transit_bytes_max = 0);
     let streams = [0, 1, 2].map(|joined| {
         let mut stream = send_to(proxy.info.address, "GET", "/", "", b"");
         let (_, start) = read_some(&mut stream, if joined == 0 { HELD_AT } else { 2 << 20 });
@@ -74,6 +74,7 @@ fn who_joins_a_fill_beyond_the_window_gets_all_of_it() {
     }
     assert_eq!(origin.count(), 1);
     assert!(proxy.get("/").cache().contains("; hit"));
+    eventually("nothing is held", || proxy.metric("damelo_proxy_transit_bytes") == 0);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::upstream::endpoint::Purpose;
 use crate::upstream::pinned::Pinned;
 use crate::upstream::pool::{Connection, Http1, Pool, allowed};
 use crate::upstream::shared::{self, Outcome, Preface};
-use crate::upstream::stream::Stream;
+use crate::upstream::stream::{SparingStream, Stream};
 
 /// Read buffer limit of an origin connection, unless the header limit is larger: 128 KiB of body
 /// and its headers. In a smaller buffer the headers would displace the end of a body whose length
@@ -28,7 +28,8 @@ use crate::upstream::stream::Stream;
 const READ_BYTES_MAX: usize = (128 + 16) << 10;
 
 /// The sender of a connection, and the connection that must be run for it.
-type Http1Parts = (http1::SendRequest<OriginBody>, http1::Connection<TokioIo<Stream>, OriginBody>);
+type Http1Parts =
+    (http1::SendRequest<OriginBody>, http1::Connection<TokioIo<SparingStream>, OriginBody>);
 
 impl Pool {
     /// A new connection for a request, or a place on one that another request opened meanwhile.
@@ -144,7 +145,7 @@ impl Pool {
         http1::Builder::new()
             .max_buf_size(settings.header_bytes_max.max(buffer_bytes_max))
             .max_headers(settings.header_lines_max)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(SparingStream::new(stream, &settings.transit)))
             .await
             .map_err(|_| FetchError::Broken)
     }

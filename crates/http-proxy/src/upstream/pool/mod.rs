@@ -26,6 +26,7 @@ use crate::config::ProxyConfig;
 use crate::config::tables::HEADER_LINES_MAX;
 use crate::forward::Permit;
 use crate::io::locks::lock;
+use crate::io::transit::Transit;
 use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::pinned::Pinned;
@@ -54,10 +55,12 @@ pub(crate) struct PoolSettings {
     pub(crate) http2_ping: Option<Duration>,
     /// Whether later requests share an HTTP/2 connection.
     pub(crate) keep_http2: bool,
+    /// What of the bodies that come is in memory.
+    pub(crate) transit: Arc<Transit>,
 }
 
 impl PoolSettings {
-    pub(crate) fn of(config: &ProxyConfig) -> PoolSettings {
+    pub(crate) fn of(config: &ProxyConfig, transit: &Arc<Transit>) -> PoolSettings {
         PoolSettings {
             idle_max: config.limits.pool_idle_max,
             idle_timeout: config.timeouts.pool_idle,
@@ -68,6 +71,7 @@ impl PoolSettings {
             http2_streams_max: config.upstream.http2_streams_max,
             http2_ping: config.upstream.http2_ping,
             keep_http2: true,
+            transit: transit.clone(),
         }
     }
 }
