@@ -154,7 +154,8 @@ fn serve_planned(
     decision: Decision,
     collapsed: Option<ForwardReason>,
 ) -> Answer {
-    if decision == Decision::ServeAndRevalidate {
+    // Nothing of an exchange for who says no-store is stored: the next one has it validated.
+    if decision == Decision::ServeAndRevalidate && !ask.wishes.no_store {
         validate_behind(worker, ask, found.key(&ask.target.primary));
     }
     serve_hit(worker, ask, slices::resumable(worker, ask, found), collapsed)
@@ -263,6 +264,9 @@ async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> 
         return None;
     }
     if worker.fetcher.may_try(ask.site) {
+        if ask.wishes.no_store {
+            return None;
+        }
         let found = question.found.as_ref().filter(|_| question.conditions == Conditions::Ours)?;
         let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
         let (policy, failure) = (&found.response.policy, Failure::Disconnected);

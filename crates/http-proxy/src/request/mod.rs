@@ -11,8 +11,9 @@ pub(crate) mod naming;
 use std::sync::Arc;
 
 use http::header::{
-    AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, TE, TRANSFER_ENCODING,
+    VIA,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Uri, Version};
@@ -279,11 +280,15 @@ impl Ask {
         Ask { method: Method::GET, ..self.clone() }
     }
 
-    /// The same request without its client's conditions and ranges: for a background validation.
+    /// The same request without its client's conditions, ranges and wishes: for a background
+    /// validation. A cache before the origin would obey the wishes: by `only-if-cached` it
+    /// would ask nobody.
     pub(crate) fn for_nobody(&self) -> Ask {
         let mut ask = self.as_get();
         validation::remove_conditions(&mut ask.headers);
-        ask.headers.remove(TE);
+        for name in [TE, CACHE_CONTROL, PRAGMA] {
+            ask.headers.remove(name);
+        }
         ask.wishes = RequestDirectives::default();
         ask.peer.interim = None;
         ask
