@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, TE, TRANSFER_ENCODING,
-    VIA,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, TE,
+    TRANSFER_ENCODING, VIA,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Uri, Version};
@@ -271,6 +271,13 @@ impl Ask {
     /// True if the request, sent unchanged, may yield a response valid for its client only.
     pub(crate) fn is_selective(&self) -> bool {
         [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE]
+            .iter()
+            .any(|name| self.headers.contains_key(name))
+    }
+
+    /// True if the request has conditions that come before its range.
+    pub(crate) fn is_conditional(&self) -> bool {
+        [IF_RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE]
             .iter()
             .any(|name| self.headers.contains_key(name))
     }

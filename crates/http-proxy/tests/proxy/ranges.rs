@@ -336,6 +336,29 @@ fn what_cannot_be_sliced_is_asked_for_as_it_is() {
     assert_eq!(origin.count(), 3, "it was asked for a slice once");
 }
 
+#[test]
+fn a_range_of_a_version_that_was_longer_brings_the_whole() {
+    // RFC 9110 §13.1.5: if the version is another one, there is no range.
+    let origin = Origin::start(|request| {
+        let headers = "Cache-Control: max-age=60\nETag: \"v2\"";
+        match (&*request.header("range"), &*request.header("if-range")) {
+            ("", _) | (_, "\"v1\"") => reply(200, headers, DIGITS),
+            _ => reply(416, &format!("{headers}\nContent-Range: bytes */10"), ""),
+        }
+    });
+    let proxy = sliced(&origin);
+    for (path, conditions, status, asked) in [
+        ("/new", "If-Range: \"v2\"", 416, 2),
+        ("/old", "If-Range: \"v1\"", 200, 4),
+        ("/any", "X: y", 416, 5),
+    ] {
+        let answer = proxy.get_with(path, &format!("Range: bytes=70000-\n{conditions}"));
+        let body = if status == 200 { DIGITS } else { "" };
+        assert_eq!((answer.status(), &*answer.text()), (status, body), "{conditions}");
+        assert_eq!(origin.count(), asked, "{conditions}");
+    }
+}
+
 /// Several pieces of an origin's answer.
 const LONG: usize = 300_000;
 
