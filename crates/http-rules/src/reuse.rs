@@ -199,6 +199,20 @@ pub enum Failure {
     Status(StatusCode),
 }
 
+impl Failure {
+    /// Whether a stored response with this status is better than the failure: of two errors the
+    /// newer one is.
+    pub fn is_worse_than(self, stored: StatusCode) -> bool {
+        self == Failure::Disconnected || !is_of_server(stored)
+    }
+}
+
+/// Whether it is an error that something stale may hide; what is no status counts as a 500 (RFC
+/// 9110 §15).
+fn is_of_server(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502..=504 | 600..)
+}
+
 /// Whether a stored response may be served in place of a failure (§4.2.4, §4.3.3, RFC 5861 §4).
 ///
 /// A client's `max-age` and `min-fresh` were honoured by asking the origin. If the origin has no
@@ -214,8 +228,7 @@ pub fn may_serve_on_error(
 ) -> bool {
     let disconnected = match failure {
         Failure::Disconnected => true,
-        // What is no status counts as a 500 (RFC 9110 §15).
-        Failure::Status(status) if matches!(status.as_u16(), 500 | 502..=504 | 600..) => false,
+        Failure::Status(status) if is_of_server(status) => false,
         Failure::Status(_) => return false,
     };
     let wishes = wishes(request, caching);

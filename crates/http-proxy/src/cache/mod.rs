@@ -332,8 +332,8 @@ async fn stand_in(
         return None;
     };
     let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
-    let may =
-        reuse::may_serve_on_error(&ask.wishes, &found.response.policy, failure, caching, now_ms);
+    let may = failure.is_worse_than(found.response.status)
+        && reuse::may_serve_on_error(&ask.wishes, &found.response.policy, failure, caching, now_ms);
     if !may || !answer::begin(worker, ask, &mut found).await {
         return None;
     }

@@ -37,7 +37,8 @@ impl Fetch<'_> {
         detail: &'static str,
     ) -> Option<Answer> {
         let (ask, caching, found) = (self.ask, self.caching(worker), self.found.as_mut()?);
-        let may = answer::part_suffices(worker, ask, &found.response)
+        let may = failure.is_worse_than(found.response.status)
+            && answer::part_suffices(worker, ask, &found.response)
             && reuse::may_serve_on_error(
                 &ask.wishes,
                 &found.response.policy,
