@@ -7,6 +7,7 @@
 //! can be told from it.
 
 use std::borrow::Cow;
+use std::net::Ipv6Addr;
 
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderName};
@@ -127,7 +128,7 @@ fn escaped(digits: &[u8]) -> Option<u8> {
 }
 
 /// A normalised host: lower case, without the scheme's default port, without the trailing dot of a
-/// fully qualified name.
+/// fully qualified name, an IPv6 address in its shortest form (RFC 5952).
 pub fn normal_host(authority: &str, scheme: &str) -> String {
     // One allocation: this is done for every request.
     let mut host = authority.to_ascii_lowercase();
@@ -138,6 +139,13 @@ pub fn normal_host(authority: &str, scheme: &str) -> String {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => &host,
     };
+    if let Some(address) = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        let length = name.len();
+        if let Ok(address) = address.parse::<Ipv6Addr>() {
+            host.replace_range(..length, &format!("[{address}]"));
+        }
+        return host;
+    }
     let kept = without_root(name).len();
     if kept < name.len() {
         host.remove(kept);
@@ -293,6 +301,9 @@ mod tests {
             ("[::1]..:8080", "http", "[::1]..:8080"),
             ("[::1]:80", "http", "[::1]"),
             ("[::1]", "http", "[::1]"),
+            ("[0:0::0:1]:80", "http", "[::1]"),
+            ("[2001:DB8:0::00a]:8080", "http", "[2001:db8::a]:8080"),
+            ("[::127.0.0.1.]", "http", "[::127.0.0.1.]"),
         ] {
             assert_eq!(normal_host(authority, scheme), expected);
         }

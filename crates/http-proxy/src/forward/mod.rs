@@ -16,7 +16,7 @@ pub(crate) mod checks;
 mod resolve;
 pub(crate) mod users;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -228,6 +228,7 @@ fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
     let uri = request.uri();
     let authority = uri.authority().ok_or(BAD_TARGET)?;
     let host = authority.host().trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    let host = host.parse().map_or(host, |address: Ipv6Addr| address.to_string());
     let port = authority.port_u16();
     if host.is_empty() {
         return Err(BAD_TARGET);
@@ -271,6 +272,7 @@ mod tests {
             ("GET", "http://a.test:/", "a.test", 80, "a.test"),
             ("GET", "http://a.test:65535/", "a.test", 65535, "a.test:65535"),
             ("GET", "http://[::1]/", "::1", 80, "[::1]"),
+            ("GET", "http://[0:0::1]:81/", "::1", 81, "[::1]:81"),
             ("CONNECT", "a.test:443", "a.test", 443, ""),
         ] {
             let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
