@@ -195,6 +195,11 @@ fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
         let said = bed.says(2, &[args, &["--admin", &proxy.admin]].concat());
         assert!(said.contains("`nonsense` is not a URL"), "{said}");
     }
+    let url = "http://ann:secret@demo/hello";
+    for args in [["purge", "--url", url].as_slice(), &["explain", url]] {
+        let said = bed.says(2, &[args, &["--admin", &proxy.admin]].concat());
+        assert!(said.contains("`ann:secret@demo` in"), "{said}");
+    }
     proxy.child.kill().unwrap();
     proxy.child.wait().unwrap();
     proxy = Running::start(&bed, &["--config", "p.toml"]);

@@ -289,6 +289,12 @@ pub(crate) fn asked_url<'a>(shared: &Shared, text: &'a str) -> Result<AskedUrl<'
         }
     };
     let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    // No client can ask for such a URL, so the order would find nothing and say nothing of it.
+    if !is_plain_authority(host.as_bytes()) {
+        let text =
+            format!("`{host}` in `{text}` is not a host: write HOST or HOST:PORT, no user name");
+        return Err(PurgeFailure::BadOrder(text));
+    }
     let slash = if path.starts_with('/') { "" } else { "/" };
     Ok(AskedUrl { scheme, host, path_and_query: format!("{slash}{path}") })
 }
