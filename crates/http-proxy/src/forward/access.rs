@@ -201,10 +201,20 @@ fn destination(text: &str) -> Option<Destination> {
     }
     let name = text.trim_start_matches('.').to_ascii_lowercase();
     let good = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    if name.is_empty() || !name.chars().all(good) {
+    if name.is_empty() || !name.chars().all(good) || is_number(&name) {
         return None;
     }
     Some(if text.starts_with('.') { Destination::Domain(name) } else { Destination::Host(name) })
+}
+
+/// Whether resolvers take a name for an IPv4 address, in one of its old spellings (`10.1` is
+/// 10.0.0.1, `0x7f000001` is 127.0.0.1). A rule would hold for that spelling alone.
+fn is_number(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    match last.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|b| b.is_ascii_hexdigit()),
+        None => last.bytes().all(|b| b.is_ascii_digit()),
+    }
 }
 
 fn is_in(host: &str, domain: &str) -> bool {
@@ -534,6 +544,10 @@ mod tests {
             "allow to=[::1]/128",
             "allow from=a",
             "allow to=",
+            "deny to=10.0.0",
+            "deny to=10.0.0.256",
+            "deny to=0x7f000001",
+            "deny to=.1",
         ] {
             assert!(text.parse::<AccessRule>().is_err(), "{text}");
         }
