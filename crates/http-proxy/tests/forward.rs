@@ -537,7 +537,7 @@ fn the_access_log_names_users_tunnels_and_refusals() {
     reader.read_exact(&mut received).expect("read");
     drop(reader);
     eventually("the tunnel is written", || lines().lines().count() == 3);
-    let told = format!(" TCP_TUNNEL/200 9 CONNECT {address} ann ");
+    let told = format!(" TCP_TUNNEL/200 9 CONNECT {address} ann HIER_DIRECT/127.0.0.1 ");
     assert!(lines().contains(&told), "{}", lines());
 }
 

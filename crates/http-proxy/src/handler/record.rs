@@ -79,6 +79,7 @@ pub(super) fn begin<B>(
             true => "http",
             false => Naming::of(&worker.shared).scheme_asked(peer, headers),
         },
+        is_forward,
         host: host_asked(uri, headers),
         target: target(uri, is_forward),
         referer: headers.get(REFERER).cloned(),
@@ -86,7 +87,7 @@ pub(super) fn begin<B>(
         status: None,
         media_type: None,
         origin: match uri.authority() {
-            Some(asked) if is_forward => asked.to_string(),
+            Some(asked) if is_forward => asked.host().trim_matches(['[', ']']).to_owned(),
             _ => worker.shared.sites.main().authority.clone(),
         },
         result: "none",

@@ -86,8 +86,11 @@ fn squid(record: &LogRecord, took: Duration) -> String {
         Some(BrokenBy::Timeout) => "_TIMEDOUT",
         Some(_) => "_ABORTED",
     };
-    let peer =
-        if asked { format!("FIRSTUP_PARENT/{}", record.origin) } else { "HIER_NONE/-".into() };
+    let peer = match asked {
+        true if record.is_forward => format!("HIER_DIRECT/{}", record.origin),
+        true => format!("FIRSTUP_PARENT/{}", record.origin),
+        false => "HIER_NONE/-".to_owned(),
+    };
     let host = record.host.as_ref().unwrap_or(&record.origin);
     let media_type = record.media_type.as_ref().and_then(|value| value.to_str().ok());
     let media_type = media_type.and_then(|text| text.split(';').next()).unwrap_or("-");
@@ -195,6 +198,7 @@ mod tests {
             method: http::Method::GET,
             version: http::Version::HTTP_11,
             scheme: "http",
+            is_forward: false,
             host: Some("example.org".to_owned()),
             target: "/a?b=\"c".to_owned(),
             referer: None,
@@ -235,6 +239,9 @@ mod tests {
         assert!(line(&hit, Duration::ZERO).contains("HIER_NONE/-"));
         hit.scheme = "https";
         assert!(line(&hit, Duration::ZERO).contains(" GET https://example.org/a?b="));
+        let mut direct = record(LogFormat::Squid);
+        direct.is_forward = true;
+        assert!(line(&direct, Duration::ZERO).contains(" - HIER_DIRECT/10.0.0.5:8000 "));
         let mut broken = record(LogFormat::Squid);
         broken.broken_by = Some(BrokenBy::Client);
         assert!(line(&broken, Duration::ZERO).contains(" TCP_MISS_ABORTED/200 "));

@@ -209,6 +209,8 @@ pub(crate) struct LogRecord {
     pub(crate) version: Version,
     /// `http` or `https`, of the client's request.
     pub(crate) scheme: &'static str,
+    /// A forward proxy was asked, which has no origin of its own.
+    pub(crate) is_forward: bool,
     /// Host and port of the client's request, from `Host` or `:authority`.
     pub(crate) host: Option<String>,
     /// Path and query; for a forward proxy, the URL as the client sent it.
@@ -218,7 +220,7 @@ pub(crate) struct LogRecord {
     /// `None`: the client left before there was a response.
     pub(crate) status: Option<StatusCode>,
     pub(crate) media_type: Option<HeaderValue>,
-    /// Host and port of the origin.
+    /// Host and port of the origin; for a forward proxy the host alone, as Squid has it.
     pub(crate) origin: String,
     pub(crate) result: &'static str,
     pub(crate) body_bytes: u64,
