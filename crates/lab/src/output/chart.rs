@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::html::escaped;
+use super::names::{LINE_STEP, lines};
 use super::unit::{Form, Unit};
 
 const WIDTH: f64 = 830.0;
@@ -13,6 +14,9 @@ const RIGHT: f64 = 220.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 52.0;
 const LEGEND_STEP: f64 = 20.0;
+/// From the plot to the legend's dash, and to its names.
+const LEGEND_DASH: f64 = 12.0;
+const LEGEND_NAME: f64 = 40.0;
 /// Told apart by people who do not see red and green (after Okabe and Ito); dashes tell the rest.
 pub(super) const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"];
@@ -92,7 +96,8 @@ impl LineChart {
     /// The chart as an `<svg>` element.
     #[must_use]
     pub fn svg(&self) -> String {
-        let height = HEIGHT.max(TOP + 20.0 + LEGEND_STEP * self.series.len() as f64);
+        let names: f64 = self.series.iter().map(|series| legend_height(&series.name)).sum();
+        let height = HEIGHT.max(TOP + 20.0 + names);
         let mut svg = format!(
             "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\
              <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">{title}</text>\n",
@@ -107,9 +112,12 @@ impl LineChart {
         }
         let (x, y) = self.scales(&points().filter(drawable).collect::<Vec<_>>());
         self.axes(&mut svg, &x, &y);
+        let mut legend_at = TOP + 8.0;
         for (n, series) in self.series.iter().enumerate() {
             let drawn: Vec<(f64, f64)> = series.points.iter().copied().filter(drawable).collect();
             line(&mut svg, n, &series.name, &drawn, &x, &y);
+            legend(&mut svg, n, &series.name, legend_at);
+            legend_at += legend_height(&series.name);
         }
         svg.push_str("</svg>");
         svg
@@ -177,15 +185,18 @@ impl LineChart {
     }
 }
 
-fn line(svg: &mut String, n: usize, name: &str, points: &[(f64, f64)], x: &Scale, y: &Scale) {
+fn stroke(n: usize) -> String {
     let colour = COLOURS[n % COLOURS.len()];
     let dash = DASHES[n / COLOURS.len() % DASHES.len()];
-    let stroke =
-        format!("stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\" fill=\"none\"");
+    format!("stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\" fill=\"none\"")
+}
+
+fn line(svg: &mut String, n: usize, name: &str, points: &[(f64, f64)], x: &Scale, y: &Scale) {
+    let colour = COLOURS[n % COLOURS.len()];
     let path: Vec<String> =
         points.iter().map(|(px, py)| format!("{:.1},{:.1}", x.place(*px), y.place(*py))).collect();
     let name = escaped(name);
-    let _ = writeln!(svg, "<polyline points=\"{}\" {stroke}/>", path.join(" "));
+    let _ = writeln!(svg, "<polyline points=\"{}\" {}/>", path.join(" "), stroke(n));
     let marked = if points.len() <= MARKED_POINTS_MAX { points } else { &[] };
     for (px, py) in marked {
         let _ = writeln!(
@@ -197,14 +208,30 @@ fn line(svg: &mut String, n: usize, name: &str, points: &[(f64, f64)], x: &Scale
             x.form.text(*px)
         );
     }
-    let (at, left) = (TOP + 8.0 + n as f64 * LEGEND_STEP, WIDTH - RIGHT + 12.0);
-    let _ = writeln!(
+}
+
+/// The lines of a name in the legend.
+fn legend_lines(name: &str) -> Vec<String> {
+    lines(name, RIGHT - LEGEND_NAME)
+}
+
+fn legend_height(name: &str) -> f64 {
+    LEGEND_STEP + LINE_STEP * (legend_lines(name).len() - 1) as f64
+}
+
+fn legend(svg: &mut String, n: usize, name: &str, at: f64) {
+    let left = WIDTH - RIGHT + LEGEND_DASH;
+    let _ = write!(
         svg,
-        "<line x1=\"{left}\" y1=\"{at}\" x2=\"{}\" y2=\"{at}\" {stroke}/><text x=\"{}\" y=\"{}\">{name}</text>",
+        "<line x1=\"{left}\" y1=\"{at}\" x2=\"{}\" y2=\"{at}\" {}/>",
         left + 22.0,
-        left + 28.0,
-        at + 4.0
+        stroke(n)
     );
+    for (n, line) in legend_lines(name).iter().enumerate() {
+        let (x, y) = (WIDTH - RIGHT + LEGEND_NAME, at + 4.0 + LINE_STEP * n as f64);
+        let _ = write!(svg, "<text x=\"{x}\" y=\"{y}\">{}</text>", escaped(line));
+    }
+    svg.push('\n');
 }
 
 #[cfg(test)]
@@ -233,6 +260,19 @@ mod tests {
         let mut many = chart(false, vec![(1.0, 1.0)]);
         many.series = vec![many.series[0].clone(); 40];
         assert!(many.svg().starts_with("<svg viewBox=\"0 0 830 854\""), "room for the legend");
+    }
+
+    #[test]
+    fn a_name_wider_than_the_legend_has_several_lines() {
+        let mut long = chart(false, vec![(1.0, 1.0)]);
+        long.series = vec![long.series[0].clone(); 2];
+        long.series[0].name = "store-disk-fbc:segments=64:reinsert=20:cmax=3:amax=50".to_owned();
+        let svg = long.svg();
+        for part in [">store-disk-fbc<", ">:segments=64:reinsert=20<", ">:cmax=3:amax=50<"] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+        // Three lines above the second name.
+        assert!(svg.contains("<text x=\"650\" y=\"94\">a&lt;b<"), "{svg}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod bars;
 mod chart;
 mod html;
 mod manifest;
+mod names;
 mod strips;
 mod table;
 mod unit;

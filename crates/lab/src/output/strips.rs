@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::bars::{more_lines, name_left_of};
 use super::chart::COLOURS;
 use super::html::escaped;
 use super::unit::Unit;
@@ -29,14 +30,17 @@ impl StripChart {
     /// The chart as an `<svg>` element.
     #[must_use]
     pub fn svg(&self) -> String {
-        let height = TOP + STEP * self.rows.len() as f64 + 6.0;
+        let step = |name: &str| STEP + more_lines(name, LEFT);
+        let height = TOP + self.rows.iter().map(|row| step(&row.0)).sum::<f64>() + 6.0;
         let mut svg = format!(
             "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\
              <text x=\"8\" y=\"18\" font-weight=\"bold\">{title}</text>\n",
             title = escaped(&self.title)
         );
-        for (n, (name, cells)) in self.rows.iter().enumerate() {
-            self.row(&mut svg, TOP + n as f64 * STEP, name, cells);
+        let mut y = TOP;
+        for (name, cells) in &self.rows {
+            self.row(&mut svg, y, name, cells);
+            y += step(name);
         }
         svg.push_str("</svg>");
         svg
@@ -46,14 +50,12 @@ impl StripChart {
         let (sum, most) = (cells.iter().sum::<f64>(), cells.iter().copied().fold(0.0, f64::max));
         let form = self.unit.up_to(sum);
         let (inner, text_y) = (WIDTH - LEFT - RIGHT, y + 13.0);
+        name_left_of(svg, LEFT, text_y, name);
         // Writing to a String cannot fail, here and below.
         let _ = writeln!(
             svg,
-            "<text x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{LEFT}\" y=\"{y}\" width=\"{inner}\" height=\"{ROW}\" fill=\"#8882\"/>\
+            "<rect x=\"{LEFT}\" y=\"{y}\" width=\"{inner}\" height=\"{ROW}\" fill=\"#8882\"/>\
              <text x=\"{}\" y=\"{text_y}\">{}</text>",
-            LEFT - 7.0,
-            escaped(name),
             WIDTH - RIGHT + 5.0,
             form.text(sum)
         );
@@ -90,5 +92,14 @@ mod tests {
         assert!(svg.contains("x=\"345.0\"") && svg.contains("opacity=\"1.00\""));
         assert!(svg.contains("x=\"470.0\"") && svg.contains("opacity=\"0.50\""));
         assert!(svg.contains("a&lt;b") && svg.contains(">5MiB<") && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn a_name_wider_than_its_room_has_several_lines() {
+        let name = "store:disk=lru:reinsert=15:admission=second-hit";
+        let rows = vec![(name.to_owned(), vec![1.0]), ("b".to_owned(), vec![1.0])];
+        let svg = StripChart { title: "t".to_owned(), unit: Unit::Number, rows }.svg();
+        assert!(svg.contains(">:admission=second-hit<"), "{svg}");
+        assert!(svg.contains("y=\"64\" width=\"500.00\""), "{svg}");
     }
 }
