@@ -10,14 +10,16 @@ use super::strips::StripChart;
 use super::table::Table;
 
 const STYLE: &str = "\
-body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
+body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff;overflow-wrap:anywhere}
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
 table{border-collapse:collapse;font-size:.9rem}th,td{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:left}
-th,td{white-space:nowrap}.wide{overflow-x:auto}
-td.n{text-align:right;font-variant-numeric:tabular-nums}
+th,td{white-space:nowrap}.wide,figure{overflow-x:auto}
+.n{text-align:right;font-variant-numeric:tabular-nums}
 .synthetic{border:2px solid #b45309;padding:.4rem .8rem;color:#7c3205}
-svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#222}
+figure{margin:1rem 0}svg{width:100%;min-width:46rem;height:auto}
+svg text{font-family:system-ui,sans-serif;font-size:12px;fill:#222}
 code,pre{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere;white-space:pre-wrap}
+@media print{svg{min-width:0}}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}svg text{fill:#ddd}
 .synthetic{color:#fbbf77}}";
 
@@ -139,5 +141,14 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(!Report::new("t", false).finish(&Manifest::default()).contains("Synthetic"));
+    }
+
+    /// A chart of a screen's width would have letters of four pixels on a telephone.
+    #[test]
+    fn charts_keep_a_width_at_which_they_can_be_read_and_are_scrolled() {
+        let page = Report::new("t", false).finish(&Manifest::default());
+        for rule in ["figure{overflow-x:auto}", "svg{width:100%;min-width:46rem;"] {
+            assert!(page.contains(rule), "{rule}");
+        }
     }
 }
