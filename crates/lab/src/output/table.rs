@@ -84,21 +84,24 @@ impl Table {
     pub fn html(&self) -> String {
         let numeric = self.numeric_columns();
         let mut text = String::from("<table><thead><tr>");
-        for cell in &self.head {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "<th>{}</th>", escaped(cell));
-        }
+        html_cells(&mut text, "th", &self.head, &numeric);
         text.push_str("</tr></thead><tbody>\n");
         for row in &self.rows {
             text.push_str("<tr>");
-            for (cell, is_numeric) in row.iter().zip(&numeric) {
-                let class = if *is_numeric { " class=\"n\"" } else { "" };
-                let _ = write!(text, "<td{class}>{}</td>", escaped(cell));
-            }
+            html_cells(&mut text, "td", row, &numeric);
             text.push_str("</tr>\n");
         }
         text.push_str("</tbody></table>\n");
         text
+    }
+}
+
+/// Cells of a row, those of columns of numbers with the class `n`, which aligns them at the right.
+fn html_cells(text: &mut String, element: &str, row: &[String], numeric: &[bool]) {
+    for (cell, is_numeric) in row.iter().zip(numeric) {
+        let class = if *is_numeric { " class=\"n\"" } else { "" };
+        // Writing to a String cannot fail.
+        let _ = write!(text, "<{element}{class}>{}</{element}>", escaped(cell));
     }
 }
 
@@ -126,5 +129,9 @@ mod tests {
         table_of_hash.row(vec!["a#b".to_owned()]);
         assert_eq!(table_of_hash.csv(), "trace\n\"a#b\"\n", "no comment begins there");
         assert!(table.html().contains("<td>a&lt;b</td><td class=\"n\">7</td>"));
+        assert!(
+            table.html().contains("<th>policy</th><th class=\"n\">size</th>"),
+            "as in the text"
+        );
     }
 }
