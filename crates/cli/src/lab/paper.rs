@@ -149,7 +149,10 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     let is_kept = args.json || args.csv || args.html.is_some();
     let manifest = manifest(identity(args, loaded, own), is_kept)?;
     let mut out = Out::new();
-    let (mut all, mut all_words) = (Vec::new(), Vec::new());
+    let (mut all, mut all_words) = (Vec::new(), Vec::from_iter(scaled(args)));
+    if let (Some(words), false) = (all_words.first(), args.json || args.csv) {
+        out.line(format_args!("{words}\n"))?;
+    }
     let count = wanted.len();
     for (at, (name, paper)) in wanted.into_iter().enumerate() {
         let begun = Instant::now();
@@ -280,6 +283,14 @@ fn requests_of(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> String {
         Some(loaded) => format!("Requests of {}.", loaded.identity.name),
         None => format!("Requests made with seed {seed}."),
     }
+}
+
+/// That what is played is not of the papers' size, which their notes tell.
+fn scaled(args: &PaperArgs) -> Option<String> {
+    let by = args.scale_down.filter(|by| *by > 1)?;
+    Some(format!(
+        "Synthetic workloads, and memory with them, are divided by {by}, also where a note tells their full size."
+    ))
 }
 
 /// What the manifest says of the requests, the seed of whatever the papers draw themselves among

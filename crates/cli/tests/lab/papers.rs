@@ -58,9 +58,13 @@ fn a_paper_has_the_published_number_beside_ours() {
     let args = ["paper", "cfs", "--scale-down", "25", "--html", "p.html"];
     bed.ok(&args);
     let page = std::fs::read_to_string(bed.path("p.html")).unwrap();
-    for part in
-        ["cfs, table 2", "<th>published</th>", "cfs, store", "mean milliseconds of a thousand"]
-    {
+    for part in [
+        "cfs, table 2: Deletes of 2000 files",
+        "<th>published</th>",
+        "cfs, store",
+        "mean milliseconds of a thousand",
+        "<p>Synthetic workloads, and memory with them, are divided by 25",
+    ] {
         assert!(page.contains(part), "{part}");
     }
     assert!(page.contains("Synthetic requests") && page.contains("damelo lab paper cfs"));

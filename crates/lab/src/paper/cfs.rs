@@ -207,7 +207,9 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     }
     let count = (FILES / u64::from(options.scale_down)).max(1_000);
     let (cfs, ext2) = (measure_cfs(count)?, measure_ext2(count)?);
-    let mut tables = vec![deletes(&cfs, &ext2), creates(&cfs, &ext2)?, reads(&cfs, &ext2)];
+    let of = files(count);
+    let mut tables = vec![deletes(&cfs, &ext2, &of), creates(&cfs, &ext2, &of)?];
+    tables.push(reads(&cfs, &ext2, &of));
     tables.push(bursts(&cfs, &ext2));
     let (table_6, store) = trace_tables(options)?;
     tables.extend([table_6, store]);
@@ -240,16 +242,16 @@ fn add_layouts(
 }
 
 /// Table 2.
-fn deletes(cfs: &Ours, ext2: &[Ext2]) -> Exhibit {
-    let mut table = Exhibit::new("table 2", "Deletes of 50,000 files of 1 KB", WHY_DELETES);
+fn deletes(cfs: &Ours, ext2: &[Ext2], files: &str) -> Exhibit {
+    let mut table = Exhibit::new("table 2", &format!("Deletes of {files}"), WHY_DELETES);
     let published = Published::AtLeast(95.0);
     add_layouts(&mut table, published, &cfs.fifo.delete, ext2, |stages| &stages.delete);
     table
 }
 
 /// Table 3, and the two measurements of raw writes.
-fn creates(cfs: &Ours, ext2: &[Ext2]) -> Result<Exhibit, PaperError> {
-    let mut table = Exhibit::new("table 3", "Creates of 50,000 files of 1 KB", WHY_CREATES);
+fn creates(cfs: &Ours, ext2: &[Ext2], files: &str) -> Result<Exhibit, PaperError> {
+    let mut table = Exhibit::new("table 3", &format!("Creates of {files}"), WHY_CREATES);
     let (fifo, elevator) = (&cfs.fifo.create, &cfs.elevator.create);
     add_layouts(&mut table, Published::AtLeast(60.0), fifo, ext2, |stages| &stages.create);
     let faster = improvement(elevator, fifo);
@@ -266,8 +268,8 @@ fn creates(cfs: &Ours, ext2: &[Ext2]) -> Result<Exhibit, PaperError> {
 }
 
 /// Table 4.
-fn reads(cfs: &Ours, ext2: &[Ext2]) -> Exhibit {
-    let mut table = Exhibit::new("table 4", "Reads of 50,000 files of 1 KB", WHY_READ);
+fn reads(cfs: &Ours, ext2: &[Ext2], files: &str) -> Exhibit {
+    let mut table = Exhibit::new("table 4", &format!("Reads of {files}"), WHY_READ);
     let fifo = &cfs.fifo.read;
     add_layouts(&mut table, Published::About(65.0), fifo, ext2, |stages| &stages.read);
     for Ext2 { layout, timed, .. } in ext2 {
@@ -312,6 +314,14 @@ fn bursts(cfs: &Ours, ext2: &[Ext2]) -> Exhibit {
         }
     }
     table
+}
+
+/// The files of tables 2 to 4, as many as there are.
+fn files(count: u64) -> String {
+    match count {
+        FILES => "50,000 files of 1 KB".to_owned(),
+        fewer => format!("{fewer} files of 1 KB"),
+    }
 }
 
 /// The requests of table 6, as many as there are.
