@@ -396,15 +396,31 @@ fn a_cache_that_is_something_else_is_left_alone() {
     assert!(bed.read("notes").starts_with("mine"));
 }
 
+fn in_repository(path: &str) -> String {
+    format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
 #[test]
 fn the_packaged_settings_are_good() {
     let bed = Bed::new();
     for name in ["damelo.toml", "container.toml"] {
-        let path = format!("{}/../../packaging/{name}", env!("CARGO_MANIFEST_DIR"));
+        let path = in_repository(&format!("packaging/{name}"));
         // The directories are those of the package.
         let text = std::fs::read_to_string(path).unwrap().replace("/var/cache/damelo/", "");
         bed.write(name, &text.replace("/var/log/damelo/", ""));
         bed.says(0, &["check-config", name]);
+    }
+}
+
+/// A small system has a shell, but no `/bin/kill` (procps).
+#[test]
+fn the_packaged_unit_runs_damelo_and_the_shell_alone() {
+    let unit = std::fs::read_to_string(in_repository("packaging/damelo.service")).unwrap();
+    let commands: Vec<&str> = unit.lines().filter(|line| line.starts_with("Exec")).collect();
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    for command in commands {
+        let program = command.split_once('=').unwrap().1.split(' ').next().unwrap();
+        assert!(["/usr/local/bin/damelo", "/bin/sh"].contains(&program), "{command}");
     }
 }
 
