@@ -418,6 +418,9 @@ fn the_packaged_unit_runs_damelo_and_the_shell_alone() {
     let unit = std::fs::read_to_string(in_repository("packaging/damelo.service")).unwrap();
     let commands: Vec<&str> = unit.lines().filter(|line| line.starts_with("Exec")).collect();
     assert_eq!(commands.len(), 4, "{commands:?}");
+    let operations = std::fs::read_to_string(in_repository("docs/operations.md")).unwrap();
+    let alone = format!("ExecReload=\n{}\n", commands[3]);
+    assert!(operations.contains(&alone), "credentials of systemd: the same, without the check");
     for command in commands {
         let program = command.split_once('=').unwrap().1.split(' ').next().unwrap();
         assert!(["/usr/local/bin/damelo", "/bin/sh"].contains(&program), "{command}");
