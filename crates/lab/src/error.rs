@@ -43,6 +43,16 @@ pub enum TraceError {
         /// What was looked for and not found.
         reason: String,
     },
+    /// The first bytes are not of the form that was named.
+    #[error("the trace `{path}` is not of the form {format}: {reason}")]
+    OtherFormat {
+        /// As given.
+        path: String,
+        /// The form that was named.
+        format: &'static str,
+        /// What was looked for and not found.
+        reason: String,
+    },
     /// The form is known, but not which column has the objects.
     #[error("cannot tell the columns of the trace `{path}`: {reason}")]
     UnknownColumns {

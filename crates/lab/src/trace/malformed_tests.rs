@@ -149,7 +149,7 @@ fn every_form_names_the_place_and_the_reason_or_skips_and_counts() {
 
 /// Whoever named the form is not told to name it.
 #[test]
-fn columns_that_nothing_names_are_asked_for() {
+fn what_a_named_form_lacks_is_told() {
     let bed = Bed::new();
     let path = bed.file(b"1,a,10\n2,b,20\n");
     let said = |format: Option<Format>| {
@@ -160,6 +160,16 @@ fn columns_that_nothing_names_are_asked_for() {
     assert!(columns.starts_with("cannot tell the columns of the trace"), "{columns}");
     assert!(columns.contains("write -t time-col=") && !columns.contains("--format"), "{columns}");
     assert!(said(None).ends_with("name it with --format"), "the form is open");
+    for (format, reason) in [
+        (Format::Lcs, "is not of the form lcs: it does not begin with the mark of lcs"),
+        (
+            Format::Vscsi,
+            "is not of the form vscsi: its first two records are of no version of vscsi; known are 1 and 2",
+        ),
+    ] {
+        let words = said(Some(format));
+        assert!(words.ends_with(reason), "{words}");
+    }
 }
 
 #[test]

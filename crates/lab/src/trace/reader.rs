@@ -189,7 +189,7 @@ impl TraceReader {
                 _ => detect(&name, text, columns).map_err(unknown)?,
             },
         };
-        let layout = layout(format, head).map_err(unknown)?;
+        let layout = layout(path, format, options.format.is_some(), head)?;
         let before_bytes = layout.map_or(head.len() - text.len(), Layout::header_bytes);
         let means_nothing = |columns: &ColumnOptions| match format {
             Format::Csv => false,
@@ -433,13 +433,23 @@ fn settle(format: Format, head: &[u8]) -> Format {
 }
 
 /// How the records lie, of a binary trace.
-fn layout(format: Format, head: &[u8]) -> Result<Option<Layout>, String> {
-    match format {
+fn layout(
+    path: &str,
+    format: Format,
+    is_named: bool,
+    head: &[u8],
+) -> Result<Option<Layout>, TraceError> {
+    let found = match format {
         Format::OracleGeneral => Ok(Some(Layout::OracleGeneral)),
         Format::Lcs => lcs::version(head).map(|version| Some(Layout::Lcs(version))),
         Format::Vscsi => vscsi::version(head).map(|version| Some(Layout::Vscsi(version))),
         _ => Ok(None),
-    }
+    };
+    found.map_err(|reason| match (path.to_owned(), is_named) {
+        (path, false) => TraceError::UnknownFormat { path, reason },
+        // To name it is no advice for who has.
+        (path, true) => TraceError::OtherFormat { path, format: format.name(), reason },
+    })
 }
 
 /// What reads the lines of a text format.
