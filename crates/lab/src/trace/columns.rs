@@ -50,7 +50,7 @@ impl ColumnOptions {
                 .ok_or_else(|| bad(format!("`{rest}` is not of the form name=value")))?;
             let key = key.trim().replace('_', "-").to_ascii_lowercase();
             if key == "delimiter" {
-                let (delimiter, after) = take_delimiter(after);
+                let (delimiter, after) = take_delimiter(after).map_err(bad)?;
                 once(&mut options.delimiter, delimiter, &key).map_err(bad)?;
                 rest = after.trim_start_matches([',', ';', ' ']);
                 continue;
@@ -98,13 +98,18 @@ fn once<T>(option: &mut Option<T>, value: T, key: &str) -> Result<(), String> {
 }
 
 /// `\t`, one character, or nothing, which means a comma (`delimiter=,,next=...`).
-fn take_delimiter(after: &str) -> (u8, &str) {
+fn take_delimiter(after: &str) -> Result<(u8, &str), String> {
     if let Some(rest) = after.strip_prefix("\\t") {
-        return (b'\t', rest);
+        return Ok((b'\t', rest));
     }
-    match after.as_bytes().first() {
-        Some(&byte) if byte.is_ascii() => (byte, &after[1..]),
-        _ => (b',', after),
+    match after.as_bytes() {
+        // `tab`, `comma`.
+        [first, second, ..] if first.is_ascii_alphanumeric() && second.is_ascii_alphanumeric() => {
+            let word = after.split([',', ';']).next().unwrap_or(after);
+            Err(format!("`delimiter={word}`: write one character, or \\t for a tab"))
+        }
+        [byte, ..] if byte.is_ascii() => Ok((*byte, &after[1..])),
+        _ => Ok((b',', after)),
     }
 }
 
@@ -419,6 +424,10 @@ mod tests {
             ("size-col=1,obj-size-col=1", "`obj-size-col` is given twice"),
             ("delimiter=,,obj-id-col=2,delimiter=;", "`delimiter` is given twice"),
             ("has-header=true,header=false", "`header` is given twice"),
+            (
+                "delimiter=tab,obj-id-col=2",
+                "`delimiter=tab`: write one character, or \\t for a tab",
+            ),
         ] {
             let error = ColumnOptions::parse(text).expect_err(text).to_string();
             assert!(error.ends_with(reason), "{error}");
