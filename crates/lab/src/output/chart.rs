@@ -20,7 +20,7 @@ const LEGEND_NAME: f64 = 40.0;
 /// Told apart by people who do not see red and green (after Okabe and Ito); dashes tell the rest.
 pub(super) const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"];
-const DASHES: [&str; 3] = ["", "6 3", "2 3"];
+const DASHES: [&str; 6] = ["", "6 3", "2 3", "14 4", "10 3 2 3", "2 3 2 9"];
 /// Points of a longer line are not marked: marks would hide what it does.
 const MARKED_POINTS_MAX: usize = 40;
 
@@ -260,6 +260,14 @@ mod tests {
         let mut many = chart(false, vec![(1.0, 1.0)]);
         many.series = vec![many.series[0].clone(); 40];
         assert!(many.svg().starts_with("<svg viewBox=\"0 0 830 854\""), "room for the legend");
+    }
+
+    /// As many as there are policies, and more: `sim` draws a line for each.
+    #[test]
+    fn lines_look_different_from_each_other() {
+        let strokes: std::collections::HashSet<String> = (0..42).map(stroke).collect();
+        assert_eq!(strokes.len(), 42);
+        assert!(crate::policy::POLICIES.len() <= strokes.len());
     }
 
     #[test]
