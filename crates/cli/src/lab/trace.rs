@@ -129,12 +129,13 @@ struct Sample {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = format!("Rules:{}", rules()))]
 struct FilterArgs {
     /// The trace
     trace: String,
     #[command(flatten)]
     output: Output,
-    /// Rule that a request must pass; several: all of them. `list` names them
+    /// Rule that a request must pass; several: all of them
     #[arg(long, value_name = "RULE", required = true, value_parser = rule)]
     rule: Vec<Filter>,
     #[command(flatten)]
@@ -142,11 +143,12 @@ struct FilterArgs {
 }
 
 fn rule(given: &str) -> Result<Filter, String> {
-    Filter::by_name(given).ok_or_else(|| {
-        let rules: Vec<String> =
-            FILTERS.iter().map(|(name, _, words)| format!("\n  {name}: {words}")).collect();
-        format!("the rules are:{}", rules.concat())
-    })
+    Filter::by_name(given).ok_or_else(|| format!("the rules are:{}", rules()))
+}
+
+/// All rules, each on a line of its own.
+fn rules() -> String {
+    FILTERS.iter().map(|(name, _, words)| format!("\n  {name}: {words}")).collect()
 }
 
 /// Runs the subcommand.

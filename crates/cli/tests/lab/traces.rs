@@ -44,6 +44,8 @@ fn traces_are_converted_filtered_and_sampled() {
     assert!(code == 2 && words.contains("add --to FORMAT"), "{words}");
     let (code, words) = bed.fails(&["trace", "filter", "access.log", "x.csv", "--rule", "list"]);
     assert!(code == 2 && words.contains("squid-disk-io-1999: HTTP, status 200"), "{words}");
+    let help = bed.ok(&["trace", "filter", "--help"]);
+    assert!(help.contains("squid-disk-io-1999: HTTP, status 200"), "as `lab paper --help` says");
 }
 
 #[test]
