@@ -15,7 +15,6 @@ use std::thread;
 use std::time::Instant;
 
 use crate::engine::Engine;
-use crate::stats::add;
 use crate::workers::Lane;
 
 /// The caller that waits for an operation: since when, and whether it still does. Once the caller
@@ -46,19 +45,12 @@ impl Caller {
     }
 }
 
-/// Work that waits for a thread.
-struct Queued<T> {
-    engine: Arc<Engine>,
-    lane: Lane,
-    work: Work<'static, T>,
-}
-
 /// A promise: a value that another thread supplies.
 pub(crate) struct OneShot<T> {
     caller: Caller,
     /// The work, until a thread begins it or the caller is gone: what it holds (a copy of a value
     /// to be created) is not kept for a caller who is gone, however long the queue is.
-    queued: Mutex<Option<Queued<T>>>,
+    queued: Mutex<Option<Work<'static, T>>>,
     slot: Mutex<(Option<thread::Result<T>>, Option<Waker>)>,
 }
 
@@ -67,7 +59,7 @@ impl<T> OneShot<T> {
         OneShot::of(None)
     }
 
-    fn of(queued: Option<Queued<T>>) -> Arc<OneShot<T>> {
+    fn of(queued: Option<Work<'static, T>>) -> Arc<OneShot<T>> {
         Arc::new(OneShot {
             caller: Caller::new(),
             queued: Mutex::new(queued),
@@ -78,7 +70,7 @@ impl<T> OneShot<T> {
     /// Does the work that waits, unless the caller is gone.
     fn work(&self) {
         let queued = lock(&self.queued).take();
-        if let Some(Queued { work, .. }) = queued {
+        if let Some(work) = queued {
             self.put_outcome_of(|| work(&self.caller));
         }
     }
@@ -139,10 +131,9 @@ struct Awaited<T>(Arc<OneShot<T>>);
 impl<T> Drop for Awaited<T> {
     fn drop(&mut self) {
         self.0.caller.gone.store(true, Ordering::SeqCst);
+        // Dropped without the lock: the work may hold much.
         let queued = lock(&self.0.queued).take();
-        if let Some(Queued { engine, lane: Lane::Creates, .. }) = &queued {
-            add(&engine.counters.drops_abandoned, 1);
-        }
+        drop(queued);
     }
 }
 
@@ -228,8 +219,7 @@ impl<T: Send + 'static> Deferred<'static, T> {
             match std::mem::replace(&mut self.0, State::Taken) {
                 State::Ready(value) => return Poll::Ready(value),
                 State::Blocking(engine, lane, work) => {
-                    let queued = Queued { engine: Arc::clone(&engine), lane, work };
-                    let promise = OneShot::of(Some(queued));
+                    let promise = OneShot::of(Some(work));
                     let theirs = Arc::clone(&promise);
                     engine.workers.run(lane, Box::new(move || theirs.work()));
                     self.0 = State::Waiting(Awaited(promise));

@@ -83,9 +83,10 @@ struct Shared {
 /// `SIGPROF`).
 ///
 /// # Cancellation
-/// An operation that is dropped before it was polled or waited for does nothing. One that is
-/// dropped while a thread of the store works on it (a time-out, an aborted task) has taken effect
-/// before the drop, or never does. A dropped [`Create`], [`Commit`](crate::Commit) or
+/// An operation that needs no waiting, such as most creates, has taken effect when the call returns
+/// it ([`Create::is_ready`]), and a drop undoes nothing. Another that is dropped before it was
+/// polled or waited for does nothing. One that is dropped while a thread of the store works on it (a
+/// time-out, an aborted task) has taken effect before the drop, or never does. A dropped [`Create`], [`Commit`](crate::Commit) or
 /// [`SetMetadata`] therefore never overrides its caller's next operation on the same key, and never
 /// survives a remove or a purge made after the drop. The store does not tell whether it took
 /// effect: a caller that must know reads, or creates again. A `Create` or `Commit` without effect

@@ -155,6 +155,32 @@ fn a_create_that_is_dropped_before_its_turn_leaves_nothing_in_the_queue() {
     drop(waiting);
 }
 
+/// As documented at `Store`: what is ready has taken effect, what is not does nothing unless it is
+/// polled or waited for, and a create without effect counts as abandoned.
+#[test]
+fn an_unpolled_create_has_taken_effect_if_it_is_ready_and_counts_as_abandoned_if_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |_| {});
+    let small = store.create(KEY, GROUP, b"value");
+    assert!(small.is_ready());
+    drop(small);
+    assert_eq!((length(&store), store.stats().drops_abandoned), (Some(5), 0));
+
+    let large = store.create(KEY, GROUP, &[1; LARGE_BYTES]);
+    assert!(!large.is_ready());
+    drop(large);
+    assert_eq!((length(&store), store.stats().drops_abandoned), (Some(5), 1));
+
+    let guards = hold_all_memory(&store);
+    let before = store.stats().drops_abandoned;
+    let waiting = store.create(b"other", GROUP, &[1; 100_000]);
+    assert!(!waiting.is_ready());
+    drop(waiting);
+    assert_eq!(store.stats().drops_abandoned, before + 1);
+    drop(guards);
+    assert_eq!(store.length(b"other").wait().unwrap(), None);
+}
+
 /// What a failed or dropped write took is part of no object.
 #[test]
 fn a_writer_is_not_committed_after_a_write_that_failed_or_was_dropped() {

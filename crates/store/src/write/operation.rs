@@ -18,6 +18,28 @@ use crate::stats::add;
 
 type CreateOperation = Deferred<'static, Result<(), CreateError>>;
 
+/// A create that waits to be begun, and counts as abandoned if it is dropped before: unpolled, or
+/// while it is queued for a thread.
+struct Unbegun(Option<Arc<Engine>>);
+
+impl Unbegun {
+    fn of(engine: &Arc<Engine>) -> Unbegun {
+        Unbegun(Some(Arc::clone(engine)))
+    }
+
+    fn begin(mut self) -> Arc<Engine> {
+        self.0.take().expect("a create begins once, since that takes it")
+    }
+}
+
+impl Drop for Unbegun {
+    fn drop(&mut self) {
+        if let Some(engine) = &self.0 {
+            add(&engine.counters.drops_abandoned, 1);
+        }
+    }
+}
+
 /// Creates at once if possible; otherwise returns an operation that waits.
 pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> CreateOperation {
     let started = engine.clock.monotonic();
@@ -50,8 +72,9 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
             let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
             let value_bytes = new.value_bytes;
-            let this = Arc::clone(engine);
+            let unbegun = Unbegun::of(engine);
             Deferred::creating(engine, move |caller| {
+                let this = unbegun.begin();
                 let created = this.create_waiting(&NewObject {
                     kind,
                     key: &key,
@@ -93,8 +116,9 @@ fn create_by_writer(
         return Deferred::ready(engine.timed(started, engine.or_removed(new.key, None, written)));
     }
     let (key, value) = (new.key.to_vec(), new.value.to_vec());
-    let this = Arc::clone(engine);
+    let unbegun = Unbegun::of(engine);
     Deferred::creating(engine, move |caller| {
+        let this = unbegun.begin();
         let value = Value::Whole(&value);
         let written = Writer::admitted(&this, &key, group, options).and_then(|mut writer| {
             writer.caller = Some(caller.clone());

@@ -192,10 +192,10 @@ impl Writer {
     ///
     /// # Errors
     /// The object grows too large, no memory is released in time, or the store is closed. After
-    /// another error, and after a write that was dropped before it was done, the number of bytes
-    /// taken is unknown: the writer is unusable, and every further write and the commit fail with
-    /// [`CreateError::Torn`]. The commit then removes the version to be replaced, which a drop of
-    /// the writer leaves in place.
+    /// another error, and after a write that was begun (polled) and dropped before it was done, the
+    /// number of bytes taken is unknown: the writer is unusable, and every further write and the
+    /// commit fail with [`CreateError::Torn`]. The commit then removes the version to be replaced,
+    /// which a drop of the writer leaves in place.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
         Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
     }
