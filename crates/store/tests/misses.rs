@@ -125,6 +125,33 @@ fn a_read_of_what_is_there_is_one_hit() {
     }
 }
 
+/// New metadata looks its object up, and again after each wait for an object on its way to disk.
+#[test]
+fn new_metadata_is_one_hit_however_long_it_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    // Nothing goes to disk before somebody waits for it.
+    config.flush_period = Duration::ZERO;
+    let store = Store::open(config).unwrap();
+    let hits = |store: &Store| (store.stats().hits_memory, store.stats().hits_disk);
+    for (key, bytes) in [("small", 100), ("of one record", 200_000), ("in parts", 3_000_000)] {
+        let key = key.as_bytes();
+        store.create(key, GroupId::new(1), &vec![1; bytes]).wait().unwrap();
+        let before = hits(&store);
+        assert_eq!(store.set_metadata(key, b"first").wait(), Ok(true));
+        let after = hits(&store);
+        assert_eq!(after.0 + after.1, before.0 + before.1 + 1, "{bytes} bytes on their way");
+
+        store.sync().unwrap();
+        store.drop_memory();
+        let before = hits(&store);
+        assert_eq!(store.set_metadata(key, b"second").wait(), Ok(true));
+        assert_eq!(hits(&store), (before.0, before.1 + 1), "{bytes} bytes on disk");
+    }
+    assert!(store.stats().metadata_waits > 0, "none waited");
+}
+
 /// The index cannot tell these keys apart. Two of them are there: each is found behind the other.
 #[test]
 fn what_another_key_with_the_same_tag_has_is_not_read_for_it() {

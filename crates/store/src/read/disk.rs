@@ -23,7 +23,7 @@ use crate::memory::resident::{Entry, Record};
 use crate::object::Object;
 use crate::policy::residency::Arrival;
 use crate::stats::add;
-use crate::types::{GroupId, KeyHash, SegmentLife};
+use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
 type Outcome = Result<Option<Object>, ReadError>;
 /// Receives the outcome of an asynchronous read.
@@ -158,12 +158,17 @@ impl Engine {
     /// As `lookup_memory`, for an object that an earlier read has put together.
     pub(crate) fn lookup_assembled(&self, hash: KeyHash, indirect: &Indirect) -> Option<Object> {
         let Indirect::Found(_, header) = indirect else { return None };
-        let run = self.assembled.get(hash, header.sequence())?;
-        let object = Object::of(&Record::at(&run, 0), true);
+        let object = self.assembled_of(hash, header.sequence())?;
         let mut shard = self.cache.resident.shard(hash);
         shard.hits += 1;
         shard.hit_bytes += object.len() as u64;
         Some(object)
+    }
+
+    /// What an earlier read has put together of this version.
+    pub(crate) fn assembled_of(&self, hash: KeyHash, seq: Sequence) -> Option<Object> {
+        let run = self.assembled.get(hash, seq)?;
+        Some(Object::of(&Record::at(&run, 0), true))
     }
 
     /// A manifest or patch that is not on disk yet. If it is dead, the index entries of its key are

@@ -62,6 +62,24 @@ impl Engine {
         InMemory::Found(object)
     }
 
+    /// The object in memory, for an operation that looks again at what it has found, and counted,
+    /// before: this is no other read, and no sign that the object is popular. `None` also where it
+    /// is dead by now.
+    pub(crate) fn peek_memory(&self, hash: KeyHash, key: &[u8]) -> Option<Object> {
+        let (seq, object) = {
+            let shard = self.cache.resident.shard(hash);
+            let entry = shard.get(hash)?;
+            let record = entry.record();
+            if record.key() != key {
+                return None;
+            }
+            (record.head.sequence(), record.head.is_object().then(|| Object::of(&record, true)))
+        };
+        let object = object.or_else(|| self.assembled_of(hash, seq))?;
+        let expires_s = object.expires_unix_s().map_or(0, |s| s as u32);
+        self.death(object.group(), key, seq, expires_s).is_none().then_some(object)
+    }
+
     fn note_prefetch_hit(&self, group: GroupId, recent: bool) {
         if let Some(state) = self.groups.get(group) {
             add(&state.prefetch_hits, 1);

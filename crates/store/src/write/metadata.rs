@@ -21,7 +21,7 @@ use crate::object::{Object, ObjectInfo};
 use crate::read::disk::Indirect;
 use crate::read::memory::InMemory;
 use crate::read::range::Source;
-use crate::stats::Waiting;
+use crate::stats::{Waiting, add};
 use crate::types::{KeyHash, Sequence};
 
 /// Longest wait for a write before another attempt.
@@ -130,7 +130,10 @@ impl Engine {
         let mut waiting = Waiting::default();
         let mut attempts = 0;
         loop {
-            let Some(mut seen) = self.see(new.key)?.map(Box::new) else { return Ok(false) };
+            let is_counted = first.is_some();
+            let Some(mut seen) = self.see(new.key, is_counted)?.map(Box::new) else {
+                return Ok(false);
+            };
             let attempt = self.attempt(new, &mut seen, first.as_deref())?;
             // The value is the same, and `seen` may know more of it.
             first = Some(seen);
@@ -179,15 +182,19 @@ impl Engine {
         }
     }
 
-    /// The newest version, with its value if that is small.
-    fn see(self: &Arc<Engine>, key: &[u8]) -> Result<Option<Seen>, CreateError> {
+    /// The newest version, with its value if that is small. New metadata counts as one read, however
+    /// often it looks: `is_counted` from the second look on.
+    fn see(self: &Arc<Engine>, key: &[u8], is_counted: bool) -> Result<Option<Seen>, CreateError> {
         let hash = self.hash(key);
         let family = self.family(hash);
-        let mut found = self.resolve(key);
-        if let Ok(Some(Source::Disk(large))) = &found
-            && large.info.length_bytes <= self.page_record_max()
-        {
-            found = self.read_blocking(hash, key).map(|found| found.map(Source::Memory));
+        let known = is_counted.then(|| self.peek_memory(hash, key)).flatten();
+        let mut found = known.map_or_else(|| self.resolve(key), |it| Ok(Some(Source::Memory(it))));
+        if let Ok(Some(Source::Disk(large))) = &found {
+            if large.info.length_bytes <= self.page_record_max() {
+                found = self.read_blocking(hash, key).map(|found| found.map(Source::Memory));
+            } else if !is_counted {
+                add(&self.counters.hits_disk, 1);
+            }
         }
         let (seq, info, object) = match found {
             Ok(Some(Source::Memory(object))) => (object.seq, ObjectInfo::of(&object), Some(object)),
