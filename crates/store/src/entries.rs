@@ -50,7 +50,7 @@ impl Entries {
             return;
         }
         let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
-        if engine.space.read(segment, 0, &mut image).is_err() {
+        if engine.read_for_itself(segment, 0, &mut image).is_err() {
             self.ready.push_back(Err(ReadError::Gone));
             return;
         }

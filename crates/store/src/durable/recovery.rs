@@ -279,7 +279,7 @@ impl Engine {
     /// the stride of all.
     fn life_of_open(&self, segment: SegmentId) -> Option<SegmentLife> {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
-        self.space.read(segment, 0, &mut block).ok()?;
+        self.read_for_itself(segment, 0, &mut block).ok()?;
         let page =
             PageHeader::decode(&block, self.space.nonce, self.space.page_bytes as u32).ok()?;
         self.ring.set_page_stride(segment, page.stride_bytes.into());
@@ -345,7 +345,7 @@ impl Engine {
         let (segment, start, len) = self.blocks_of(location, 64);
         let life = self.ring.life(segment);
         let mut buf = AlignedBuf::zeroed(len as usize);
-        self.space.read(segment, start, &mut buf).ok()?;
+        self.read_for_itself(segment, start, &mut buf).ok()?;
         let (_, offset) = self.space.split(location);
         let bytes = buf.get((offset - start) as usize..)?;
         RecordHeader::decode(bytes, self.space.nonce).ok().filter(|header| header.is_of(life))

@@ -17,7 +17,6 @@ use crate::types::SegmentLife;
 
 /// The entries of a segment: from its summary if it has one, else by walking it.
 pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
-    add(&engine.counters.maintenance_reads, 1);
     match read_footer(engine, segment) {
         Ok(Some(footer)) => {
             read_summary(engine, segment, &footer).or_else(|| walk_segment(engine, segment))
@@ -36,8 +35,7 @@ pub(crate) fn read_summary(
     let start = footer.summary_block();
     let end = engine.space.segment_bytes - BLOCK_BYTES;
     let mut buf = AlignedBuf::zeroed((end - start) as usize);
-    add(&engine.counters.maintenance_reads, 1);
-    engine.space.read(segment, start, &mut buf).ok()?;
+    engine.read_for_itself(segment, start, &mut buf).ok()?;
     let skip = (u64::from(footer.summary_offset) - start) as usize;
     decode_summary(buf.get(skip..)?, footer).ok()
 }
@@ -45,8 +43,7 @@ pub(crate) fn read_summary(
 /// Finds the records of a segment that was still open when the store stopped.
 pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
     let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
-    add(&engine.counters.maintenance_reads, 1);
-    engine.space.read(segment, 0, &mut image).ok()?;
+    engine.read_for_itself(segment, 0, &mut image).ok()?;
     Some(walk_image(engine, &image))
 }
 
@@ -59,8 +56,7 @@ pub(crate) fn walk_to_go_on(
     life: SegmentLife,
 ) -> Option<Vec<SummaryEntry>> {
     let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
-    add(&engine.counters.maintenance_reads, 1);
-    engine.space.read(segment, 0, &mut image).ok()?;
+    engine.read_for_itself(segment, 0, &mut image).ok()?;
     let nonce = engine.space.nonce;
     let first = PageHeader::decode(&image, nonce, engine.space.page_bytes as u32).ok()?;
     let entries = walk_image(engine, &image);
@@ -136,12 +132,23 @@ pub(crate) fn read_footer(
 ) -> std::io::Result<Option<SegmentFooter>> {
     let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
-    engine.space.read(segment, at, &mut block)?;
+    engine.read_for_itself(segment, at, &mut block)?;
     let footer = SegmentFooter::decode(&block, engine.space.nonce, engine.space.segment_bytes);
     Ok(footer.ok().filter(|footer| footer.segment_id == segment.0))
 }
 
 impl Engine {
+    /// A read that is for no reader, and counts as maintenance.
+    pub(crate) fn read_for_itself(
+        &self,
+        segment: SegmentId,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> std::io::Result<()> {
+        add(&self.counters.maintenance_reads, 1);
+        self.space.read(segment, offset, buf)
+    }
+
     /// Length class of a summary entry.
     pub(crate) fn class_of(entry: &SummaryEntry) -> LengthClass {
         LengthClass::from_units(u64::from(entry.stored_units))

@@ -142,7 +142,7 @@ fn erase(engine: &Engine, segment: SegmentId) -> bool {
     let mut erased = true;
     let last = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
     let mut first = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
-    if engine.space.read(segment, 0, &mut first).is_err() {
+    if engine.read_for_itself(segment, 0, &mut first).is_err() {
         first.fill(0);
     }
     first[..PAGE_HEADER_BYTES].fill(0);
@@ -382,8 +382,7 @@ fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
     let life = engine.ring.life(segment);
     // Not from the pool: the flusher may be running to free memory there.
     let mut buf = AlignedBuf::zeroed(len as usize);
-    add(&engine.counters.maintenance_reads, 1);
-    engine.space.read(segment, start, &mut buf).ok()?;
+    engine.read_for_itself(segment, start, &mut buf).ok()?;
     let (_, offset) = engine.space.split(known.location);
     let bytes = buf.get((offset - start) as usize..)?;
     let header = RecordHeader::decode(bytes, engine.space.nonce).ok()?;
