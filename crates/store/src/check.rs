@@ -18,7 +18,7 @@ use crate::format::{
     JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalRecord, JournalWalk, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::open::{all_there, check_belong, check_paths, is_zero};
+use crate::open::{all_there, check_belong, check_paths, is_zero, not_cut};
 
 /// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +95,8 @@ const COMPLAINTS_MAX: usize = 16;
 /// Verifies a closed store. `paths` are its volumes, in order.
 ///
 /// # Errors
-/// A volume cannot be opened (it may be in use), or holds no store; or the paths are not all
-/// volumes of one store in their order.
+/// A volume cannot be opened (it may be in use), holds no store, or is shorter than it was made, so
+/// that no store can be opened on it; or the paths are not all volumes of one store in their order.
 pub fn check_volumes(
     paths: &[PathBuf],
     progress: &mut dyn FnMut(CheckProgress),
@@ -124,6 +124,9 @@ pub fn check_volumes(
     let all = devices.into_iter().zip(all_there(found)?);
     let volumes: Vec<_> = all.map(|((path, device), of)| (path, device, of)).collect();
     check_belong(volumes.iter().map(|(path, _, superblock)| (path.as_path(), superblock)))?;
+    for (path, device, superblock) in &volumes {
+        not_cut(path, device.as_ref(), superblock)?;
+    }
     let total_bytes =
         volumes.iter().map(|(_, _, s)| u64::from(s.segment_count) * s.segment_bytes).sum();
     let mut done_bytes = 0;

@@ -35,7 +35,7 @@ pub enum OpenError {
     },
     /// An existing file or device is smaller than the size declared for a new store.
     #[error(
-        "{path} has {found}, less than the {declared} that were declared; declare at most what it has"
+        "{path} has {found:#}, less than the {declared:#} that were declared; declare at most what it has"
     )]
     SmallerThanDeclared {
         /// Volume.
@@ -87,7 +87,7 @@ pub enum OpenError {
     },
     /// The file or device is shorter than the store that was created on it.
     #[error(
-        "{path} has {has} of the store's {of}: what was cut off is lost; make the store anew, with \
+        "{path} has {has:#} of the store's {of:#}: what was cut off is lost; make the store anew, with \
          `damelo format --force`, or remove it"
     )]
     Cut {

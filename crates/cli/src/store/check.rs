@@ -21,7 +21,8 @@ Examples:
 Records are objects, also those replaced or deleted since, and parts of large ones: more than `ls`
 lists. The store must not be open elsewhere, and need only be readable. Exit code 0: every byte that
 has a checksum is right; 1: damage was found (it would read as a miss, never as wrong bytes), or a
-loss of power cut off what was being written; 3: not a store, or locked.";
+loss of power cut off what was being written; 3: not a store, locked, or cut off, so that
+nothing can open it.";
 
 /// Verify every byte of a store that nobody has open.
 #[derive(Debug, Args)]

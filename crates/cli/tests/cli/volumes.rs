@@ -104,3 +104,18 @@ fn check_passes_a_good_store_and_finds_a_flipped_bit() {
     let read = bed.run(&["get", &bed.store(), "k"]);
     assert!(read.stdout.is_empty(), "damaged bytes are never served: {read:?}");
 }
+
+/// No command opens such a store, so that nothing in it reads as a miss either.
+#[test]
+fn check_refuses_what_can_never_be_opened_as_the_others_do() {
+    let bed = Bed::new();
+    let store = bed.store();
+    let file = std::fs::File::options().write(true).open(&store).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    file.set_len(bytes - 4096).unwrap();
+    for command in ["check", "stat"] {
+        let error = bed.fails(3, &[command, &store]);
+        let said = format!("has {}KiB of the store's", bytes / 1024 - 4);
+        assert!(error.contains(&said) && error.contains("--force"), "{command}: {error}");
+    }
+}

@@ -196,12 +196,20 @@ fn contradictions(
     };
     check("page", config.page.map(ByteSize::bytes), u64::from(found.page_bytes))?;
     check("segment", config.segment.map(ByteSize::bytes), found.segment_bytes)?;
-    let size = volume.device.info().size_bytes;
-    if found.volume_bytes > size {
-        let (path, has) = (volume.path.clone(), ByteSize::new(size));
-        return Err(OpenError::Cut { path, has, of: ByteSize::new(found.volume_bytes) });
+    not_cut(&volume.path, volume.device.as_ref(), found)
+}
+
+/// A volume that is shorter than it was made holds a store that nobody can open any more.
+pub(crate) fn not_cut(
+    path: &Path,
+    device: &dyn Device,
+    found: &Superblock,
+) -> Result<(), OpenError> {
+    let (has, of) = (device.info().size_bytes, found.volume_bytes);
+    if of <= has {
+        return Ok(());
     }
-    Ok(())
+    Err(OpenError::Cut { path: path.into(), has: ByteSize::new(has), of: ByteSize::new(of) })
 }
 
 /// Warning for an existing store whose size differs from the declared one: the store keeps its own.
@@ -211,7 +219,7 @@ fn other_size(volume: &RawVolume, found: &Superblock) -> Option<String> {
     differs.then(|| {
         let (has, declared) = (ByteSize::new(found.volume_bytes), ByteSize::new(declared));
         format!(
-            "{}: the store has {has}, not the {declared} that were declared; format it anew to change that",
+            "{}: the store has {has:#}, not the {declared:#} that were declared; format it anew to change that",
             volume.path.display()
         )
     })
