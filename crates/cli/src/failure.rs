@@ -34,7 +34,7 @@ pub(crate) enum Failure {
         asked: usize,
     },
     /// `check` found damage.
-    #[error("{damaged} damaged places found")]
+    #[error("{damaged} damaged place{} found", if *damaged == 1 { "" } else { "s" })]
     Damaged {
         /// How many.
         damaged: u64,

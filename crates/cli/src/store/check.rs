@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::output::{Out, heard, thousands};
 use crate::progress::Progress;
+use crate::store::opening::not_opened;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Failure> {
     let mut progress = Progress::bytes("checking");
     let report =
         check_volumes(&args.volumes, &mut |at| progress.set(at.done_bytes, at.total_bytes))
-            .map_err(|source| Failure::Open { path: args.volumes[0].clone(), source })?;
+            .map_err(|source| not_opened(source, &args.volumes[0]))?;
     drop(progress);
     heard(tell(args, &report))?;
     let damaged = report.damaged_total;

@@ -2,6 +2,7 @@
 //! and a close that reports errors. Commands see every object on disk, because they start after
 //! recovery has ended.
 
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -48,14 +49,19 @@ pub(crate) fn existing(volumes: &Volumes) -> Config {
 
 /// Opens with this configuration and passes the store's warnings on.
 pub(crate) fn open_with(config: Config, volumes: &Volumes) -> Result<Store, Failure> {
-    let store = Store::open(config).map_err(|source| match source {
-        OpenError::NotOurs { path } => Failure::NotOurs { path },
-        source => Failure::Open { path: volumes.first().to_owned(), source },
-    })?;
+    let store = Store::open(config).map_err(|source| not_opened(source, volumes.first()))?;
     for warning in store.info().warnings {
         say(format_args!("damelo: warning: {warning}"));
     }
     Ok(store)
+}
+
+/// Why a store whose first volume is this could not be opened.
+pub(crate) fn not_opened(source: OpenError, first: &Path) -> Failure {
+    match source {
+        OpenError::NotOurs { path } => Failure::NotOurs { path },
+        source => Failure::Open { path: first.to_owned(), source },
+    }
 }
 
 /// Waits until recovery has ended, with progress.

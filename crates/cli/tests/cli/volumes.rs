@@ -100,12 +100,12 @@ fn check_passes_a_good_store_and_finds_a_flipped_bit() {
     flip_a_bit(Path::new(&bed.store()), needle);
     let output = bed.run(&["check", &bed.store()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8(output.stderr).unwrap().contains("damaged"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("1 damaged place found"));
     let read = bed.run(&["get", &bed.store(), "k"]);
     assert!(read.stdout.is_empty(), "damaged bytes are never served: {read:?}");
 }
 
-/// No command opens such a store, so that nothing in it reads as a miss either.
+/// No command opens what was cut off, so that nothing in it reads as a miss either.
 #[test]
 fn check_refuses_what_can_never_be_opened_as_the_others_do() {
     let bed = Bed::new();
@@ -117,5 +117,10 @@ fn check_refuses_what_can_never_be_opened_as_the_others_do() {
         let error = bed.fails(3, &[command, &store]);
         let said = format!("has {}KiB of the store's", bytes / 1024 - 4);
         assert!(error.contains(&said) && error.contains("--force"), "{command}: {error}");
+    }
+    std::fs::write(&store, pattern(100_000)).unwrap();
+    for command in ["check", "stat"] {
+        let error = bed.fails(3, &[command, &store]);
+        assert!(error.contains("try: `damelo format"), "{command}: {error}");
     }
 }
