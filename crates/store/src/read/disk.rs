@@ -43,8 +43,18 @@ pub(crate) enum Found {
     OtherKey,
     /// The key's object, but expired, purged, damaged or unreadable: a miss that ends the search.
     Gone,
+    /// The key's object, longer than what is put together from several places for this caller.
+    TooLong(Box<LargeObject>),
     /// Another thread was reading it, or it moved meanwhile: the lookup must be repeated.
     LookAgain,
+}
+
+/// The outcome of reading an object whole.
+pub(crate) enum Whole {
+    Object(Object),
+    /// Where its bytes lie.
+    TooLong(Box<LargeObject>),
+    Nothing,
 }
 
 /// An object whose manifest or patch is in memory, without its bytes.
@@ -100,30 +110,47 @@ impl Engine {
 
     /// Reads on the calling thread.
     pub(crate) fn read_blocking(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Outcome {
-        self.read_blocking_with(hash, key, None, self.piece_max())
+        self.read_blocking_in_hand(hash, key, None)
     }
 
-    /// As `read_blocking`, beginning with a record that was read already, and with a limit of the
-    /// caller's to what is put together.
-    pub(crate) fn read_blocking_with(
+    /// As `read_blocking`, beginning with a record that was read already.
+    pub(crate) fn read_blocking_in_hand(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        key: &[u8],
+        in_hand: Option<InHand>,
+    ) -> Outcome {
+        let max = self.piece_max();
+        match self.read_whole(hash, key, in_hand, max)? {
+            Whole::Object(object) => Ok(Some(object)),
+            Whole::TooLong(large) => {
+                Err(ReadError::TooLargeForMemory { length: large.info.length_bytes, max })
+            }
+            Whole::Nothing => Ok(None),
+        }
+    }
+
+    /// As `read_blocking_in_hand`, with a limit of the caller's to what is put together. What is
+    /// longer is not counted as a hit: it is not read yet.
+    pub(crate) fn read_whole(
         self: &Arc<Engine>,
         hash: KeyHash,
         key: &[u8],
         mut in_hand: Option<InHand>,
         whole_max: u64,
-    ) -> Outcome {
+    ) -> Result<Whole, ReadError> {
         for count in 0..LOOKS_MAX {
             let look = Look { shared: count < LOOKS_SHARED_MAX, whole_max };
             if count > 0 {
                 match self.lookup_memory(hash, key) {
-                    InMemory::Found(object) => return Ok(Some(object)),
-                    InMemory::Dead => return Ok(None),
+                    InMemory::Found(object) => return Ok(Whole::Object(object)),
+                    InMemory::Dead => return Ok(Whole::Nothing),
                     InMemory::Nothing => {}
                 }
             }
             let indirect = self.indirect_in_memory(hash, key);
             if let Some(object) = self.lookup_assembled(hash, &indirect) {
-                return Ok(Some(object));
+                return Ok(Whole::Object(object));
             }
             let found = match (indirect, in_hand.take()) {
                 (Indirect::Found(raw, header), _) => {
@@ -138,21 +165,22 @@ impl Engine {
             match found {
                 Found::Object(object) => {
                     add(&self.counters.hits_disk, 1);
-                    return Ok(Some(object));
+                    return Ok(Whole::Object(object));
                 }
+                Found::TooLong(large) => return Ok(Whole::TooLong(large)),
                 Found::OtherKey => {
                     let is_known = !self.index.candidates(hash.get()).is_empty();
                     let (known, not) =
                         (&self.counters.misses_collision, &self.counters.misses_not_found);
                     add(if is_known { known } else { not }, 1);
-                    return Ok(None);
+                    return Ok(Whole::Nothing);
                 }
-                Found::Gone => return Ok(None),
+                Found::Gone => return Ok(Whole::Nothing),
                 Found::LookAgain => {}
             }
         }
         add(&self.counters.misses_overwritten, 1);
-        Ok(None)
+        Ok(Whole::Nothing)
     }
 
     /// As `lookup_memory`, for an object that an earlier read has put together.
@@ -540,7 +568,7 @@ impl Engine {
         };
         let length = large.info.length_bytes;
         if length > look.whole_max {
-            return Err(ReadError::TooLargeForMemory { length, max: look.whole_max });
+            return Ok(Found::TooLong(Box::new(large)));
         }
         let mut waited = Duration::ZERO;
         let _room = self.room_to_gather(length, &mut waited)?;

@@ -75,9 +75,7 @@ impl Engine {
                         InMemory::Found(object) => Ok(Some(object)),
                         InMemory::Dead => Ok(None),
                         InMemory::Nothing if this.is_closed() => Err(ReadError::Closed),
-                        InMemory::Nothing => {
-                            this.read_blocking_with(hash, &wanted, in_hand, this.piece_max())
-                        }
+                        InMemory::Nothing => this.read_blocking_in_hand(hash, &wanted, in_hand),
                     });
                 }),
             );

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::disk::{Found, Indirect, LOOKS_MAX, Look, RawRecord};
+use super::disk::{Found, Indirect, LOOKS_MAX, Look, RawRecord, Whole};
 use super::large::{LargeObject, info_of};
 use super::lost::{Lost, NotRead, or_lost};
 use super::memory::InMemory;
@@ -122,10 +122,13 @@ impl Engine {
         if let Some(found) = self.resolve_by_heads(hash, key, is_by_head)? {
             return Ok(found);
         }
-        match self.read_blocking_with(hash, key, None, self.whole_max()) {
-            Ok(found) => Ok(Resolved::of(found)),
-            // The record of a large object, itself small: a manifest or a patch. If it is not there
-            // any more, it was replaced meanwhile.
+        match self.read_whole(hash, key, None, self.whole_max()) {
+            Ok(Whole::Object(object)) => Ok(Resolved::of(Some(object))),
+            // By its record, itself small: a manifest or a patch.
+            Ok(Whole::TooLong(large)) => Ok(Resolved::Source(Source::Disk(Arc::from(large)))),
+            Ok(Whole::Nothing) => Ok(Resolved::Nothing),
+            // A record that is longer than it seemed. If it is not there any more, it was replaced
+            // meanwhile.
             Err(ReadError::TooLargeForMemory { .. }) => {
                 Ok(self.resolve_by_heads(hash, key, |_| true)?.unwrap_or(Resolved::LookAgain))
             }

@@ -118,7 +118,7 @@ impl Engine {
                 add(&self.counters.misses_collision, 1);
                 promise.put(Ok(None));
             }
-            Some(Found::LookAgain) | None => fallback(None),
+            Some(Found::TooLong(_) | Found::LookAgain) | None => fallback(None),
         }
     }
 
