@@ -411,6 +411,11 @@ impl Waiting {
         self.0.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
+    /// True if it waits, or has.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The wait begins, unless it has begun before.
     pub(crate) fn begin(&mut self, counter: &AtomicU64) {
         self.0.get_or_insert_with(|| {

@@ -163,18 +163,32 @@ impl Engine {
         self: &Arc<Engine>,
         new: &NewObject<'_>,
     ) -> Result<(), CreateError> {
+        self.create_unless(new, || false).map(drop)
+    }
+
+    /// As `create_waiting`, for a caller that can do with less memory: asks it whether it does when
+    /// a wait has shown that what holds the memory is not about to be written. False if so.
+    pub(crate) fn create_unless(
+        self: &Arc<Engine>,
+        new: &NewObject<'_>,
+        gives_way: impl Fn() -> bool,
+    ) -> Result<bool, CreateError> {
         let since = new.caller.map_or_else(Instant::now, Caller::since);
+        let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
         let mut waiting = Waiting::default();
         loop {
             // If nothing was waiting to be written before the attempt, and no checkpoint is waited
             // for, only readers hold the memory.
             let idle = self.nursery.bytes() == 0 && self.journal.has_room();
             match self.create_now(new) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(true),
                 Err(CreateBlocked::Failed(error)) => return Err(error),
                 Err(CreateBlocked::Outdated) => return Err(CreateError::Superseded),
                 Err(CreateBlocked::MustWait) => {
-                    let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
+                    let is_stuck = idle && (refuses || waiting.has_begun());
+                    if is_stuck && gives_way() {
+                        return Ok(false);
+                    }
                     let by_readers = idle && self.journal.has_room();
                     if (refuses && by_readers) || since.elapsed() >= self.config.memory_wait {
                         add(&self.counters.drops_memory_full, 1);

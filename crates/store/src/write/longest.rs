@@ -45,10 +45,15 @@ impl Engine {
     /// Longest value by `object_max` and by the room for a list of its parts in one record, which
     /// also holds the key and the metadata.
     pub(crate) fn listed_max(&self, key: usize, metadata: usize) -> u64 {
+        let listed = self.parts_max(key, metadata) * self.part_bytes(key);
+        self.config.object_max.bytes().min(listed)
+    }
+
+    /// Parts that a list in one record has room for.
+    pub(crate) fn parts_max(&self, key: usize, metadata: usize) -> u64 {
         let list = self.one_record_max(key, metadata.min(self.metadata_max()));
         let parts = list.saturating_sub(MANIFEST_HEAD_BYTES as u64) / MANIFEST_PART_BYTES as u64;
-        let listed = parts.min(MANIFEST_PARTS_MAX.into()) * self.part_bytes(key);
-        self.config.object_max.bytes().min(listed)
+        parts.min(MANIFEST_PARTS_MAX.into())
     }
 
     /// Longest value by the number of segments in service.

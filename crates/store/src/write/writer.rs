@@ -234,14 +234,19 @@ impl Writer {
         }
     }
 
-    /// Copies as much as possible without waiting; true when all of `bytes` was taken.
-    fn push(&mut self, bytes: &mut &[u8]) -> Result<bool, CreateError> {
+    /// Copies as much as possible without waiting; true when all of `bytes` was taken. Gives way to
+    /// others where that `is_stuck` for want of memory.
+    fn push(&mut self, bytes: &mut &[u8], is_stuck: bool) -> Result<bool, CreateError> {
         self.check_length(self.total + bytes.len() as u64)?;
         while !bytes.is_empty() {
             if self.filled() == self.part_bytes && !self.send_part() {
                 return Ok(false);
             }
-            if self.buffer.as_ref().is_none_or(InPlaceValue::is_full) && !self.make_room() {
+            let is_full = self.buffer.as_ref().is_none_or(InPlaceValue::is_full);
+            if is_full && !self.make_room() {
+                if is_stuck && self.gives_way() && self.send_part() {
+                    continue;
+                }
                 return Ok(false);
             }
             let Some(buffer) = &mut self.buffer else { return Ok(false) };
@@ -250,6 +255,17 @@ impl Writer {
             *bytes = &bytes[n..];
         }
         Ok(true)
+    }
+
+    /// Whether what has come so far may be sent as a part, though it is short: a writer that waits
+    /// for more memory should hold none, as others may wait for that. Not where the list of parts
+    /// could become too short for the longest value.
+    fn gives_way(&self) -> bool {
+        let (key, metadata) = (self.key.len(), self.metadata.len());
+        let parts_left =
+            self.engine.parts_max(key, metadata).saturating_sub(self.parts.len() as u64 + 1);
+        let longest = self.volumes_max.min(self.engine.listed_max(key, metadata));
+        self.filled() > 0 && self.total + parts_left * self.part_bytes as u64 >= longest
     }
 
     fn filled(&self) -> usize {
@@ -401,8 +417,10 @@ impl Writer {
 
     fn store(&mut self) -> Result<(), CreateError> {
         let engine = Arc::clone(&self.engine);
-        if self.is_one_record() {
-            return engine.create_waiting(&self.whole_object());
+        if self.is_one_record()
+            && engine.create_unless(&self.whole_object(), || self.gives_way())?
+        {
+            return Ok(());
         }
         let since = self.caller.as_ref().map_or_else(Instant::now, Caller::since);
         let mut waiting = Waiting::default();
@@ -521,7 +539,10 @@ impl Write<'_> {
                 return Err(CreateError::Torn);
             }
         }
-        let done = self.writer.push(&mut self.bytes)?;
+        let parts = self.writer.parts.len();
+        let done = self.writer.push(&mut self.bytes, self.idle)?;
+        // A part that was sent is about to be written.
+        self.idle &= self.writer.parts.len() == parts;
         self.writer.torn = !done;
         Ok(done)
     }
