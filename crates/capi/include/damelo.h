@@ -416,7 +416,8 @@ int damelo_purge_all(damelo_store *store);
 
 /* Begins an object whose bytes come bit by bit. `length_hint` may be DAMELO_LENGTH_UNKNOWN, or
  * another than the length that comes: a commit stores what was written. A hint of more than the
- * store takes gives DAMELO_ETOOLARGE. */
+ * store takes gives DAMELO_ETOOLARGE, and the object that was to be replaced is removed, as by a
+ * damelo_create that is refused. */
 int damelo_writer_open(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                        const void *metadata, size_t metadata_bytes, uint64_t expires_unix_s,
                        uint64_t length_hint, damelo_writer **out);

@@ -257,7 +257,8 @@ impl Store {
     /// Starts a streamed create: the bytes come in pieces.
     ///
     /// # Errors
-    /// The key or the declared length is outside the limits, or the object is not admitted.
+    /// The key, the metadata or the declared length is outside the limits, or the object is not
+    /// admitted. The version to be replaced is then removed, as by a refused [`Store::create`].
     pub fn writer(
         &self,
         key: &[u8],
@@ -268,7 +269,8 @@ impl Store {
     }
 
     /// Reads an object as one piece. From memory: no system call, no allocation. From disk: one
-    /// read. `Ok(None)`: a miss.
+    /// read, or several where the object lies in parts, or its metadata was replaced on disk.
+    /// `Ok(None)`: a miss.
     ///
     /// # Errors
     /// [`ReadError::TooLargeForMemory`] if the object takes more than an eighth of
