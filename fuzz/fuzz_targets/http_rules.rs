@@ -49,7 +49,8 @@ fn storable(request: &HeaderMap, response: &HeaderMap, caching: &CachingConfig) 
     storing::decide(exchange, caching).is_ok()
 }
 
-/// What forbids to store does so, whatever else is said; but for `no-store` beside `must-understand`.
+/// What forbids to store does so, whatever else is said; but for `no-store` beside
+/// `must-understand`.
 fn store(request: &HeaderMap, response: &HeaderMap, caching: &CachingConfig) {
     let with = |map: &HeaderMap, directive: &'static str| {
         let mut more = map.clone();
@@ -156,7 +157,8 @@ fn store_and_reuse(
     }
     let stored = storing::stored_headers(response, &directives, caching, NOW);
     assert!(!stored.contains_key("connection") && !stored.contains_key(TRANSFER_ENCODING));
-    // What is stored is for whom and for as long as what was received, and is stored as it is again.
+    // What is stored is for whom and for as long as what was received, and is stored as it is
+    // again.
     assert_eq!(vary::of(&stored), vary::of(response));
     let said = ResponseDirectives::of(&stored, caching);
     assert_eq!(said, directives);

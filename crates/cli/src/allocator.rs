@@ -3,8 +3,8 @@
 //! A miss of the proxy makes and drops some fifty allocations, several too long for the fast lists
 //! of the system's allocator. The lab's tables grow to hundreds of megabytes, which the system
 //! moves without a copy, and without the room that mimalloc leaves (docs/decisions/0021).
-//! Invariant: the length of an allocation alone decides whose it is. Threads: any, and one that gives
-//! free memory back to the operating system where a program runs for long.
+//! Invariant: the length of an allocation alone decides whose it is. Threads: any, and one that
+//! gives free memory back to the operating system where a program runs for long.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::time::{Duration, Instant};

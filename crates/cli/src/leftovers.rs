@@ -1,10 +1,10 @@
 //! Cleans up after interrupted benchmarks and runs of the lab: gigabytes of temporary store, a tree
-//! of files, a cgroup. Every temporary object is registered here while it exists; Ctrl-C and SIGTERM
-//! remove it and end the process. Normal ends use `Drop`.
+//! of files, a cgroup. Every temporary object is registered here while it exists; Ctrl-C and
+//! SIGTERM remove it and end the process. Normal ends use `Drop`.
 //!
-//! Invariant: once removal has begun, nothing is registered or forgotten any more. So no thread gets
-//! past the place where it would, with a failure, say, because its files are gone, and ends the
-//! process before removal is done.
+//! Invariant: once removal has begun, nothing is registered or forgotten any more. So no thread
+//! gets past the place where it would, with a failure, say, because its files are gone, and ends
+//! the process before removal is done.
 //!
 //! Threads: [`watch`] runs before any other thread is started, and starts the one that waits for
 //! signals.

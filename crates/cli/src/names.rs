@@ -80,8 +80,8 @@ pub(crate) fn key_text(key: &[u8]) -> String {
 }
 
 /// A URL or host that a client asked for, for a terminal: ASCII, with `\xNN` for bytes that do not
-/// print and `\\` for a backslash. Other characters would be as wide as the terminal likes, and some
-/// turn the order of those around them.
+/// print and `\\` for a backslash. Other characters would be as wide as the terminal likes, and
+/// some turn the order of those around them.
 pub(crate) fn url_text(url: &str) -> String {
     let mut text = String::with_capacity(url.len());
     for c in url.chars() {

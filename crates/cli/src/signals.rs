@@ -172,8 +172,8 @@ pub(crate) fn wait(signals: &libc::sigset_t) -> i32 {
     signal
 }
 
-/// Ends the process by a signal that [`wait`] returned, as if nobody had waited: a shell that runs a
-/// loop ends the loop, too, when a command died by Ctrl-C.
+/// Ends the process by a signal that [`wait`] returned, as if nobody had waited: a shell that runs
+/// a loop ends the loop, too, when a command died by Ctrl-C.
 pub(crate) fn end_by(signal: i32) -> ! {
     // SAFETY: all calls get a valid signal, or a pointer to a set that lives through them.
     unsafe {

@@ -15,8 +15,8 @@ const BODY_BYTES: usize = 48 << 10;
 /// Longest wait for anything: a hang fails the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// As many clients as this process may have sockets for, and the proxy, which has the same limit and
-/// keeps a third of it for origins.
+/// As many clients as this process may have sockets for, and the proxy, which has the same limit
+/// and keeps a third of it for origins.
 fn clients() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the first call fills a struct of ours, the second reads it.

@@ -524,8 +524,8 @@ fn a_proxy_that_stops_does_not_wait_for_who_has_asked_for_nothing() {
     drop((silent, http2));
 }
 
-/// A stop closes only what was not asked for yet, a quarter of a second later. A connection may not have been
-/// accepted yet when the stop comes: that of another event loop was.
+/// A stop closes only what was not asked for yet, a quarter of a second later. A connection may not
+/// have been accepted yet when the stop comes: that of another event loop was.
 #[test]
 fn a_request_that_comes_while_the_proxy_stops_is_answered() {
     use std::io::{Read as _, Write as _};

@@ -2,9 +2,9 @@
 //! modifications.
 //!
 //! Invariants: path and query are used as sent, except for query parameters that the configuration
-//! drops or sorts, by their names as origins read them; hosts are compared in lower case and without
-//! the scheme's default port (RFC 9110 §4.2.3). A key contains no byte below 0x21, so that suffixes
-//! can be told from it.
+//! drops or sorts, by their names as origins read them; hosts are compared in lower case and
+//! without the scheme's default port (RFC 9110 §4.2.3). A key contains no byte below 0x21, so that
+//! suffixes can be told from it.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -153,8 +153,8 @@ pub fn normal_host(authority: &str, scheme: &str) -> String {
     host
 }
 
-/// A host without port, without the root's trailing dot. A name with several trailing dots is invalid
-/// and stays as it is, so that it remains a different host.
+/// A host without port, without the root's trailing dot. A name with several trailing dots is
+/// invalid and stays as it is, so that it remains a different host.
 pub fn without_root(name: &str) -> &str {
     name.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(name)
 }
@@ -205,9 +205,9 @@ pub fn cookies(request: &HeaderMap) -> impl Iterator<Item = (&[u8], Option<&[u8]
     })
 }
 
-/// The values of the cookies of one name. Origins differ in which of several counts, whether a space
-/// ends the name, and what a name alone means: by any rule that ignores one of them, a client could
-/// have what an origin makes of it stored under a key without it.
+/// The values of the cookies of one name. Origins differ in which of several counts, whether a
+/// space ends the name, and what a name alone means: by any rule that ignores one of them, a client
+/// could have what an origin makes of it stored under a key without it.
 pub fn cookie_values<'a>(
     request: &'a HeaderMap,
     name: &str,

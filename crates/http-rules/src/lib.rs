@@ -57,9 +57,9 @@ pub fn is_server_error(status: StatusCode) -> bool {
     status.as_u16() >= 500
 }
 
-/// Whether a response says nothing of its resource, only that the request failed this time: an error
-/// of the server, or that the request took too long (408), came too early (425) or was one of too
-/// many (429).
+/// Whether a response says nothing of its resource, only that the request failed this time: an
+/// error of the server, or that the request took too long (408), came too early (425) or was one of
+/// too many (429).
 pub fn is_passing_failure(status: StatusCode) -> bool {
     is_server_error(status) || matches!(status.as_u16(), 408 | 425 | 429)
 }

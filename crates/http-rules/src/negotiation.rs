@@ -87,8 +87,8 @@ fn compare(a: &Member<'_>, b: &Member<'_>) -> std::cmp::Ordering {
 
 /// The name of highest weight. A language range accepts what it is a prefix of (RFC 4647 §3.3.1),
 /// and, where nothing says more of it, what it comes to if it is cut short (§3.4): `en-US` accepts
-/// `en`. Of two with the same weight one that the client names itself is better: who asks for `en-GB`
-/// gets that and not the `en` listed before it.
+/// `en`. Of two with the same weight one that the client names itself is better: who asks for
+/// `en-GB` gets that and not the `en` listed before it.
 fn best_of<'n>(names: &'n [String], members: &[Member<'_>]) -> Option<&'n str> {
     let standing_of = |name: &str| {
         let name = name.as_bytes();

@@ -124,7 +124,8 @@ pub(crate) fn weakly(a: &[u8], b: &[u8]) -> bool {
     opaque(a) == opaque(b)
 }
 
-/// Whether a tag is strong. `w/"1"` is no weak tag by the grammar, but is not meant as a strong one.
+/// Whether a tag is strong. `w/"1"` is no weak tag by the grammar, but is not meant as a strong
+/// one.
 pub(crate) fn is_strong(tag: &[u8]) -> bool {
     let mark = tag.trim_ascii().get(..2);
     !mark.is_some_and(|mark| mark.eq_ignore_ascii_case(b"W/"))

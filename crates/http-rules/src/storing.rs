@@ -303,7 +303,8 @@ pub fn stored_headers(
 }
 
 /// Without these, or the targeted fields of the configuration, a stored response could appear
-/// fresher than it is, or match other requests: neither a directive nor `Connection` takes them off.
+/// fresher than it is, or match other requests: neither a directive nor `Connection` takes them
+/// off.
 static KEPT_ALWAYS: [HeaderName; 5] = [CACHE_CONTROL, EXPIRES, DATE, VARY, SURROGATE_CONTROL];
 
 fn kept_always(caching: &CachingConfig) -> impl Iterator<Item = &HeaderName> {

@@ -162,8 +162,8 @@ pub fn merge(
     storing::stored_headers(&merged, &says, caching, response_time_s)
 }
 
-/// Whether a 304 says nothing but what is stored, so that merging it would change no field. An `Age`
-/// is news, and so is a cookie, or that there is none any more.
+/// Whether a 304 says nothing but what is stored, so that merging it would change no field. An
+/// `Age` is news, and so is a cookie, or that there is none any more.
 pub fn repeats(stored: &HeaderMap, response: &HeaderMap) -> bool {
     let same = |name| response.get_all(name).iter().eq(stored.get_all(name));
     let left_out = |name| storing::is_hop_by_hop(name) || UNCHANGED.contains(name);

@@ -353,8 +353,8 @@ proptest! {
         }
     }
 
-    /// RFC 9111 §4.1: whatever classes there are, a request that was reduced to one is of that one, and
-    /// is not reduced further.
+    /// RFC 9111 §4.1: whatever classes there are, a request that was reduced to one is of that one,
+    /// and is not reduced further.
     #[test]
     fn what_is_reduced_is_of_the_same_class(
         classes in prop::sample::subsequence(vec!["en", "de", "en-GB", "en-US", "de-AT"], 1..5)

@@ -1,5 +1,5 @@
-//! A program with a cache in front of a slow origin: eight threads ask for pages, what is missing is
-//! fetched once, a change purges its group, and after a restart the hits are still there.
+//! A program with a cache in front of a slow origin: eight threads ask for pages, what is missing
+//! is fetched once, a change purges its group, and after a restart the hits are still there.
 //!
 //! `cargo run --release -p damelo --example read_through [DIRECTORY]`
 

@@ -230,8 +230,8 @@ fn check_first_areas(
     Ok(())
 }
 
-/// Counts the records of a half up to its end, and checks every cell of both copies. Cells after the
-/// end hold zeros, or records of a former life, whose prefixes may be any bytes.
+/// Counts the records of a half up to its end, and checks every cell of both copies. Cells after
+/// the end hold zeros, or records of a former life, whose prefixes may be any bytes.
 fn check_journal_half(
     number: u32,
     copies: [&[u8]; 2],

@@ -87,8 +87,8 @@ impl<T> OneShot<T> {
         self.end(catch_unwind(AssertUnwindSafe(work)));
     }
 
-    /// Begins what supplies the outcome later, unless the caller is gone. If that panics, the waiter
-    /// resumes the panic.
+    /// Begins what supplies the outcome later, unless the caller is gone. If that panics, the
+    /// waiter resumes the panic.
     pub(crate) fn begin(&self, start: impl FnOnce()) {
         if self.caller.is_gone() {
             return;

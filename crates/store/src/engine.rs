@@ -208,9 +208,9 @@ impl Engine {
         self.counted(self.journal.append(op, seq))
     }
 
-    /// As `journal_append`, for callers that may wait for a checkpoint, and have waited for room. What
-    /// is kept for those that may not is left to them, however many come at once. The wait began at
-    /// `begun`, and is no longer for being in vain at first.
+    /// As `journal_append`, for callers that may wait for a checkpoint, and have waited for room.
+    /// What is kept for those that may not is left to them, however many come at once. The wait
+    /// began at `begun`, and is no longer for being in vain at first.
     pub(crate) fn journal_append_in_room(
         &self,
         op: &JournalOp,

@@ -3,8 +3,8 @@
 //!
 //! An operation that needs no waiting is ready when it is returned and allocates nothing. Otherwise
 //! `.wait()` does the work on the calling thread, and polling hands it to the store's own threads.
-//! Invariant: an operation that is not ready, and is dropped before it is waited for or polled, does
-//! nothing. Threads: any.
+//! Invariant: an operation that is not ready, and is dropped before it is waited for or polled,
+//! does nothing. Threads: any.
 
 use std::future::Future;
 use std::pin::Pin;

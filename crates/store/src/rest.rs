@@ -1,9 +1,10 @@
 //! Whether the store is at rest, so that its threads may sleep long.
 //!
-//! While the store is used, flusher, keeper and the thread behind large pages look for work at short
-//! intervals. A program whose cache is idle should not be woken a hundred times a second for it: after
-//! [`LOOKS`] looks of the flusher between which nothing stirred, all of them sleep for [`REST`], and
-//! the next operation that takes memory, or writes, wakes them. Hits in memory stir nothing.
+//! While the store is used, flusher, keeper and the thread behind large pages look for work at
+//! short intervals. A program whose cache is idle should not be woken a hundred times a second for
+//! it: after [`LOOKS`] looks of the flusher between which nothing stirred, all of them sleep for
+//! [`REST`], and the next operation that takes memory, or writes, wakes them. Hits in memory stir
+//! nothing.
 //!
 //! Invariant: a thread decides how long to sleep under the lock that whoever wakes it takes, so no
 //! wake-up is missed. Threads: any stirs; the flusher counts looks.

@@ -225,8 +225,8 @@ impl Space {
         let lead_bytes = leads.len() / pieces.len();
         let mut bufs = Vec::with_capacity(2 * pieces.len());
         for (lead, (run, len)) in leads.chunks_exact(lead_bytes).zip(pieces) {
-            // SAFETY: the closure keeps the leads and the runs alive until the write is done, and no
-            // thread changes them; moving a buffer does not move its memory.
+            // SAFETY: the closure keeps the leads and the runs alive until the write is done, and
+            // no thread changes them; moving a buffer does not move its memory.
             unsafe {
                 bufs.push(IoBuf::new(lead.as_ptr().cast_mut(), lead_bytes));
                 if *len > lead_bytes {
@@ -336,9 +336,10 @@ impl Space {
     /// Makes durable what was written to a volume.
     ///
     /// Errors count apart from those of reads and writes, which may go on without any: the system
-    /// takes what the device refuses later. Of several volumes one that cannot be synced goes out of
-    /// service, since nothing that it is given is sure to stay, and no checkpoint is complete with
-    /// it. The last one stays: what it has can be read, and `sync` says that no more is promised.
+    /// takes what the device refuses later. Of several volumes one that cannot be synced goes out
+    /// of service, since nothing that it is given is sure to stay, and no checkpoint is complete
+    /// with it. The last one stays: what it has can be read, and `sync` says that no more is
+    /// promised.
     pub(crate) fn sync(&self, volume: &Volume) -> io::Result<()> {
         let Err(error) = volume.device.sync() else {
             volume.sync_errors_in_row.store(0, Ordering::Relaxed);

@@ -85,12 +85,13 @@ struct Shared {
 /// # Cancellation
 /// An operation that needs no waiting, such as most creates, has taken effect when the call returns
 /// it ([`Create::is_ready`]), and a drop undoes nothing. Another that is dropped before it was
-/// polled or waited for does nothing. One that is dropped while a thread of the store works on it (a
-/// time-out, an aborted task) has taken effect before the drop, or never does. A dropped [`Create`], [`Commit`](crate::Commit) or
-/// [`SetMetadata`] therefore never overrides its caller's next operation on the same key, and never
-/// survives a remove or a purge made after the drop. The store does not tell whether it took
-/// effect: a caller that must know reads, or creates again. A `Create` or `Commit` without effect
-/// counts as abandoned. A dropped read wastes only the I/O already begun.
+/// polled or waited for does nothing. One that is dropped while a thread of the store works on it
+/// (a time-out, an aborted task) has taken effect before the drop, or never does. A dropped
+/// [`Create`], [`Commit`](crate::Commit) or [`SetMetadata`] therefore never overrides its caller's
+/// next operation on the same key, and never survives a remove or a purge made after the drop. The
+/// store does not tell whether it took effect: a caller that must know reads, or creates again. A
+/// `Create` or `Commit` without effect counts as abandoned. A dropped read wastes only the I/O
+/// already begun.
 #[derive(Clone)]
 pub struct Store(Arc<Shared>);
 
@@ -167,9 +168,9 @@ impl Store {
     /// A key has 1 to 65,536 bytes. When the operation is done, the object is in memory; it is
     /// written to disk soon after (see [`Store::sync`]).
     ///
-    /// If the object is refused (too large, not admitted, no memory in time, or no volume left), the
-    /// version that it was to replace is out of date and is removed. A program that ignores errors
-    /// of its cache then does not serve old versions.
+    /// If the object is refused (too large, not admitted, no memory in time, or no volume left),
+    /// the version that it was to replace is out of date and is removed. A program that ignores
+    /// errors of its cache then does not serve old versions.
     ///
     /// For an operation dropped before it is done, see [Cancellation](Store#cancellation).
     ///
@@ -435,8 +436,8 @@ impl Store {
         self.engine().process.is_another()
     }
 
-    /// Reads the pages of a group into memory that are not there, so that those there in all fill at
-    /// most three quarters of it.
+    /// Reads the pages of a group into memory that are not there, so that those there in all fill
+    /// at most three quarters of it.
     ///
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`]. A page that
@@ -494,8 +495,8 @@ impl Store {
     /// of power.
     ///
     /// # Errors
-    /// A device failed, or objects could not be written. Of those every call tells that was under way
-    /// when they were dropped; if there was none, the next one.
+    /// A device failed, or objects could not be written. Of those every call tells that was under
+    /// way when they were dropped; if there was none, the next one.
     pub fn sync(&self) -> Result<(), SyncError> {
         if self.engine().is_closed() {
             return Err(SyncError::Closed);

@@ -349,8 +349,8 @@ fn a_checkpoint_covers_no_remove_of_what_is_newer_than_it() {
     assert!(get(&store, "waits").is_some());
 }
 
-/// What could not be read is gone, and stays so where a checkpoint that does not know it any more is
-/// lost: a remove after that had nothing to remove.
+/// What could not be read is gone, and stays so where a checkpoint that does not know it any more
+/// is lost: a remove after that had nothing to remove.
 #[test]
 fn what_could_not_be_read_is_not_there_again_without_the_checkpoint_since() {
     let disk = Disk::new(24 << 20);

@@ -87,8 +87,8 @@ fn a_part_of_an_object_in_parts_is_read_without_the_rest() {
     }
 }
 
-/// The list of parts is found as the object, and tells where its parts lie: it is not looked at once
-/// more for that. It is longer than what is read at first of any record.
+/// The list of parts is found as the object, and tells where its parts lie: it is not looked at
+/// once more for that. It is longer than what is read at first of any record.
 #[test]
 fn the_list_of_parts_is_not_read_over_and_over() {
     // The list, the head of a part, and the bytes. Newer metadata is one read more, and so is the

@@ -22,7 +22,8 @@ fn open(state: &Arc<Mutex<State>>, background: bool) -> Store {
     Store::open_on(config, vec![Memory::device(state)], Arc::new(Stopped)).unwrap()
 }
 
-/// The journal is nearly full, nothing waits to be written, and nobody reads: a checkpoint makes room.
+/// The journal is nearly full, nothing waits to be written, and nobody reads: a checkpoint makes
+/// room.
 #[test]
 fn what_waits_for_the_journal_is_not_refused_for_want_of_memory() {
     let open = || {
@@ -47,8 +48,8 @@ fn what_waits_for_the_journal_is_not_refused_for_want_of_memory() {
     assert_eq!((stats.checkpoints, stats.drops_memory_full), (1, 0));
 }
 
-/// A life goes on in a half that the one before has filled, to the last record or nearly so: what it
-/// writes first does not wait for a checkpoint that nobody else writes.
+/// A life goes on in a half that the one before has filled, to the last record or nearly so: what
+/// it writes first does not wait for a checkpoint that nobody else writes.
 #[test]
 fn a_journal_that_was_closed_full_makes_room_for_the_next_life() {
     let purge = |store: &Store| store.purge_group(GroupId::new(9)).unwrap();
@@ -78,7 +79,8 @@ fn a_journal_that_was_closed_full_makes_room_for_the_next_life() {
     }
 }
 
-/// What waits to be written holds memory that comes free: a read is refused only where nothing waits.
+/// What waits to be written holds memory that comes free: a read is refused only where nothing
+/// waits.
 #[test]
 fn a_read_is_not_refused_for_what_only_waits_to_be_written() {
     let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));

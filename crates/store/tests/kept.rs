@@ -1,6 +1,6 @@
-//! An object that is replaced, or whose segment is reused and that is kept elsewhere, while a reader
-//! is half-way through its records: what the reader finds outdated it does not forget. What is gone
-//! it forgets altogether.
+//! An object that is replaced, or whose segment is reused and that is kept elsewhere, while a
+//! reader is half-way through its records: what the reader finds outdated it does not forget. What
+//! is gone it forgets altogether.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

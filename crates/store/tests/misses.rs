@@ -74,7 +74,8 @@ fn a_read_of_what_has_died_is_one_miss() {
             let store = Store::open_on(config, device, Arc::new(clock.clone())).unwrap();
             let value = vec![1; bytes];
             let expiring = CreateOptions { expires_unix_s: Some(100), ..CreateOptions::default() };
-            // On pages of their own: what has expired is forgotten when its page is read for another.
+            // On pages of their own: what has expired is forgotten when its page is read for
+            // another.
             let of_groups = [(0, CreateOptions::default()), (1, expiring)];
             for (group, options) in of_groups {
                 for key in 0..if bytes > 10 { 1 } else { 40 } {

@@ -188,8 +188,8 @@ fn what_is_used_in_memory_is_kept_and_not_read_for_it() {
     assert_eq!(reads, 3 * stats.segments_reused, "{of_each}");
 }
 
-/// What lies on it is lost and nothing else; and one sector does not take the volume out of service,
-/// though many objects are near it.
+/// What lies on it is lost and nothing else; and one sector does not take the volume out of
+/// service, though many objects are near it.
 #[test]
 fn a_sector_that_cannot_be_read_costs_what_lies_on_it() {
     let objects = 60;

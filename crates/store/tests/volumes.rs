@@ -399,7 +399,8 @@ fn once_a_checkpoint_is_complete_again_nothing_is_forgotten_for_those_that_faile
     }
 }
 
-/// The journal of a life that goes on behind some checkpoints, none of which has what it overwrites.
+/// The journal of a life that goes on behind some checkpoints, none of which has what it
+/// overwrites.
 #[test]
 fn what_is_removed_after_an_open_stays_so_where_no_checkpoint_can_be_written() {
     let disk = Disk::new(48 << 20);

@@ -1,9 +1,9 @@
-//! The output of `damelo lab designs`: tables, JSON, and the report with charts. Owns the columns and
-//! the names of members for runs on modelled disks, and what runs on real ones have in common with
-//! them.
+//! The output of `damelo lab designs`: tables, JSON, and the report with charts. Owns the columns
+//! and the names of members for runs on modelled disks, and what runs on real ones have in common
+//! with them.
 //!
-//! Invariants: CSV shows members of the JSON, nothing else and nothing rounded; what is rounded is for
-//! people. The same reports give the same bytes. Pure; any thread.
+//! Invariants: CSV shows members of the JSON, nothing else and nothing rounded; what is rounded is
+//! for people. The same reports give the same bytes. Pure; any thread.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! `damelo lab`: cache designs and policies measured on traces. One subcommand per file; `reading`
-//! has the shared part: how a trace is named and read, and what was skipped of it. Threads: the main
-//! one, those that a subcommand starts, and one that waits for Ctrl-C and SIGTERM.
+//! has the shared part: how a trace is named and read, and what was skipped of it. Threads: the
+//! main one, those that a subcommand starts, and one that waits for Ctrl-C and SIGTERM.
 
 mod bench;
 mod design_report;

@@ -1,10 +1,10 @@
 //! `damelo lab paper`: reproduces a paper's tables and figures, the published number beside ours.
-//! Owns which requests a paper plays, its own or those of a trace that its rule lets through, and the
-//! words that say so.
+//! Owns which requests a paper plays, its own or those of a trace that its rule lets through, and
+//! the words that say so.
 //!
-//! Invariants: an option that would change nothing is refused before anything is read or measured. A
-//! trace is read once for each rule, however many papers play it. But on real disks the same command
-//! prints the same. Threads: the main one, besides those of the store on real disks.
+//! Invariants: an option that would change nothing is refused before anything is read or measured.
+//! A trace is read once for each rule, however many papers play it. But on real disks the same
+//! command prints the same. Threads: the main one, besides those of the store on real disks.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -183,7 +183,8 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     out.finish()
 }
 
-/// Prints a paper's tables as soon as they are there. CSV has those of all papers in one, at the end.
+/// Prints a paper's tables as soon as they are there. CSV has those of all papers in one, at the
+/// end.
 fn print(
     args: &PaperArgs,
     out: &mut Out,

@@ -262,8 +262,8 @@ fn share(cache: &CacheResult) -> String {
     cache.size_share.map_or(String::new(), |share| format!("{share:.4}"))
 }
 
-/// A ratio of what was counted; none where nothing was, as in an interval of the warm-up: 0 would say
-/// that nothing missed.
+/// A ratio of what was counted; none where nothing was, as in an interval of the warm-up: 0 would
+/// say that nothing missed.
 fn counted(tally: &Tally, ratio: impl Fn(&Tally) -> f64) -> Option<f64> {
     (tally.requests > 0).then(|| ratio(tally))
 }

@@ -2,8 +2,8 @@
 //! `stat` prints; what is written is `rewrite`'s.
 //!
 //! Invariants: standard output has results alone, progress and remarks go to standard error. What
-//! [`Trace::product`] names can be made again from the command line, without a file of its own choice.
-//! Threads: the main one.
+//! [`Trace::product`] names can be made again from the command line, without a file of its own
+//! choice. Threads: the main one.
 
 use clap::{Args, Subcommand, ValueEnum};
 use damelo_lab::output::TraceIdentity;

@@ -2,8 +2,8 @@
 //!
 //! The frame is made as plain lines by a pure function; the terminal only shows it. Invariants:
 //! the terminal is left as it was found, whatever happens, SIGINT and SIGTERM included; keys are
-//! read also while the proxy does not answer. Threads: the main thread, and while the screen is taken
-//! over one that waits for these signals, and one for each look.
+//! read also while the proxy does not answer. Threads: the main thread, and while the screen is
+//! taken over one that waits for these signals, and one for each look.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::thread;
@@ -169,7 +169,8 @@ fn ended_by_user(shown: &Shown, over: impl Fn() -> bool) -> io::Result<bool> {
 fn hangs_up_within(limit: Duration) -> bool {
     let mut stdin = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
     let limit_ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: one struct that lives through the call. A signal, as of a new size, only ends it early.
+    // SAFETY: one struct that lives through the call. A signal, as of a new size, only ends it
+    // early.
     unsafe { libc::poll(&raw mut stdin, 1, limit_ms) };
     stdin.revents & libc::POLLHUP != 0
 }

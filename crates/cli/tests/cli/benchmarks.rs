@@ -1,4 +1,5 @@
-//! `damelo bench` without a network: small runs of each benchmark, what they print and leave behind.
+//! `damelo bench` without a network: small runs of each benchmark, what they print and leave
+//! behind.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! `damelo lab trace`: traces read, counted, converted and written, and what is said of damaged ones.
+//! `damelo lab trace`: traces read, counted, converted and written, and what is said of damaged
+//! ones.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! `damelo check-config`: what it shows of a file that is good, and what it says of one that is not.
+//! `damelo check-config`: what it shows of a file that is good, and what it says of one that is
+//! not.
 
 use serde_json::Value;
 

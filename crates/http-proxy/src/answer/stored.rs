@@ -53,8 +53,8 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
 }
 
 /// Reads the first piece of a streamed response before its headers are sent. False: the store has
-/// evicted it, or what comes after it, since the lookup (a validation may have taken seconds), which
-/// counts as a miss.
+/// evicted it, or what comes after it, since the lookup (a validation may have taken seconds),
+/// which counts as a miss.
 pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
     let Some(streamed) = streamed(worker, ask, found) else { return true };
     match &mut found.body {

@@ -178,8 +178,8 @@ impl<'a> Fetch<'a> {
         self.response_time_ms / 1000
     }
 
-    /// The policy of a response with these headers and their directives, new or merged with a stored
-    /// one's.
+    /// The policy of a response with these headers and their directives, new or merged with a
+    /// stored one's.
     pub(crate) fn policy(
         &self,
         directives: &ResponseDirectives,

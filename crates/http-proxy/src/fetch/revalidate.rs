@@ -110,8 +110,8 @@ impl Fetch<'_> {
         let directives = ResponseDirectives::of(&headers, caching);
         let mut policy = self.policy(&directives, caching, stored.status, &headers, news);
         effects.adjust(&mut policy, &headers, &directives);
-        // A 304 without the cookie does not make a page for one user one for all, unless it gives it
-        // a lifetime. A rule's lifetime of nothing begins with the age on arrival.
+        // A 304 without the cookie does not make a page for one user one for all, unless it gives
+        // it a lifetime. A rule's lifetime of nothing begins with the age on arrival.
         let was_fresh = policy.lifetime_ms > policy.initial_age_ms;
         policy.never_stale |= stored.policy.never_stale && !was_fresh;
         StoredResponse { policy, headers, ..stored.clone() }

@@ -1,11 +1,11 @@
 //! Purging: the purge orders, who may give them, and how they are carried out.
 //!
 //! A hard purge of one URL removes it (its variants become unreachable) and reports how many
-//! objects were removed; if rules extend keys, or did, it also writes a mark. Every other purge only
-//! writes a mark, which covers objects fetched before it. Invariants: the client has shown the token, if
-//! one is configured; no purge walks the cache; an answer reports success only when the purge would
-//! survive a crash of the process. Threads: the worker's and the admin listener's; writing marks
-//! blocks and runs on the runtime's blocking threads.
+//! objects were removed; if rules extend keys, or did, it also writes a mark. Every other purge
+//! only writes a mark, which covers objects fetched before it. Invariants: the client has shown the
+//! token, if one is configured; no purge walks the cache; an answer reports success only when the
+//! purge would survive a crash of the process. Threads: the worker's and the admin listener's;
+//! writing marks blocks and runs on the runtime's blocking threads.
 
 use std::net::IpAddr;
 use std::sync::Arc;

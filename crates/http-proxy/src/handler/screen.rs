@@ -4,9 +4,9 @@
 //! bare CR, NUL, transfer codings of which the last is not chunked; 431: too many or too long
 //! fields). This file checks the configured limits and refuses messages that two recipients could
 //! interpret differently. Invariant: a request that passes has at most one `Host`, of harmless
-//! characters, that agrees with the target; at most one `Content-Length`; no transfer coding but one
-//! `chunked`; and no hop-by-hop field that `Connection` names, except `Upgrade` and `TE`. Threads:
-//! any; pure functions.
+//! characters, that agrees with the target; at most one `Content-Length`; no transfer coding but
+//! one `chunked`; and no hop-by-hop field that `Connection` names, except `Upgrade` and `TE`.
+//! Threads: any; pure functions.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName,
@@ -107,9 +107,9 @@ fn values(headers: &HeaderMap) -> Result<(), Refusal> {
     if headers.values().any(padded) { Err(BAD_VALUE) } else { Ok(()) }
 }
 
-/// Joins several `Content-Length` lines into one, as hyper does for HTTP/1.1. The HTTP/2 library has
-/// refused lengths that differ but lets equal ones through, and an origin of HTTP/1.1 may take them
-/// for an attempt at smuggling (RFC 9112 §6.3) or send them on to one that does.
+/// Joins several `Content-Length` lines into one, as hyper does for HTTP/1.1. The HTTP/2 library
+/// has refused lengths that differ but lets equal ones through, and an origin of HTTP/1.1 may take
+/// them for an attempt at smuggling (RFC 9112 §6.3) or send them on to one that does.
 fn one_length(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(CONTENT_LENGTH).into_iter();
     if let (Some(first), Some(_)) = (lengths.next().cloned(), lengths.next()) {

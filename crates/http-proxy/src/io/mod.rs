@@ -1,6 +1,6 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
-//! streams, pieces of bodies, how much of them is in memory, timers for silence and deadlines, wakes from other threads, locks,
-//! addresses of names, and stamps of files.
+//! streams, pieces of bodies, how much of them is in memory, timers for silence and deadlines,
+//! wakes from other threads, locks, addresses of names, and stamps of files.
 
 pub(crate) mod body;
 pub(crate) mod boxed;

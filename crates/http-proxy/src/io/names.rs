@@ -4,8 +4,8 @@
 //! that want the same name at the same time share one lookup; otherwise requests for a name whose
 //! server does not answer would soon occupy all threads, and all other names would wait for them.
 //! Invariants: at most one lookup of a name is under way; callers that come after its end start
-//! another, so nothing is remembered; a lookup continues without its callers. Threads: any; the lock
-//! is never held across a lookup.
+//! another, so nothing is remembered; a lookup continues without its callers. Threads: any; the
+//! lock is never held across a lookup.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};

@@ -6,8 +6,8 @@ use bytes::Bytes;
 const JOINED_BYTES_MAX: usize = 1024;
 
 /// Appends a piece to the one before it if both are small; false if they stay apart. An origin may
-/// send its bytes one by one: each piece would take forty times its length, and hold the buffer that
-/// it was read into. Costs a copy of both.
+/// send its bytes one by one: each piece would take forty times its length, and hold the buffer
+/// that it was read into. Costs a copy of both.
 pub(crate) fn join_small(last: &mut Bytes, next: &[u8]) -> bool {
     let is_small = last.len() + next.len() <= JOINED_BYTES_MAX;
     if is_small {

@@ -131,8 +131,8 @@ fn squid_code(result: &str, status: Option<StatusCode>) -> (&'static str, bool) 
     }
 }
 
-/// A URL in one word. As in Squid's log, what would end the word or the line is written as `%XX`, of
-/// which the URL can be told again, and other bytes as they came.
+/// A URL in one word. As in Squid's log, what would end the word or the line is written as `%XX`,
+/// of which the URL can be told again, and other bytes as they came.
 fn encoded_blanks(url: &str) -> String {
     let mut out = String::with_capacity(url.len());
     for c in url.chars() {

@@ -245,7 +245,8 @@ impl Ledger {
             written = found;
             known.go_on_with(marks.after_restart());
         } else {
-            // A new ledger skips generations as well, so that it is written like one that was found.
+            // A new ledger skips generations as well, so that it is written like one that was
+            // found.
             *known = Known::new(known.marks.clone().after_restart());
         }
         self.now.follow(&known.marks);

@@ -62,7 +62,8 @@ impl Snapshot {
         is_padding(bytes).then_some(Snapshot { number: Some(number), marks })
     }
 
-    /// The marks that this snapshot and this delta stand for; `None` if they do not belong together.
+    /// The marks that this snapshot and this delta stand for; `None` if they do not belong
+    /// together.
     pub(crate) fn continued(&self, delta: &Delta) -> Option<Marks> {
         let belongs = self.number == Some(delta.snapshot)
             && self.marks.now().generation == delta.changes.since;

@@ -65,7 +65,8 @@ impl Glob {
         Ok(Glob { alternatives, negated, segments })
     }
 
-    /// Whether one of its alternatives begins with a character that is written out, and is not this.
+    /// Whether one of its alternatives begins with a character that is written out, and is not
+    /// this.
     pub(crate) fn begins_with_other_than(&self, wanted: char) -> bool {
         let begins = |tokens: &Vec<Token>| matches!(tokens.first(), Some(Token::Char(first)) if *first != wanted);
         self.alternatives.iter().any(begins)

@@ -167,9 +167,9 @@ pub(crate) fn nearest<'a>(
     Some(scored.max_by(|a, b| a.0.total_cmp(&b.0))?.1)
 }
 
-/// How alike two names are, if they are alike at all: by their letters (`conect`), or by their words
-/// (`max_connections`). The key may be in another table; of several that are as much alike, one in
-/// the same table is meant.
+/// How alike two names are, if they are alike at all: by their letters (`conect`), or by their
+/// words (`max_connections`). The key may be in another table; of several that are as much alike,
+/// one in the same table is meant.
 fn likeness(unknown: &str, known: &str) -> Option<f64> {
     let (table, unknown) = unknown.rsplit_once('.').unwrap_or(("", unknown));
     let (known_table, known) = known.rsplit_once('.').unwrap_or(("", known));

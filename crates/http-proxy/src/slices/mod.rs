@@ -12,8 +12,8 @@
 //!
 //! Invariants: slices of one response share a strong validator; memory holds one slice of a
 //! response and the fetched part of the next, or only the requested parts of both; a complete
-//! response is assembled from slices only if at least half of it is stored, or if it was stored when
-//! it began (`resuming`). Threads: the worker's.
+//! response is assembled from slices only if at least half of it is stored, or if it was stored
+//! when it began (`resuming`). Threads: the worker's.
 
 mod reader;
 mod resuming;
@@ -414,8 +414,8 @@ pub(crate) async fn probe(
     fetching.conditions = Conditions::Clients;
     let is_answer = match asked.response.status() {
         StatusCode::PARTIAL_CONTENT => is_part_wanted(ask, &want, &asked),
-        // Conditions, without which it was asked for, come before the range (RFC 9110 §14.2): by one
-        // that names an older version the answer is the whole, however short that is now.
+        // Conditions, without which it was asked for, come before the range (RFC 9110 §14.2): by
+        // one that names an older version the answer is the whole, however short that is now.
         StatusCode::RANGE_NOT_SATISFIABLE => !ask.is_conditional(),
         _ => true,
     };

@@ -107,8 +107,8 @@ impl SliceReader {
         Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead, coming })
     }
 
-    /// Keeps a slice until its turn: a partially read one, which saves a second read, or one that is
-    /// on its way, which may not be reusable once it is stored.
+    /// Keeps a slice until its turn: a partially read one, which saves a second read, or one that
+    /// is on its way, which may not be reusable once it is stored.
     pub(crate) fn keep(&mut self, index: u64, got: &Got) {
         let slices = self.job.slices;
         let partial = got.response.part.is_some_and(|part| !slices.is_slice(index, &part));
@@ -190,8 +190,8 @@ impl SliceReader {
         Ok(())
     }
 
-    /// What was requested ahead, if it is this slice and can still be read. If it may not be reused,
-    /// the origin would be asked for it again.
+    /// What was requested ahead, if it is this slice and can still be read. If it may not be
+    /// reused, the origin would be asked for it again.
     async fn came_ahead(&mut self, index: u64) -> Option<Got> {
         let coming = self.coming.take().filter(|_| self.ahead == index)?;
         let got = coming.await.ok().flatten()?;

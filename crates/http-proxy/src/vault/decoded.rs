@@ -3,10 +3,11 @@
 //! To decode a blob costs several hundred instructions for each header; to copy the decoded entry,
 //! a tenth of that. So an entry that is asked for a second time is kept beside a copy of its blob,
 //! and a later lookup that reads the same bytes gets a copy of the entry. Invariants: decoding is a
-//! pure function of the blob, so that what is kept can be neither stale nor wrong: the blob that was
-//! read is compared with the one that was decoded, byte by byte; nothing here shares memory with the
-//! store; a thread keeps at most [`PLACES`] entries, each of a blob of at most [`BLOB_BYTES_MAX`].
-//! Threads: each has a table of its own, so that hits on several do not share reference counts.
+//! pure function of the blob, so that what is kept can be neither stale nor wrong: the blob that
+//! was read is compared with the one that was decoded, byte by byte; nothing here shares memory
+//! with the store; a thread keeps at most [`PLACES`] entries, each of a blob of at most
+//! [`BLOB_BYTES_MAX`]. Threads: each has a table of its own, so that hits on several do not share
+//! reference counts.
 
 use std::cell::RefCell;
 
@@ -40,8 +41,8 @@ struct Table {
 #[derive(Default)]
 struct Place {
     kept: Option<Box<Kept>>,
-    /// Hash of the key that was last asked for here in vain. It is kept when it comes twice in a row,
-    /// so that what is asked for once takes no place.
+    /// Hash of the key that was last asked for here in vain. It is kept when it comes twice in a
+    /// row, so that what is asked for once takes no place.
     wanted: u64,
 }
 

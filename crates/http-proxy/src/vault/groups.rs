@@ -62,9 +62,9 @@ impl Vault {
         Ok(Membership { group, generation })
     }
 
-    /// Removes all responses in these groups, including those being fetched, on account of a response
-    /// fetched since `epoch`. Returns the epoch in which that response may be stored; `None` if other
-    /// groups were invalidated since.
+    /// Removes all responses in these groups, including those being fetched, on account of a
+    /// response fetched since `epoch`. Returns the epoch in which that response may be stored;
+    /// `None` if other groups were invalidated since.
     pub(crate) fn invalidate_groups_since(&self, names: &[Vec<u8>], epoch: Epoch) -> Option<Epoch> {
         if names.is_empty() {
             return Some(epoch);

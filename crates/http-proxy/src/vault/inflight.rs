@@ -5,10 +5,10 @@
 //! the pace of its first reader, or of the foremost one if that has left. Invariants: memory holds
 //! only bytes that the store has not taken yet, less than a section plus one read, and what readers
 //! right behind the fill are about to get, at most [`NEAR_BYTES`]; twice that once nothing is
-//! stored any more; while as much is in [`Transit`] as may be, a body that nobody reads right behind its
-//! fill holds one piece, and who comes there waits for the end of the section; while the store takes
-//! the body, a reader never waits for another reader, nor the fill for any reader; if the origin
-//! breaks off, all readers do. Threads: written by the fill, read on every worker;
+//! stored any more; while as much is in [`Transit`] as may be, a body that nobody reads right
+//! behind its fill holds one piece, and who comes there waits for the end of the section; while the
+//! store takes the body, a reader never waits for another reader, nor the fill for any reader; if
+//! the origin breaks off, all readers do. Threads: written by the fill, read on every worker;
 //! the lock is held for a few moves, never across a wait.
 
 mod reader;
@@ -80,8 +80,8 @@ pub(crate) struct InflightBody {
 struct State {
     /// Generation of the stored body, and how many of its bytes can be read.
     stored: Option<(u64, u64)>,
-    /// The bytes behind the stored ones, in pieces as they came, but for the smallest, each with its
-    /// offset in the body.
+    /// The bytes behind the stored ones, in pieces as they came, but for the smallest, each with
+    /// its offset in the body.
     tail: VecDeque<(u64, Bytes)>,
     /// Bytes that readers may read.
     shown_bytes: u64,
@@ -234,8 +234,8 @@ impl InflightBody {
         sections.read_first(offset..u64::MAX).await.is_ok()
     }
 
-    /// Why bytes that were there cannot be read any more. When the origin breaks off, what is stored
-    /// is removed.
+    /// Why bytes that were there cannot be read any more. When the origin breaks off, what is
+    /// stored is removed.
     fn why_lost(&self) -> BodyError {
         match self.state().end {
             Some(Err(error)) => error,
@@ -302,7 +302,8 @@ impl fmt::Debug for InflightBody {
 
 impl State {
     /// Drops the part of the tail that the store has and, unless much is in transit, no reader
-    /// is about to get; if nothing is stored any more, what those that the fill waits for cannot need.
+    /// is about to get; if nothing is stored any more, what those that the fill waits for cannot
+    /// need.
     fn let_go(&mut self, is_transit_full: bool) {
         let stored_bytes = match (self.unstored, self.stored) {
             (Some(_), _) => self.shown_bytes.saturating_sub(2 * NEAR_BYTES),
@@ -320,8 +321,8 @@ impl State {
         }
     }
 
-    /// Keeps only the piece that came last, which is on its way to the first client all the same: if
-    /// that is too slow for the fill, it becomes a reader there.
+    /// Keeps only the piece that came last, which is on its way to the first client all the same:
+    /// if that is too slow for the fill, it becomes a reader there.
     fn let_all_but_the_last_go(&mut self) {
         self.tail.drain(..self.tail.len().saturating_sub(1));
     }
@@ -336,7 +337,8 @@ impl State {
     }
 
     /// Whether the tail is for readers only that may come: all that there are get their bytes
-    /// elsewhere or, from before `near`, from the store, which will have what is in the tail as well.
+    /// elsewhere or, from before `near`, from the store, which will have what is in the tail as
+    /// well.
     fn is_for_nobody_yet(&self, near: u64) -> bool {
         let is_near =
             |offset: u64| offset != ELSEWHERE && (offset >= near || self.unstored.is_some());

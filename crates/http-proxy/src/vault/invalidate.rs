@@ -55,8 +55,8 @@ impl Vault {
         self.forget_all_of(primary).await;
     }
 
-    /// As [`Vault::invalidate`], on account of a response fetched since `epoch`. Returns the epoch in
-    /// which that response may be stored; `None` if something else has ended `epoch`.
+    /// As [`Vault::invalidate`], on account of a response fetched since `epoch`. Returns the epoch
+    /// in which that response may be stored; `None` if something else has ended `epoch`.
     pub(crate) async fn invalidate_since(&self, primary: &[u8], epoch: Epoch) -> Option<Epoch> {
         let resource = self.hasher.hash_one(primary);
         let count = self.stripe_of(resource).invalidated.add_next(resource, epoch.count);

@@ -68,8 +68,8 @@ const STRIPES: usize = 1024;
 /// Invalidations of resources that a stripe remembers individually.
 const RECENT_MAX: usize = 64;
 
-/// Invalidations of groups remembered individually: all that come while a body is on the way, unless
-/// there are very many.
+/// Invalidations of groups remembered individually: all that come while a body is on the way,
+/// unless there are very many.
 const GROUPS_RECENT_MAX: usize = 1024;
 
 /// The names of a resource.
@@ -176,7 +176,8 @@ pub(crate) struct Vault {
     pub(crate) body_bytes_max: u64,
     /// The running configuration's.
     caching: ArcSwap<CachingConfig>,
-    /// Whether rules have added to keys since the start, so that one URL may be stored under several.
+    /// Whether rules have added to keys since the start, so that one URL may be stored under
+    /// several.
     extended_keys: AtomicBool,
     /// Decides which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,

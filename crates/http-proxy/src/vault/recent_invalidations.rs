@@ -1,5 +1,5 @@
-//! The recently invalidated resources of a stripe, or groups of the vault, by which a fill under way
-//! tells whether an invalidation concerns it.
+//! The recently invalidated resources of a stripe, or groups of the vault, by which a fill under
+//! way tells whether an invalidation concerns it.
 //!
 //! Invariant: an invalidation of a resource is never missed. An invalidation of another resource
 //! counts as one of this resource only if more than `MAX` came during the fill, or if the hashes

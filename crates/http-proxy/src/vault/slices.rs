@@ -157,8 +157,8 @@ impl Vault {
         }
     }
 
-    /// Keys of the resource's slices that are stored, of the first `most`; a few may not be. Costs a
-    /// look-up in memory each, and at most one read.
+    /// Keys of the resource's slices that are stored, of the first `most`; a few may not be. Costs
+    /// a look-up in memory each, and at most one read.
     pub(crate) async fn keys_of_slices(
         &self,
         primary: &[u8],

@@ -108,8 +108,8 @@ fn who_fetches_a_range_gets_the_fields_that_are_private() {
     }
 }
 
-/// RFC 9111 §5.2.1.7, RFC 9211 §2.1: a slice that would have to be validated is not there for who may
-/// not have the origin asked for it, and the answer is no hit.
+/// RFC 9111 §5.2.1.7, RFC 9211 §2.1: a slice that would have to be validated is not there for who
+/// may not have the origin asked for it, and the answer is no hit.
 #[test]
 fn slices_that_are_stale_are_not_promised() {
     let (body, origin) = noise_in_parts(35, LENGTH);

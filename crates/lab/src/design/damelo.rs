@@ -175,7 +175,8 @@ impl Damelo {
     /// An empty disk, all groups loved. `requests` are for the oracle grouping only.
     ///
     /// # Panics
-    /// If pages are not whole sectors of 512 bytes, or the disk has fewer than two of them for a group.
+    /// If pages are not whole sectors of 512 bytes, or the disk has fewer than two of them for a
+    /// group.
     pub fn new(options: DameloOptions, requests: &[Request], changes: Changes) -> Damelo {
         assert!(options.page_bytes.is_multiple_of(512), "pages are sectors");
         let total = (options.disk_bytes / u64::from(options.page_bytes)) as u32;

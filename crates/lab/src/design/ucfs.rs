@@ -14,8 +14,8 @@
 //! one thing: they give up after 256 files that do not fit or lie on the disk as they are; HTML is
 //! what ends in `.html`, `.htm` or a slash; each unit is a write of its own (§2.4.2 lets several go
 //! in one); the table of files has no end at 4 million (§2.3.2), which no trace here comes near,
-//! but where the disk has no room for more of it on shutdown: then the least used unit goes, as on a
-//! full disk; what counts as a use of a cluster, for the 115 hours and for LFU, is that it was
+//! but where the disk has no room for more of it on shutdown: then the least used unit goes, as on
+//! a full disk; what counts as a use of a cluster, for the 115 hours and for LFU, is that it was
 //! written or read, not a hit in memory on a copy of a file that it holds; its count begins at 1
 //! with each write (§2.4.7 does not say what becomes of those of its files); the file system's
 //! tables are written on shutdown with 24 bytes for each file and 6 for each cluster. A restart
@@ -197,7 +197,8 @@ impl Ucfs {
     /// An empty disk. `requests` are for the oracle grouping only.
     ///
     /// # Panics
-    /// If clusters are not whole sectors of 512 bytes, or hot and medium are more than all of memory.
+    /// If clusters are not whole sectors of 512 bytes, or hot and medium are more than all of
+    /// memory.
     pub fn new(options: UcfsOptions, requests: &[Request], changes: Changes) -> Ucfs {
         assert!(options.cluster_bytes.is_multiple_of(512), "clusters are sectors");
         assert!(options.hot_percent + options.medium_percent <= 100, "shares of memory");

@@ -173,8 +173,8 @@ impl Mechanical {
         (self.cylinder, self.head) = (place.cylinder, place.head);
     }
 
-    /// Time to read on from `from`, before which the head has just passed a sector, to `to` in track
-    /// order, switches included.
+    /// Time to read on from `from`, before which the head has just passed a sector, to `to` in
+    /// track order, switches included.
     fn stream_ns(&self, from: u64, to: u64) -> u64 {
         let place = self.geometry.place(from - 1);
         let per_track = u64::from(place.sectors_per_track);

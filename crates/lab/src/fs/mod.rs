@@ -239,8 +239,8 @@ impl Ffs {
         }
     }
 
-    /// Opens a file by name and writes a part of it in place: what points there is read and stays as
-    /// it is.
+    /// Opens a file by name and writes a part of it in place: what points there is read and stays
+    /// as it is.
     ///
     /// # Panics
     /// If there is no such file, or it ends before what is written.

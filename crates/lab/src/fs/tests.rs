@@ -205,7 +205,8 @@ fn space_is_conserved_and_no_fragment_has_two_files() {
     assert!(full < 4_000, "some fit");
 }
 
-/// Four groups of 128 inodes, of which the root has one: 511 directories, with nearly all space free.
+/// Four groups of 128 inodes, of which the root has one: 511 directories, with nearly all space
+/// free.
 #[test]
 fn no_inode_and_no_space_are_told_apart() {
     let (mut ffs, mut plan) = (small(false), Plan::default());

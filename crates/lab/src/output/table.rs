@@ -27,8 +27,8 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Which columns hold only numbers. Looks at every cell: to be asked once for a table, which may
-    /// have a row for each minute of months.
+    /// Which columns hold only numbers. Looks at every cell: to be asked once for a table, which
+    /// may have a row for each minute of months.
     fn numeric_columns(&self) -> Vec<bool> {
         (0..self.head.len()).map(|column| self.is_numeric(column)).collect()
     }

@@ -73,8 +73,8 @@ impl Paper {
         !(self.takes_trace() && has_trace)
     }
 
-    /// By how much its synthetic workloads can be divided with anything left to measure; none if that
-    /// has no limit.
+    /// By how much its synthetic workloads can be divided with anything left to measure; none if
+    /// that has no limit.
     fn scale_down_max(self, has_trace: bool) -> Option<u32> {
         match self {
             Paper::Squid | Paper::Ucfs if has_trace => None,

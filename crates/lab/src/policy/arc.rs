@@ -2,13 +2,13 @@
 //! asked for again, each with a queue of ghosts, keys that left it. A request for a ghost says that
 //! its queue was too short, and moves the target that the first queue's length is held to.
 //!
-//! Decides as libCacheSim does. The paper has pages of one size; with sizes in bytes all lengths are
-//! bytes, and these are its deviations there:
-//! - The target moves by the paper's step, 1 or the ratio of both ghost queues. That is pages in the
-//!   paper and bytes here, so that it hardly moves where objects are large: what was asked for once
-//!   goes first then. With `by-size=1` a step counts as many bytes as the ghost that was asked for
-//!   has, as in ZFS, which is what the paper means where all objects are of one size. libCacheSim
-//!   has no such thing.
+//! Decides as libCacheSim does. The paper has pages of one size; with sizes in bytes all lengths
+//! are bytes, and these are its deviations there:
+//! - The target moves by the paper's step, 1 or the ratio of both ghost queues. That is pages in
+//!   the paper and bytes here, so that it hardly moves where objects are large: what was asked for
+//!   once goes first then. With `by-size=1` a step counts as many bytes as the ghost that was asked
+//!   for has, as in ZFS, which is what the paper means where all objects are of one size.
+//!   libCacheSim has no such thing.
 //! - A ghost that is too much goes for each object that goes, not until the ghosts are few enough:
 //!   where small objects are followed by large ones they may stand for more than the paper's two
 //!   capacities. Here they end at 2^63 bytes for each queue.
@@ -175,8 +175,8 @@ mod tests {
     use crate::policy::NEVER;
 
     /// Worked out on paper, two pages: a comes and is hit, b comes; c makes a ghost of b (T1 is
-    /// longer than p = 0). b is a ghost of T1: p = 1, and as T1, which has c, is no longer than that,
-    /// a gives its place. c hits, since p spared it; a is a ghost of T2.
+    /// longer than p = 0). b is a ghost of T1: p = 1, and as T1, which has c, is no longer than
+    /// that, a gives its place. c hits, since p spared it; a is a ghost of T2.
     #[test]
     fn a_ghost_of_what_was_asked_for_once_spares_the_next_of_them() {
         let mut arc = Arc::new(2, false);

@@ -1,9 +1,9 @@
 //! Belady for objects of different sizes: lets go the object whose size times the requests until it
 //! is asked for again is greatest, which would take most room for longest before it hits. No bound,
-//! which would be hard to compute, but nearer to one than `belady` where sizes differ. What is never
-//! asked for again does not come in, and leaves with its last hit; a new object competes with those
-//! that are there, so that it may be the first to go. Of equals the one with the greatest key, the
-//! newest name, goes first.
+//! which would be hard to compute, but nearer to one than `belady` where sizes differ. What is
+//! never asked for again does not come in, and leaves with its last hit; a new object competes with
+//! those that are there, so that it may be the first to go. Of equals the one with the greatest
+//! key, the newest name, goes first.
 //!
 //! libCacheSim's BeladySize looks for the victim among 128 objects that it draws, here it is that
 //! of all; there room is made also for what then does not come in, and a new object does not
@@ -84,9 +84,10 @@ mod tests {
     use super::*;
 
     /// Worked out on paper, room for ten. 0 has 4 bytes and is asked for again in 5 requests, 1 has
-    /// 6, in 3: 20 and 18. 2 has 2 bytes, in 8 of them from request 2 on: 16, when 0 stands at 12 and
-    /// 1 at 12. Of these 2 goes at once, its product being greatest. 3, with 4 bytes and 2 requests
-    /// to go, stands at 8 in request 3, 0 at 8 and 1 at 6: of 0 and 3 the newer name goes, 3 itself.
+    /// 6, in 3: 20 and 18. 2 has 2 bytes, in 8 of them from request 2 on: 16, when 0 stands at 12
+    /// and 1 at 12. Of these 2 goes at once, its product being greatest. 3, with 4 bytes and 2
+    /// requests to go, stands at 8 in request 3, 0 at 8 and 1 at 6: of 0 and 3 the newer name goes,
+    /// 3 itself.
     #[test]
     fn the_greatest_product_goes_first() {
         let mut policy = BeladySize::new(10);

@@ -1,6 +1,6 @@
 //! LFU: lets go what was asked for least often since it came, of equals what was asked for longest
-//! ago. Nothing ages: what was popular once stays. Decides as libCacheSim does, where an object that
-//! comes back begins anew, too. Counts of requests end at 16 million.
+//! ago. Nothing ages: what was popular once stays. Decides as libCacheSim does, where an object
+//! that comes back begins anew, too. Counts of requests end at 16 million.
 //!
 //! Invariants: every object that is there waits in the queue of its count, and no queue is empty.
 

@@ -3,8 +3,8 @@
 //! A_max every count c becomes ceil(c / 2), so that what was popular once does not stay for ever.
 //!
 //! Deviations: of those that a halving makes equal, what had the smaller count goes first, whenever
-//! it was asked for, as it would have gone without the halving; neither paper gives values. A_max is
-//! 10 here, and counts stop at 255 (M_refs), so that the queues, one for each count, are few.
+//! it was asked for, as it would have gone without the halving; neither paper gives values. A_max
+//! is 10 here, and counts stop at 255 (M_refs), so that the queues, one for each count, are few.
 
 use super::lists::{NONE, Nodes, Queue};
 use super::{Policy, Step};

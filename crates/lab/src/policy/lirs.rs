@@ -1,7 +1,7 @@
 //! LIRS (Jiang and Zhang, SIGMETRICS 2002): an object is worth keeping by how many others were
 //! asked for between its last two requests, not since the last. Those for which that is few (LIR)
-//! have nearly all of the cache; what else is there (HIR) waits in a short queue, the paper's Q, and
-//! becomes LIR if it is asked for again before the LIR object that was asked for longest ago.
+//! have nearly all of the cache; what else is there (HIR) waits in a short queue, the paper's Q,
+//! and becomes LIR if it is asked for again before the LIR object that was asked for longest ago.
 //!
 //! The paper's stack S has LIR objects, and HIR ones, also such as have left (ghosts), that were
 //! asked for since its bottom, the oldest LIR object, was. Here nothing but LIR objects lies in it:
@@ -220,9 +220,10 @@ mod tests {
     use crate::policy::NEVER;
 
     /// Worked out on paper, three pages, one for HIR. 0 and 1 are LIR, 2 HIR; 3 makes a ghost of 2.
-    /// 2 comes back while it is in S: it is LIR, 0 at the bottom becomes HIR, and 3 has left for it.
-    /// 0 hits, but is not in S: it stays HIR. 4 makes a ghost of it; 2 and 1 are there still, and so
-    /// much is between the last two requests for 0 that 1 has to give its place as it comes back.
+    /// 2 comes back while it is in S: it is LIR, 0 at the bottom becomes HIR, and 3 has left for
+    /// it. 0 hits, but is not in S: it stays HIR. 4 makes a ghost of it; 2 and 1 are there still,
+    /// and so much is between the last two requests for 0 that 1 has to give its place as it comes
+    /// back.
     #[test]
     fn what_comes_back_soon_takes_the_place_of_the_oldest() {
         let mut lirs = Lirs::new(3, 0.3, 1.0);

@@ -4,9 +4,10 @@
 //!
 //! The paper has two segments, probationary and protected, of sizes to be chosen; here, as in
 //! libCacheSim, there are as many as wanted, four unless said otherwise, of one size. Decides as
-//! libCacheSim does, whose deviations these are: nothing larger than a segment is taken; what is new
-//! comes into the lowest segment that has room while there is one, not into the lowest of all; and
-//! once none has room the lowest may be longer than its share until something is moved down to it.
+//! libCacheSim does, whose deviations these are: nothing larger than a segment is taken; what is
+//! new comes into the lowest segment that has room while there is one, not into the lowest of all;
+//! and once none has room the lowest may be longer than its share until something is moved down to
+//! it.
 
 use super::lists::Nodes;
 use super::one_queue::ObjectQueue;
@@ -113,8 +114,8 @@ mod tests {
     use crate::policy::NEVER;
 
     /// Worked out on paper, two segments of two. 0 and 1 come into the lower one, 2 and 3 find room
-    /// in the upper one. 0 moves up and 2 down; 4 puts out 1, the older one below. 2 moves up, and 3
-    /// down; 1 puts out 4, and 0 is still there.
+    /// in the upper one. 0 moves up and 2 down; 4 puts out 1, the older one below. 2 moves up, and
+    /// 3 down; 1 puts out 4, and 0 is still there.
     #[test]
     fn a_hit_moves_up_and_the_oldest_down() {
         let mut slru = Slru::new(4, 2);

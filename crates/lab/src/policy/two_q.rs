@@ -5,9 +5,9 @@
 //! Decides as libCacheSim does. The paper has pages of one size; with sizes in bytes, Kin and Kout
 //! are shares of the capacity in bytes, and these are its deviations there: nothing larger than Kin
 //! is taken; nothing larger than Kout is remembered; and the LRU queue has no more than what Kin
-//! leaves, where the paper lets it have what the FIFO queue, less its last object, happens to leave.
-//! Beyond libCacheSim: the FIFO queue gives what the LRU queue has not, and not only while it is
-//! longer than Kin, so that shares of more than a half run.
+//! leaves, where the paper lets it have what the FIFO queue, less its last object, happens to
+//! leave. Beyond libCacheSim: the FIFO queue gives what the LRU queue has not, and not only while
+//! it is longer than Kin, so that shares of more than a half run.
 
 use super::lists::Nodes;
 use super::one_queue::ObjectQueue;
@@ -138,8 +138,8 @@ mod tests {
     use crate::policy::NEVER;
 
     /// Worked out on paper, four pages, so that Kin is 1 and Kout 2. 0 to 3 fill the cache; 0 hits
-    /// where it is, which spares it nothing: 4 makes a ghost of it. 0 comes back into the main queue
-    /// and puts out 1, 1 likewise and puts out 2, 0 hits.
+    /// where it is, which spares it nothing: 4 makes a ghost of it. 0 comes back into the main
+    /// queue and puts out 1, 1 likewise and puts out 2, 0 hits.
     #[test]
     fn what_is_remembered_comes_into_the_main_queue() {
         let mut two_q = TwoQ::new(4, 0.25, 0.5);

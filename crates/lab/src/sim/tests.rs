@@ -177,8 +177,8 @@ fn sizes_can_be_ignored() {
     assert_eq!(report.working_set, Some(5));
 }
 
-/// What Squid logs of a validation and of HEAD is the size of headers. Those are left out as what has
-/// no bytes is: else the first of them would be an object of 250 bytes ever after.
+/// What Squid logs of a validation and of HEAD is the size of headers. Those are left out as what
+/// has no bytes is: else the first of them would be an object of 250 bytes ever after.
 #[test]
 fn sizes_of_headers_are_none_of_objects() {
     let dir = tempfile::tempdir().expect("a directory");

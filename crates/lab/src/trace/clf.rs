@@ -55,9 +55,9 @@ pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
 }
 
 /// The site with its port, if the line begins with one, and the client. `who` is what stands before
-/// the time: ident and user, with the client before them if there is a site. The address of a client
-/// may end as a port does (`2001:db8::80`) and the name of a user may have blanks, but then `who`
-/// begins with the `-` of ident.
+/// the time: ident and user, with the client before them if there is a site. The address of a
+/// client may end as a port does (`2001:db8::80`) and the name of a user may have blanks, but then
+/// `who` begins with the `-` of ident.
 fn site_and_client<'a>(first: &'a [u8], who: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8]) {
     let port = memchr::memrchr(b':', first).map_or(&b""[..], |at| &first[at + 1..]);
     let has_port = (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);

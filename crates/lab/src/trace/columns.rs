@@ -89,7 +89,8 @@ impl ColumnOptions {
     }
 }
 
-/// Sets what is not set yet: of two values one would be passed over, and nobody knows which was meant.
+/// Sets what is not set yet: of two values one would be passed over, and nobody knows which was
+/// meant.
 fn once<T>(option: &mut Option<T>, value: T, key: &str) -> Result<(), String> {
     match option.replace(value) {
         None => Ok(()),

@@ -13,8 +13,8 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Of a frame that zstd skips, but for the low half of the first byte: `pzstd` begins with one.
 const ZSTD_SKIPPED: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
-/// Before the size of its blocks, a digit. Letters, as a trace's first name may have them: what tells
-/// is that a block comes behind the digit, or the end of a file that has none.
+/// Before the size of its blocks, a digit. Letters, as a trace's first name may have them: what
+/// tells is that a block comes behind the digit, or the end of a file that has none.
 const BZIP2_BEGIN: &[u8] = b"BZh";
 const BZIP2_BLOCK: [u8; 6] = [0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
 const BZIP2_END: [u8; 6] = [0x17, 0x72, 0x45, 0x38, 0x50, 0x90];

@@ -1,9 +1,9 @@
-//! libCacheSim's own binary form, lcs: a header of 8,192 bytes, whose version says how long a record
-//! is, and records without anything between them, all little-endian. Pure.
+//! libCacheSim's own binary form, lcs: a header of 8,192 bytes, whose version says how long a
+//! record is, and records without anything between them, all little-endian. Pure.
 //!
-//! Header: a mark (u64), version (u64), statistics of the trace, the mark again in the last 8 bytes.
-//! The statistics are not read: the lab counts itself. Records begin with time in seconds (u32) and
-//! object (u64); then come
+//! Header: a mark (u64), version (u64), statistics of the trace, the mark again in the last 8
+//! bytes. The statistics are not read: the lab counts itself. Records begin with time in seconds
+//! (u32) and object (u64); then come
 //! - version 1: size (u32), next use (i64), which is oracleGeneral;
 //! - version 2: size (u32), operation (u8), tenant (24 bits), next use;
 //! - version 3: size (i64), operation, tenant, lifetime in seconds (u32), next use;

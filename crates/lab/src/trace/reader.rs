@@ -285,8 +285,8 @@ impl TraceReader {
         }
     }
 
-    /// Puts the site of the line, or else the prefix, before a URL that is only a path, and one quote
-    /// where two stand for it.
+    /// Puts the site of the line, or else the prefix, before a URL that is only a path, and one
+    /// quote where two stand for it.
     fn rename(&mut self) {
         self.is_renamed = false;
         let Body::Lines { line, parsed: Some(parsed), .. } = &self.body else { return };

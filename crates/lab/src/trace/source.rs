@@ -197,8 +197,8 @@ impl Interner {
         }
     }
 
-    /// The record with dense ids, and without a size if it has no body: that of headers, which Squid
-    /// logs, is none of an object.
+    /// The record with dense ids, and without a size if it has no body: that of headers, which
+    /// Squid logs, is none of an object.
     ///
     /// # Errors
     /// When there are more than 2^32 - 1 objects, hosts or clients.

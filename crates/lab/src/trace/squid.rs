@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(record("1.0 1 c NONE/000 0 NONE error:x - HIER_NONE/- -").status, 0);
     }
 
-    /// As with a `logformat` of one's own, and with a blank in an old log: the hierarchy tells where
-    /// the URL ends.
+    /// As with a `logformat` of one's own, and with a blank in an old log: the hierarchy tells
+    /// where the URL ends.
     #[test]
     fn fields_behind_the_type_are_no_part_of_the_url() {
         let url = |end: &str| {

@@ -68,8 +68,9 @@ pub struct TraceStat {
     pub small_requests: u64,
     /// Requests whose size differs from the object's last one: changed, or broken off.
     pub changed_requests: u64,
-    /// Share of requests for something that was answered with a body before: what an unlimited cache
-    /// would hit. What has no body of its own hits what is there, and does not count where nothing is.
+    /// Share of requests for something that was answered with a body before: what an unlimited
+    /// cache would hit. What has no body of its own hits what is there, and does not count where
+    /// nothing is.
     pub hit_ratio_max: f64,
     /// The same in bytes.
     pub byte_hit_ratio_max: f64,
@@ -224,8 +225,8 @@ impl Counting {
         let object = &mut self.objects[at];
         object.requests = object.requests.saturating_add(1);
         object.was_asked_for |= request.op != Op::Delete;
-        // As for designs: without a body of its own a read hits what is there, and all else is about
-        // nothing.
+        // As for designs: without a body of its own a read hits what is there, and all else is
+        // about nothing.
         let counts = match request.op {
             Op::Read => request.has_body() || object.is_there,
             Op::Write => request.has_body(),

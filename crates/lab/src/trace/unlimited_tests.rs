@@ -1,5 +1,5 @@
-//! What `trace stat` says that an unlimited cache hits, against caches with room for all: a design's
-//! and a simulated one, on random traces. One thread.
+//! What `trace stat` says that an unlimited cache hits, against caches with room for all: a
+//! design's and a simulated one, on random traces. One thread.
 
 use super::{ReadOptions, Trace, load, trace_stat};
 use crate::design::{Context, DesignOptions, find};

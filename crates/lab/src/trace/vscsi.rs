@@ -1,8 +1,8 @@
 //! Traces of virtual disks (CloudPhysics, Waldspurger et al., FAST 2015), which libCacheSim calls
 //! vscsi: records without anything between them, little-endian, in two versions.
 //!
-//! - Version 1, 32 bytes: serial number (u32), length in bytes (u32), number of pieces (u32), command
-//!   (u16), version (u16), first block (u64), time in microseconds (u64).
+//! - Version 1, 32 bytes: serial number (u32), length in bytes (u32), number of pieces (u32),
+//!   command (u16), version (u16), first block (u64), time in microseconds (u64).
 //! - Version 2, 40 bytes: command, version, serial number, length, number of pieces, first block,
 //!   time, and how long it took (u64).
 //!

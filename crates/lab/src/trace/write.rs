@@ -95,8 +95,8 @@ pub struct Lost {
     pub times: u64,
     /// Requests written without their size, in txt, other than the one byte that counts there.
     pub sizes: u64,
-    /// Requests written without the client, a method other than GET or the status that they had: all
-    /// but our own form have no place for these.
+    /// Requests written without the client, a method other than GET or the status that they had:
+    /// all but our own form have no place for these.
     pub fields: u64,
 }
 

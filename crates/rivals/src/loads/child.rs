@@ -267,7 +267,8 @@ impl<C: Cache> Client<C> {
             && let Some(op) = order.op(&self.run.source, next.fetch_add(1, Ordering::Relaxed))
         {
             self.operate(op).await;
-            // A server's task waits for its client now and then; one that does not keeps the others from their turn.
+            // A server's task waits for its client now and then; one that does not keeps the others
+            // from their turn.
             consume_budget().await;
         }
         self.tally

@@ -39,8 +39,8 @@ const TINY_BYTES: u64 = 8 * MIB;
 /// A ring that strict runs never fill, whatever their syncs waste.
 const ROOMY_BYTES: u64 = 48 * MIB;
 
-/// The smallest store that works: 16 KiB pages (32 for the seeds with objects of one length), 256 KiB
-/// segments, 4 MiB of memory.
+/// The smallest store that works: 16 KiB pages (32 for the seeds with objects of one length), 256
+/// KiB segments, 4 MiB of memory.
 pub fn tiny_config(seed: u64) -> Config {
     let mut config = Config::new("sim-0", ByteSize::new(TINY_BYTES));
     config.memory = ByteSize::new(4 * MIB);

@@ -1,6 +1,6 @@
 //! Loads and stores of odd shapes, which the other scenarios hardly reach: the smallest stores and
-//! objects as large as they take, one group or hundreds, volumes of unequal size, and mostly streams
-//! that are given up, new metadata, or objects that expire soon. Threads: a run is on one.
+//! objects as large as they take, one group or hundreds, volumes of unequal size, and mostly
+//! streams that are given up, new metadata, or objects that expire soon. Threads: a run is on one.
 
 use std::sync::Arc;
 

@@ -64,7 +64,8 @@ impl Core {
         Core { file, path, block, counters: Counters::default(), under_way: AtomicU64::new(0) }
     }
 
-    /// Calls `done` of an I/O, which then is no longer under way. Nothing that `done` holds is left.
+    /// Calls `done` of an I/O, which then is no longer under way. Nothing that `done` holds is
+    /// left.
     pub(super) fn complete(&self, done: Done, result: io::Result<()>) {
         done(result);
         self.under_way.fetch_sub(1, Ordering::Release);

@@ -198,7 +198,8 @@ impl Engine {
 
     /// First life whose segment may hold objects that the checkpoint misses.
     fn oldest_open_life(&self) -> SegmentLife {
-        // Loaded first: a life with a smaller number is seen below, and later ones have greater ones.
+        // Loaded first: a life with a smaller number is seen below, and later ones have greater
+        // ones.
         let next = SegmentLife::from_raw(self.next_seq.load(Ordering::SeqCst));
         self.ring.oldest_unsealed().unwrap_or(next)
     }

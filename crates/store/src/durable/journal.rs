@@ -1,8 +1,8 @@
 //! The journal: deletes and purge marks that must survive a crash until a checkpoint covers them.
 //!
 //! The journal has two halves, used in turn; each life of a half has an epoch. All of it is on disk
-//! twice, a record in the first copy before it is in the second, so that damage to one of them loses
-//! nothing; [`read_journal`](super::replay::read_journal) reads both.
+//! twice, a record in the first copy before it is in the second, so that damage to one of them
+//! loses nothing; [`read_journal`](super::replay::read_journal) reads both.
 //!
 //! Invariants: a half is overwritten only after completion of a checkpoint that began after the
 //! half's last record was written, unless checkpoints fail ([`Journal::go_uncovered`]); the first
@@ -10,8 +10,8 @@
 //! when it may not trust older segments. The last quarter of a half that cannot be overwritten yet
 //! is reserved for callers that a checkpoint waits for; other callers wait for room before they
 //! take their sequence number, and again if others have taken it when they write
-//! ([`Journal::append_in_room`]). Room for one record at the end of a half is reserved for the mark of
-//! an open ([`Journal::mark_open`]).
+//! ([`Journal::append_in_room`]). Room for one record at the end of a half is reserved for the mark
+//! of an open ([`Journal::mark_open`]).
 //!
 //! Threads: any. Appends are serialised by a mutex, held for a memory copy (at `synced`, not while
 //! the device syncs).
@@ -48,7 +48,8 @@ struct State {
     /// The checkpoint of `covered_generation` covers all records up to this epoch.
     covered_epoch: u32,
     covered_generation: u64,
-    /// No checkpoint of a greater generation can be on disk: none was begun, in this life or before.
+    /// No checkpoint of a greater generation can be on disk: none was begun, in this life or
+    /// before.
     begun_generation: u64,
     /// The epoch in which that one was begun, if in this life: it covers those before.
     begun_epoch: u32,
@@ -226,9 +227,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the records that `append_soon` deferred, as far as there is room, and makes all of them
-    /// durable at once. Called when a checkpoint is complete, or is not waited for any more. What
-    /// cannot be written is deferred again, and the others are written; the last error is returned.
+    /// Writes the records that `append_soon` deferred, as far as there is room, and makes all of
+    /// them durable at once. Called when a checkpoint is complete, or is not waited for any more.
+    /// What cannot be written is deferred again, and the others are written; the last error is
+    /// returned.
     pub(crate) fn append_left(&self) -> io::Result<()> {
         let (mut some, mut in_a_row, mut outcome) = (false, 0, Ok(()));
         // Each once. Those not tried yet stay where they count against the limit.
@@ -278,8 +280,8 @@ impl Journal {
     /// if nothing else of this life reaches journal or checkpoint. `seq` is a number given in this
     /// life. If halves were lost, the record deletes what is older, which the next open must not
     /// trust either, and what was found to be lost is cleared. The record is on disk when this
-    /// returns, whatever the configured durability. Never waits: no thread writes checkpoints during
-    /// an open.
+    /// returns, whatever the configured durability. Never waits: no thread writes checkpoints
+    /// during an open.
     pub(crate) fn mark_open(&self, seq: Sequence, lost: &[LostHalf]) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         let mut state = lock(&self.state);
@@ -296,7 +298,8 @@ impl Journal {
         let op = if !lost.is_empty() { JournalOp::PurgeAll } else { MARK };
         let record = JournalRecord { op, epoch: state.epoch, seq: seq.get() };
         if let Err(error) = self.write(&mut state, area.as_ref(), &record) {
-            // The mark of the open before may be whole in one copy only, which nothing may overwrite.
+            // The mark of the open before may be whole in one copy only, which nothing may
+            // overwrite.
             if state.ends_with_mark {
                 state.offset = end;
             }
@@ -315,10 +318,10 @@ impl Journal {
     }
 
     /// Stops waiting for checkpoints until one is complete, because the volume that holds them is
-    /// out of service, or they keep failing. Halves are overwritten all the same, and then require a
-    /// checkpoint that does not exist: an open before there is one forgets every object older than
-    /// the journal, which it might otherwise serve although it was deleted. What waited for room is
-    /// written.
+    /// out of service, or they keep failing. Halves are overwritten all the same, and then require
+    /// a checkpoint that does not exist: an open before there is one forgets every object older
+    /// than the journal, which it might otherwise serve although it was deleted. What waited for
+    /// room is written.
     pub(crate) fn go_uncovered(&self) -> io::Result<()> {
         let state = lock(&self.state);
         self.uncovered.store(true, Ordering::Relaxed);
@@ -328,9 +331,9 @@ impl Journal {
         self.append_left()
     }
 
-    /// Waits for room, as long as is left of a wait that began at `begun`. For callers that may wait:
-    /// those outside the gate that have not taken a sequence number yet, or have left the room to
-    /// others.
+    /// Waits for room, as long as is left of a wait that began at `begun`. For callers that may
+    /// wait: those outside the gate that have not taken a sequence number yet, or have left the
+    /// room to others.
     pub(crate) fn wait_room(&self, begun: Instant) -> io::Result<()> {
         if self.has_room() {
             return Ok(());
@@ -389,16 +392,18 @@ impl Journal {
         }
         if self.lacks(&state, bytes) {
             if !state.is_covered() {
-                // The newest may be complete on disk although its writer saw an error. It covers what
-                // is overwritten if it was begun since the last turn, and may still be under way.
+                // The newest may be complete on disk although its writer saw an error. It covers
+                // what is overwritten if it was begun since the last turn, and may still be under
+                // way.
                 let beyond = u64::from(state.begun_epoch < state.epoch);
                 state.covered_generation = state.begun_generation.saturating_add(beyond);
             }
             let before = (state.epoch, state.offset);
             (state.epoch, state.offset) = (state.epoch + 1, 0);
             let first = JournalOp::Epoch { generation: state.covered_generation };
-            // Where that checkpoint is missing, all older than this number is forgotten: all that the
-            // overwritten may have deleted, though what turns the journal may have waited for long.
+            // Where that checkpoint is missing, all older than this number is forgotten: all that
+            // the overwritten may have deleted, though what turns the journal may have waited for
+            // long.
             let newest = state.newest_seq.max(seq.get());
             let first = JournalRecord { op: first, epoch: state.epoch, seq: newest };
             if let Err(error) = self.write(&mut state, area, &first) {
@@ -430,7 +435,8 @@ impl Journal {
 
     /// The generation of a checkpoint that was begun at `epoch`: not in the slot of the newest
     /// complete one, and greater than that of each that was begun before. So it is no smaller than
-    /// what a half asks for that was begun without a checkpoint, and no two are taken for each other.
+    /// what a half asks for that was begun without a checkpoint, and no two are taken for each
+    /// other.
     pub(crate) fn generation_after(&self, newest: u64, epoch: u32) -> u64 {
         let mut state = lock(&self.state);
         let next = newest.saturating_add(1);

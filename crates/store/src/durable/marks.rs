@@ -190,7 +190,8 @@ mod tests {
         assert!(kills(&marks, 9, b"z", 29) && !kills(&marks, 1, b"a/b", 30));
     }
 
-    /// A checkpoint's marks come first at an open, then all records of the journal, older ones, too.
+    /// A checkpoint's marks come first at an open, then all records of the journal, older ones,
+    /// too.
     #[test]
     fn an_older_purge_that_comes_later_takes_nothing_from_a_newer_one() {
         let group = || JournalOp::PurgeGroup { group: 1 };

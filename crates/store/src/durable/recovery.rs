@@ -208,8 +208,9 @@ impl Engine {
         if let Some(found) = clean
             && let Err(error) = checkpoint::clear_clean(self, found)
         {
-            // After a crash, the clean tables would be trusted for segments written from now on, and
-            // numbers given from now on be given again. So nothing may be written, on any volume.
+            // After a crash, the clean tables would be trusted for segments written from now on,
+            // and numbers given from now on be given again. So nothing may be written, on any
+            // volume.
             self.space.take_out(&format!("that the store is in use could not be noted: {error}"));
             add(&self.counters.checkpoint_errors, 1);
         }

@@ -1,9 +1,9 @@
 //! The header of a page: a run of small records that were written together.
 //!
 //! Owns the first 64 bytes of a page; the records follow adjacently from offset 64, and what lies
-//! behind them means nothing. Invariants: a page is written once per life of its segment; `segment_seq`
-//! tells this life from an older one; a decoded header's `used_bytes` lies inside the page, and its
-//! stride is one that the store's pages may have.
+//! behind them means nothing. Invariants: a page is written once per life of its segment;
+//! `segment_seq` tells this life from an older one; a decoded header's `used_bytes` lies inside the
+//! page, and its stride is one that the store's pages may have.
 //!
 //! Threads: none; pure functions.
 

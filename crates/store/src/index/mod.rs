@@ -251,8 +251,8 @@ impl Index {
         shard.head.dropped.is_set(pair)
     }
 
-    /// Makes [`Index::has_dropped`] true for this key, for when recovery may find a record of it that
-    /// never had an entry.
+    /// Makes [`Index::has_dropped`] true for this key, for when recovery may find a record of it
+    /// that never had an entry.
     pub fn note_dropped(&self, hash: u64) {
         let (shard, pair) = self.locked(hash);
         shard.note_dropped(pair);

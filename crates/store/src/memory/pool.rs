@@ -88,7 +88,8 @@ impl Pool {
         self.follow(Advice::LargePages(places));
         // One touch brings all of a large page. Where the system has none left, it brings a small
         // one, and the others come as they are touched.
-        // SAFETY: the block is within our mapping, no run uses it, and it is set aside for this call.
+        // SAFETY: the block is within our mapping, no run uses it, and it is set aside for this
+        // call.
         unsafe { start.write_volatile(0) };
         lock(&self.state).enlarged(|advice| self.follow(advice));
         true

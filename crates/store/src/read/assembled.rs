@@ -1,9 +1,9 @@
-//! Objects of which the newer metadata wait to be written, put together by a read and kept for later
-//! ones until then: the resident table has the waiting record in their place.
+//! Objects of which the newer metadata wait to be written, put together by a read and kept for
+//! later ones until then: the resident table has the waiting record in their place.
 //!
 //! Invariants: an object stands for the one version that it was put together of; what is kept takes
-//! at most 1/`MEMORY_SHARE` of the memory, and nothing once nothing waits. Threads: any; the lock is
-//! taken last.
+//! at most 1/`MEMORY_SHARE` of the memory, and nothing once nothing waits. Threads: any; the lock
+//! is taken last.
 
 use std::collections::HashMap;
 

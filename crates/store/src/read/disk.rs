@@ -237,7 +237,8 @@ impl Engine {
         header: &RecordHeader,
         look: Look,
     ) -> Result<Found, ReadError> {
-        // The assembled object has no location of its own yet, so the resident table cannot have it.
+        // The assembled object has no location of its own yet, so the resident table cannot have
+        // it.
         let candidate = Candidate {
             location: Location::MAX,
             length_class: LengthClass::from_units(1),

@@ -216,8 +216,8 @@ impl LargeObject {
         (index < self.extents.len()).then_some(index)
     }
 
-    /// The end of a piece of at most `bytes` bytes, at least a chunk, from `start` on. It is that of
-    /// a chunk: chunks are read whole, so the next piece would read the rest of one again.
+    /// The end of a piece of at most `bytes` bytes, at least a chunk, from `start` on. It is that
+    /// of a chunk: chunks are read whole, so the next piece would read the rest of one again.
     pub(super) fn piece_end(&self, start: u64, bytes: u64) -> u64 {
         let of_extent = self.extent_at(start).map_or(0, |index| self.extents[index].start);
         let end = start + bytes;

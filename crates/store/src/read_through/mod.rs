@@ -1,8 +1,8 @@
 //! `ReadThrough`: a store together with the fetches for what it does not have.
 //!
-//! Invariants: a key is fetched by one caller at a time, whose outcome all get that asked meanwhile;
-//! what was fetched before a change was made through this handle is not stored after it. Uses only
-//! the public interface of the store. Threads: any number, sync or async.
+//! Invariants: a key is fetched by one caller at a time, whose outcome all get that asked
+//! meanwhile; what was fetched before a change was made through this handle is not stored after it.
+//! Uses only the public interface of the store. Threads: any number, sync or async.
 
 mod fetched;
 mod flights;

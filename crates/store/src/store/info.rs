@@ -39,8 +39,8 @@ pub struct StoreInfo {
     pub memory_bytes: u64,
     /// Its volumes, in order.
     pub volumes: Vec<VolumeInfo>,
-    /// What should be known by whoever runs it: what was found at open, and, as of now, why a volume
-    /// is out of service, and an index that is too small.
+    /// What should be known by whoever runs it: what was found at open, and, as of now, why a
+    /// volume is out of service, and an index that is too small.
     pub warnings: Vec<String>,
     /// True if it was made by this open.
     pub created: bool,

@@ -92,8 +92,8 @@ mod tests {
     use crate::write::nursery::Work;
     use crate::{ByteSize, Config, Store};
 
-    /// Nothing is written of its own accord. Never closed: with objects that were lost, where a test
-    /// fails, that would wait for ever.
+    /// Nothing is written of its own accord. Never closed: with objects that were lost, where a
+    /// test fails, that would wait for ever.
     fn open(dir: &tempfile::TempDir) -> ManuallyDrop<Store> {
         let mut config = Config::new(dir.path().join("store"), ByteSize::new(16 << 20));
         config.memory = ByteSize::new(4 << 20);

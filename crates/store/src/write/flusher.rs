@@ -169,8 +169,8 @@ impl Flusher {
         self.write_batch(engine);
     }
 
-    /// Bytes from a page built now to the next: it will most likely lie in the open segment, the one
-    /// that the store was closed with, or the next.
+    /// Bytes from a page built now to the next: it will most likely lie in the open segment, the
+    /// one that the store was closed with, or the next.
     fn stride(&self, engine: &Engine) -> u64 {
         let open = self.pages.as_ref().map(|open| open.page_stride);
         open.or_else(|| engine.ring.resting_page_stride()).unwrap_or(self.next_stride)

@@ -1,10 +1,10 @@
-//! Forgetting what turned out to be gone: a record that a reader finds damaged, unreadable or without
-//! its value, and an object that could not be written.
+//! Forgetting what turned out to be gone: a record that a reader finds damaged, unreadable or
+//! without its value, and an object that could not be written.
 //!
-//! Invariants: only the version that was found is forgotten, with those older than it. A delete gets
-//! its number alone in the gate and with the shard locked, so that every create of the key that has
-//! a smaller one was published before, and seen. Never waits for a create: callers are readers, and
-//! threads that complete I/O. Threads: any.
+//! Invariants: only the version that was found is forgotten, with those older than it. A delete
+//! gets its number alone in the gate and with the shard locked, so that every create of the key
+//! that has a smaller one was published before, and seen. Never waits for a create: callers are
+//! readers, and threads that complete I/O. Threads: any.
 
 use crate::engine::Engine;
 use crate::format::JournalOp;

@@ -182,8 +182,8 @@ impl Engine {
         }
     }
 
-    /// The newest version, with its value if that is small. New metadata counts as one read, however
-    /// often it looks: `is_counted` from the second look on.
+    /// The newest version, with its value if that is small. New metadata counts as one read,
+    /// however often it looks: `is_counted` from the second look on.
     fn see(self: &Arc<Engine>, key: &[u8], is_counted: bool) -> Result<Option<Seen>, CreateError> {
         let hash = self.hash(key);
         let family = self.family(hash);

@@ -68,8 +68,8 @@ fn damelo_writes_checkpoints_when_they_are_due() {
     assert_eq!(tables(&requests), (3, 512 + 1_024 + 1_024));
 }
 
-/// Each file is at least 111 bytes, and 24 in the table that is written at the end: of 40,000 files in
-/// 4 MiB the tables would be a quarter of the disk, and not a hundredth. Those of the least used
+/// Each file is at least 111 bytes, and 24 in the table that is written at the end: of 40,000 files
+/// in 4 MiB the tables would be a quarter of the disk, and not a hundredth. Those of the least used
 /// clusters go, and all that is saved ends where the disk does.
 #[test]
 fn ucfs_keeps_no_more_files_than_its_tables_have_room_for() {
@@ -102,8 +102,8 @@ fn hades_refuses_what_needs_more_cacheblocks_than_there_are() {
 }
 
 /// One page, C_max 2. 1 and 2 (4 KB each) fill it; 1 goes, and its segment is cut for 3 and 4 (2 KB
-/// each). 2 was asked for twice, as was no other of its class: for 5 (4 KB) it is replaced, wherever
-/// the pointer stands, since what lay before it in the class is no object any more.
+/// each). 2 was asked for twice, as was no other of its class: for 5 (4 KB) it is replaced,
+/// wherever the pointer stands, since what lay before it in the class is no object any more.
 #[test]
 fn mmap_fbc_replaces_an_object_where_one_of_its_class_is_left() {
     let options =

@@ -177,8 +177,9 @@ impl NaiveSlru {
         self.capacity / self.segments.len() as u64
     }
 
-    /// Of the segments that something came into, the lowest with too much lets its oldest sink, until
-    /// none has. (The lowest of all may have too much before, and keeps it while nothing sinks there.)
+    /// Of the segments that something came into, the lowest with too much lets its oldest sink,
+    /// until none has. (The lowest of all may have too much before, and keeps it while nothing
+    /// sinks there.)
     fn settle(&mut self, top: usize) {
         let mut entered = vec![false; self.segments.len()];
         entered[top] = true;

@@ -362,8 +362,8 @@ fn what_waited_for_room_hides_nothing_of_what_was_lost_before_it() {
     }
 }
 
-/// Records that wait for room are older than those that are written meanwhile, and may be what turns
-/// the journal.
+/// Records that wait for room are older than those that are written meanwhile, and may be what
+/// turns the journal.
 #[test]
 fn a_half_without_its_checkpoint_forgets_all_that_the_overwritten_deleted() {
     for seed in 0..100 {

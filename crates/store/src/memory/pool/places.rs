@@ -14,8 +14,8 @@
 //! - Runs of whole frames are placed in large pages and in the lower half first, other runs
 //!   elsewhere and in the upper half first. Large pages are split for the latter only where nothing
 //!   else is left.
-//! - The places of a block that is set aside are neither free nor in use. All of their memory counts
-//!   as occupied; what the slack does not cover is not available.
+//! - The places of a block that is set aside are neither free nor in use. All of their memory
+//!   counts as occupied; what the slack does not cover is not available.
 //!
 //! Pure bookkeeping: the caller carries out the advice to the system. Threads: under the owner's
 //! lock.

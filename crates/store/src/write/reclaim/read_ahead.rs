@@ -213,7 +213,8 @@ impl<'a> ReadAhead<'a> {
     }
 
     fn begin(&self, range: Range<u64>) -> Window {
-        // Of its own for each: one that is used again would hold as much as its longest read needed.
+        // Of its own for each: one that is used again would hold as much as its longest read
+        // needed.
         let buf = AlignedBuf::zeroed((range.end - range.start) as usize);
         let landing = Arc::new(Landing::default());
         let window = Window { range: range.clone(), landing: Arc::clone(&landing) };
