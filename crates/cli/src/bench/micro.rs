@@ -31,12 +31,12 @@ Examples:
   damelo bench micro --threads 16 --against /var/tmp
   damelo bench micro --orders zipf1:8,random --objects 16384 --memory 16MiB --disk 192MiB --verify
 
-Three stages, create, read and delete, in five orders. In each stage every thread does its share
-of the operations, one piece of the order each; all threads finish before the next stage. After
-each stage everything is brought to disk (`settle`, not in the rate); between create and read
-memory is emptied, the store's as well as the page cache. Objects are spread over the groups in blocks; in sequential and
-random order all groups are loved, in zipf order the groups of the popular objects are loved and
-the others hated. Thesis settings are the defaults, except 16 threads.
+Three stages, create, read and delete, in five orders. In each stage every thread does its share of
+the operations, one piece of the order each; all threads finish before the next stage. After each
+stage everything is brought to disk (`settle`, not in the rate); between create and read memory is
+emptied, the store's as well as the page cache. Objects are spread over the groups in blocks; in
+sequential and random order all groups are loved, in zipf order the groups of the popular objects
+are loved and the others hated. Thesis settings are the defaults, except 16 threads.
 
 hit = reads / (page reads x objects per page), with objects brought from disk counted as bytes
 read / mean object size, since not every read is of a whole page. reads/ob = disk reads for each

@@ -25,8 +25,9 @@ Examples:
   damelo lab bench
   damelo lab bench --requests 20000000 --objects 8000000 --policies lru,s3-fifo,sieve
 
-Build with --release. The trace is gen:zipf, alpha 0.8; the cache has 1 GiB. Each rate is the best of --rounds runs of the whole command, start and
-reading included; memory is what the process had at most, less what it has with lru and a tiny trace.";
+Build with --release. The trace is gen:zipf, alpha 0.8; the cache has 1 GiB. Each rate is the best
+of --rounds runs of the whole command, start and reading included; memory is what the process had at
+most, less what it has with lru and a tiny trace.";
 
 /// Speed and memory of the simulator.
 #[derive(Debug, Args)]

@@ -37,11 +37,12 @@ Examples:
   damelo lab designs 'gen:web?requests=50000' squid,squidml --html report.html
   damelo lab designs access.log store,squid --real /var/tmp --cache 1GiB
 
-Disk reads and writes are requests to the modelled disk, disk s is how long it was busy with them. Virtual time is until
-the last client was served, clients asking as fast as they are: nobody waits for what is written later. Requests without a
-body of their own (304, HEAD, no bytes) are hits if their object is stored, else left out (no body). With --real one
-client asks, time is the wall clock's, and bytes are those that the system counted (/proc/self/io). docs/lab/designs.md in
-the source tells what each design is.";
+Disk reads and writes are requests to the modelled disk, disk s is how long it was busy with them.
+Virtual time is until the last client was served, clients asking as fast as they are: nobody waits
+for what is written later. Requests without a body of their own (304, HEAD, no bytes) are hits if
+their object is stored, else left out (no body). With --real one client asks, time is the wall
+clock's, and bytes are those that the system counted (/proc/self/io). docs/lab/designs.md in the
+source tells what each design is.";
 
 const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
 /// A page, as designs have them by default. Some want more, and say so.

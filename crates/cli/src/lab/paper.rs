@@ -31,8 +31,8 @@ Examples:
   damelo lab paper damelo --real /var/tmp         its designs on a real file system as well
   damelo lab paper all --scale-down 10            everything, a tenth of the size
 
-Of a trace, squid and ucfs play what their papers' rules let through (`damelo lab trace filter --help`), as the authors did; the
-output says how much that is.
+Of a trace, squid and ucfs play what their papers' rules let through, as the authors did
+(`damelo lab trace filter --help` has the rules); the output says how much that is.
 
 What came out and what did not is told in docs/lab in the source.";
 

@@ -31,11 +31,13 @@ Examples:
   damelo lab sim access.log lru,s3-fifo auto --html report.html
   damelo lab rerun report.html
 
-REPORT is what --html of lab sim, designs and paper wrote, or what their --json or --csv printed, or --json of lab
-trace stat; or a trace that lab trace convert, sample or filter wrote, which has its manifest beside it. Compared are all bytes of a page's results and of a table's rows, of JSON all values, numbers to their
-last digit, of a trace its length and digest; not the manifest. Run it where the
-report's command was run if that names its trace by a relative path. A trace that is no longer the same is an
-error; another version of damelo is a warning. Exit code 1: the results differ.";
+REPORT is what --html of lab sim, designs and paper wrote, or what their --json or --csv printed, or
+--json of lab trace stat; or a trace that lab trace convert, sample or filter wrote, which has its
+manifest beside it. Compared are all bytes of a page's results and of a table's rows, of JSON all
+values, numbers to their last digit, of a trace its length and digest; not the manifest. Run it
+where the report's command was run if that names its trace by a relative path. A trace that is no
+longer the same is an error; another version of damelo is a warning. Exit code 1: the results
+differ.";
 
 /// Run a report's command again and compare the results
 #[derive(Debug, Args)]

@@ -24,7 +24,8 @@ TYPE      its form, where users of libCacheSim write it: auto, csv, txt, oracleG
 POLICIES  lru,s3-fifo,fbc:cmax=5 and so on; `damelo lab policies` lists them
 SIZES     64MiB,1GiB; 0.01,0.1 of the working set; auto
 
-`belady` keeps 4 bytes for each request in a file without a name while it runs, in the directory that TMPDIR names.
+`belady` keeps 4 bytes for each request in a file without a name while it runs, in the directory
+that TMPDIR names.
 
 Examples:
   damelo lab sim access.log lru,s3-fifo,gdsf auto

@@ -34,8 +34,8 @@ have the built-in origin behind them: configure others to fetch from --origin-li
 told = hits by Cache-Status or X-Cache; hit = 1 - origin requests / requests; disk/req = reads of
 the device of --dir by everybody; own/req = the store's own count; cpu us = CPU time of the proxy
 for each request. Ratios divide the first proxy by the others, round by round; medians are printed.
-A trace is asked for as GETs in its order, by as many connections as there are, every object with the
-first length that it has there; `damelo lab trace filter` and `sample` make others of it.
+A trace is asked for as GETs in its order, by as many connections as there are, every object with
+the first length that it has there; `damelo lab trace filter` and `sample` make others of it.
 Responses need Content-Length. Build with --release.";
 
 /// Load on a caching proxy, and on others beside it.
