@@ -35,8 +35,8 @@ pub(crate) use reader::InflightReader;
 
 /// A reader at most this far behind the fill is about to catch up with it.
 const NEAR_BYTES: u64 = SECTION_BYTES;
-/// The same while much is in transit: the client of a fill that the store holds up is not much
-/// further behind, whether it reads or not.
+/// The same while much is in transit. One who reads nothing is soon further behind, and gets what
+/// follows from the store.
 const NEAR_BYTES_FEW: u64 = 64 << 10;
 /// The place of a reader that gets its bytes another way for now.
 const ELSEWHERE: u64 = u64::MAX;
