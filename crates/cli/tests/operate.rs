@@ -327,7 +327,6 @@ fn settings_that_contradict_each_other_are_refused_at_start_and_at_a_reload() {
     assert!(!bed.read("stderr").contains("cannot run"), "it runs: {}", bed.read("stderr"));
 }
 
-/// Its lines would be appended behind the store, within the size that the system sees.
 /// Whoever reads a log from standard output parses each line.
 #[test]
 fn a_log_on_standard_output_is_all_that_is_there() {
@@ -353,6 +352,7 @@ fn a_log_on_standard_output_is_all_that_is_there() {
     }
 }
 
+/// Its lines would be appended behind the store, within the size that the system sees.
 #[test]
 fn a_log_that_is_the_cache_is_refused() {
     let bed = Bed::new();

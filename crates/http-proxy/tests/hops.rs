@@ -138,7 +138,6 @@ fn trailers_pass_between_http2_and_http2() {
     });
 }
 
-/// RFC 9110 §7.6.2, §9.3.7, §9.3.8.
 #[test]
 fn reasons_pass_and_are_not_invented() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
@@ -182,6 +181,7 @@ fn names_of_fields_are_in_lower_case() {
     }
 }
 
+/// RFC 9110 §7.6.2, §9.3.7, §9.3.8.
 #[test]
 fn max_forwards_is_counted_and_trace_goes_nowhere() {
     let origin = Origin::start(|request| reply(200, "", request.header("max-forwards")));

@@ -141,7 +141,6 @@ fn a_recovery_that_panics_ends_with_the_volume_out_of_service() {
     assert_eq!(get(&store, "key/1").unwrap(), [7; 500], "nothing was lost by it");
 }
 
-/// Recovery comes to the old ones when the new ones are there.
 /// Whichever read of its older version recovery is at, between its look at what was removed and its
 /// note of what it found, too.
 #[test]
@@ -178,6 +177,7 @@ fn what_is_removed_while_recovery_reads_of_it_is_gone() {
     assert!(holds > 1, "it is found, and compared with the newer one");
 }
 
+/// Recovery comes to the old ones when the new ones are there.
 #[test]
 fn what_is_replaced_while_the_store_recovers_is_not_found_beside_it() {
     let disk = killed_twice();

@@ -286,8 +286,6 @@ fn a_checkpoint_that_fails_says_on_which_volume() {
     }
 }
 
-/// All memory hits, and nothing to write but the journal, which is mapped memory: only checkpoints
-/// touch the device.
 /// A clock by which a period is over at each look.
 #[derive(Default)]
 struct Hurrying(AtomicU64);
@@ -331,6 +329,8 @@ fn a_checkpoint_that_failed_is_written_once_it_can_be() {
     assert_eq!(idle.creates, 1, "nothing else was written");
 }
 
+/// All memory hits, and nothing to write but the journal, which is mapped memory: only checkpoints
+/// touch the device.
 #[test]
 fn purges_go_on_where_no_checkpoint_can_be_written() {
     for (which, count) in [(0, 1), (0, 2), (1, 2)] {

@@ -368,7 +368,6 @@ fn keys_by_configuration() {
     assert!(gone.cache().contains("-miss"), "a change reaches all: {}", gone.cache());
 }
 
-/// RFC 9213 §2.2.
 /// What was stored for all is for nobody once cookies tell clients apart.
 #[test]
 fn what_was_stored_before_keys_had_cookies_is_missed() {
@@ -391,6 +390,7 @@ fn what_was_stored_before_keys_had_cookies_is_missed() {
     assert_eq!(origin.count(), 3);
 }
 
+/// RFC 9213 §2.2.
 #[test]
 fn targeted_cache_control_goes_first_and_passes_on() {
     let origin = Origin::start(|_| {
