@@ -1,8 +1,7 @@
 //! The file of users: one line `NAME:$argon2id$...` per user.
 //!
 //! Invariant: every hash taken from the file can be checked; an invalid line is reported with its
-//! number.
-//! No threads.
+//! number. No threads.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,8 +1,7 @@
 //! A client's byte stream over any transport, with put-back of bytes that were read ahead.
 //!
 //! One enum rather than a type parameter, so that hyper's state machines are compiled once.
-//! Threads:
-//! each stream lives on one worker.
+//! Threads: each stream lives on one worker.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

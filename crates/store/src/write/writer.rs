@@ -1,9 +1,10 @@
 //! Streamed creation: the bytes of an object, often of unknown length, come in pieces.
 //!
 //! A value that fits in one buffer becomes an ordinary object at commit. A longer one is written in
-//! parts, one per full buffer, and the object is a manifest that lists them. Invariant: nothing
-//! refers to a part before the commit, so an abandoned writer leaves only bytes that the ring will
-//! overwrite. Threads: one writer is used by one thread at a time.
+//! parts, one per full buffer, or a shorter one where the writer waits for memory and others may
+//! wait for its own; the object is a manifest that lists them. Invariant: nothing refers to a part
+//! before the commit, so an abandoned writer leaves only bytes that the ring will overwrite.
+//! Threads: one writer is used by one thread at a time.
 
 use crate::sync::mpsc::{Receiver, channel};
 use std::future::Future;

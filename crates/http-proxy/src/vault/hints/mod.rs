@@ -5,7 +5,6 @@
 //! ends up with the latest hint of `usage` or of a rule, because `told` stays locked from reading
 //! the hint to telling the store. Threads: workers count, the runtime's blocking threads tell the
 //! store, a reload switches.
-//! reload switches.
 
 mod usage;
 
