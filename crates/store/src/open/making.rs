@@ -94,14 +94,7 @@ pub(super) fn plan(
     let journal = (index_slots * JOURNAL_BYTES_PER_SLOT).clamp(JOURNAL_MIN, JOURNAL_MAX);
     let journal = journal - journal % JOURNAL_STEP;
     let total_segments: u32 = sizes.iter().map(|size| segments_upper_bound(*size, segment)).sum();
-    let most = (crate::index::Location::MAX.units() + 1) * UNIT_BYTES;
-    if u64::from(total_segments) * segment > most {
-        return Err(OpenError::Setting {
-            setting: "size",
-            value: ByteSize::new(total).to_string(),
-            limit: format!("all volumes together hold at most {}", ByteSize::new(most)),
-        });
-    }
+    check_addressable(total, u64::from(total_segments) * segment)?;
     let mut rng = Seeds::new(config, clock);
     let (mut store_id, hash_seed) = ([0; 16], rng.next());
     store_id[..8].copy_from_slice(&rng.next().to_le_bytes());
@@ -140,6 +133,19 @@ pub(super) fn plan(
         });
     }
     Ok(all)
+}
+
+/// Whether the index can name every place of these segments.
+fn check_addressable(volumes_bytes: u64, segments_bytes: u64) -> Result<(), OpenError> {
+    let most = (crate::index::Location::MAX.units() + 1) * UNIT_BYTES;
+    if segments_bytes > most {
+        return Err(OpenError::Setting {
+            setting: "size",
+            value: ByteSize::new(volumes_bytes).to_string(),
+            limit: format!("all volumes together hold at most {}", ByteSize::new(most)),
+        });
+    }
+    Ok(())
 }
 
 /// The declared size, else one that gives the smallest volume enough segments.
