@@ -217,7 +217,8 @@ int damelo_options_set_engine(damelo_options *options, int engine);
 int damelo_options_set_direct(damelo_options *options, int direct);
 
 /* Nonzero: overwrite a device or file that holds something else (not zeros in its first 4 MiB and
- * last MiB). Default 0. */
+ * last MiB), be it what gives DAMELO_EFORMAT: a store of another version, or one that has lost both
+ * of its superblocks. Default 0. */
 int damelo_options_set_force(damelo_options *options, int force);
 
 /* Nonzero: make a new store even where there is one; what the volumes hold is lost, a store's

@@ -168,8 +168,9 @@ pub struct Config {
     /// volumes, see [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
     pub object_max: ByteSize,
     /// Overwrite a device or file that holds other data. It holds none if its first 4 MiB and its
-    /// last MiB are zeros: nothing else is looked at. A store, also one of which a volume is
-    /// missing, stays: see `anew`.
+    /// last MiB are zeros: nothing else is looked at. What was a store of another version of the
+    /// format, or has lost both of its superblocks, is other data. A store that this version reads,
+    /// also one of which a volume is missing, stays: see `anew`.
     pub force: bool,
     /// Make a new store even where one exists. All data on the volumes is lost, an existing store
     /// included, and a file gets the declared size. Does not need `force`.

@@ -268,6 +268,42 @@ fn what_begins_with_zeros_is_overwritten_only_if_the_rest_is_zero_too() {
     assert!(Store::open(config).unwrap().info().created, "zeros are nothing");
 }
 
+/// What cannot be read as a store any more is other data.
+#[test]
+fn a_store_of_another_version_or_without_superblocks_is_overwritten_by_force() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    for other_version in [false, true] {
+        config.force = false;
+        let store = Store::open(config.clone()).unwrap();
+        fill(&store, 10);
+        store.close().unwrap();
+        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut copies = vec![0; 2 * damelo::format::BLOCK_BYTES as usize];
+        file.read_exact_at(&mut copies, 0).unwrap();
+        for copy in copies.chunks_exact_mut(damelo::format::BLOCK_BYTES as usize) {
+            let (bytes, crc) = copy.split_last_chunk_mut::<4>().unwrap();
+            bytes[8] += u8::from(other_version);
+            *crc = (crc32c::crc32c(bytes) ^ u32::from(!other_version)).to_le_bytes();
+        }
+        file.write_all_at(&copies, 0).unwrap();
+        let refusal = Store::open(config.clone()).map(drop).unwrap_err();
+        let expected = match refusal {
+            OpenError::Version { .. } => other_version,
+            OpenError::Damaged { .. } => !other_version,
+            _ => false,
+        };
+        assert!(expected, "{refusal}");
+        config.force = true;
+        let store = Store::open(config.clone()).unwrap();
+        assert!(store.info().created);
+        assert_eq!(verify(&store, 10), 0);
+        store.close().unwrap();
+    }
+}
+
 #[test]
 fn a_store_made_anew_has_nothing_of_the_one_before() {
     let dir = tempfile::tempdir().unwrap();
