@@ -10,6 +10,8 @@ use bytes::BufMut;
 use damelo::GroupId;
 use http::{HeaderMap, HeaderName};
 
+use crate::rules::cache_groups::CACHE_GROUPS;
+
 const VERSION: u8 = 0xd1;
 const TAIL_BYTES: usize = 2 + 8 + 8 + 1;
 /// Maximum number of tags of a response. A response with more is not stored, since not all its tags
@@ -80,7 +82,6 @@ impl Stamp {
     }
 }
 
-const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 const TAG_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("surrogate-key"),
     HeaderName::from_static("cache-tag"),

@@ -18,6 +18,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use crate::rules::Policy;
+use crate::rules::cache_groups::GROUPS_MAX;
 use crate::rules::parts::Part;
 
 /// Version of the layout. Entries of another version are misses.
@@ -33,8 +34,8 @@ const FLAG_PART: u8 = 16;
 const FLAG_HTTP2: u8 = 32;
 const FLAG_HTTP1_0: u8 = 64;
 const FLAGS: u8 = 127;
-/// Groups that one response may be in besides its home group: as many as the rules read.
-const GROUPS_MAX: usize = 64;
+// A response has at most as many groups besides its home group as the rules read: in one byte.
+const _: () = assert!(GROUPS_MAX <= u8::MAX as usize);
 
 /// Largest blob written: well below the store's limit for metadata.
 pub(crate) const METADATA_BYTES_MAX: usize = 32 * 1024;
