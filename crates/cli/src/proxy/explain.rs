@@ -140,6 +140,20 @@ fn describe(one: &Value, say: &mut impl FnMut(String)) {
     if fresh["never_stale"] == true {
         say("  never served stale".to_owned());
     }
+    describe_purges(one, say);
+    if let Value::Object(group) = &one["group_state"] {
+        say(format!(
+            "  group  {}, {} objects created, {} pages known, {} of {} prefetched objects used",
+            word(&group["hint"]),
+            group["objects_created"],
+            group["pages_known"],
+            group["prefetch_hits"],
+            group["prefetched"]
+        ));
+    }
+}
+
+fn describe_purges(one: &Value, say: &mut impl FnMut(String)) {
     say(format!(
         "  purges {}; fetched at generation {}, {} tags",
         word(&one["purged"]),
@@ -150,22 +164,12 @@ fn describe(one: &Value, say: &mut impl FnMut(String)) {
         let applies = if purge["applies"] == true { "covers it" } else { "was before it" };
         let mut line = format!("    a purge of {} {applies}:", word(&purge["by"]));
         for (name, kind) in [("hard_generation", "hard"), ("soft_generation", "soft")] {
-            if number(&purge[name]) > 0.0 {
+            if purge[name].as_f64().is_some_and(|generation| generation > 0.0) {
                 // Writing to a String cannot fail.
                 let _ = write!(line, " {kind} at {}", purge[name]);
             }
         }
         say(line);
-    }
-    if let Value::Object(group) = &one["group_state"] {
-        say(format!(
-            "  group  {}, {} objects created, {} pages known, {} of {} prefetched objects used",
-            word(&group["hint"]),
-            group["objects_created"],
-            group["pages_known"],
-            group["prefetch_hits"],
-            group["prefetched"]
-        ));
     }
 }
 

@@ -20,7 +20,7 @@ use crate::purge::{url_hash, url_of_key};
 use crate::request::hooks;
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::parts::Slices;
-use crate::ruleset::RequestView;
+use crate::ruleset::{Answering, RequestView};
 use crate::slices::{LOOKED_FOR_MAX, SLICE_BYTES_MAX};
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::{self, Placement};
@@ -56,15 +56,7 @@ pub(crate) async fn explain(
     hooks::edit_request(shared, &effects, &mut headers);
     effects.extend_key(&headers, &mut key);
     let asked_for = effects.prefix.and_then(|prefix| prefix.to_origin(&order.path_and_query));
-    let responds = effects.answering.map(|answering| {
-        let respond = shared.config.ruleset.answer(answering);
-        let location = respond.location.as_ref();
-        let location = location.and_then(|to| to.of(&order.host, &order.path_and_query));
-        json!({
-            "status": respond.status.map(|status| status.as_u16()),
-            "location": location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned()),
-        })
-    });
+    let responds = effects.answering.map(|answering| answer_of_rule(shared, answering, &order));
     let mut stored = Vec::new();
     let mut vary = Value::Null;
     if let Some(lying) = look(shared, &key).await {
@@ -95,6 +87,17 @@ pub(crate) async fn explain(
         "not_stored": recent_refusals(counters, &order.url),
         "purges_known": ledger.is_loaded(),
     }))
+}
+
+/// What a rule answers by itself.
+fn answer_of_rule(shared: &Shared, answering: Answering, order: &Order) -> Value {
+    let respond = shared.config.ruleset.answer(answering);
+    let location = respond.location.as_ref();
+    let location = location.and_then(|to| to.of(&order.host, &order.path_and_query));
+    json!({
+        "status": respond.status.map(|status| status.as_u16()),
+        "location": location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned()),
+    })
 }
 
 /// What selects among the variants: `Vary`, and what the settings put into every key.

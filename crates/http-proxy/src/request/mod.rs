@@ -95,18 +95,7 @@ impl Ask {
         let host_given = naming.host_given(&parts.headers);
         let host_given = host_given.map(|host| host.to_ascii_lowercase().into_boxed_str());
         let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
-        let path_and_query = match parts.uri.path_and_query() {
-            // Only `OPTIONS *` may lack the leading slash.
-            Some(target) if target.as_str().starts_with('/') => target.clone(),
-            Some(target) if target == "*" && parts.method == Method::OPTIONS => target.clone(),
-            None => PathAndQuery::from_static("/"),
-            // Formatting the whole URI would add the slash.
-            Some(target) if target.as_str().starts_with('?') => {
-                let with_slash = format!("/{}", target.as_str());
-                PathAndQuery::try_from(with_slash).map_err(|_| BadRequest::BadTarget)?
-            }
-            Some(_) => return Err(BadRequest::BadTarget),
-        };
+        let path_and_query = path_and_query(&parts.uri, &parts.method)?;
         let through_proxy = shared.config.forwarded.trust_client || names_proxys;
         let keys = &shared.config.caching.key;
         let primary = keys.primary(scheme, &host, path_and_query.as_str());
@@ -338,6 +327,21 @@ fn client_host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<Strin
         }
         (None, _) if version < Version::HTTP_11 => Ok(String::new()),
         _ => Err(BadRequest::MissingHost),
+    }
+}
+
+/// The path and query that the client asked for.
+fn path_and_query(uri: &Uri, method: &Method) -> Result<PathAndQuery, BadRequest> {
+    let Some(target) = uri.path_and_query() else { return Ok(PathAndQuery::from_static("/")) };
+    match target.as_str() {
+        text if text.starts_with('/') => Ok(target.clone()),
+        // Only `OPTIONS *` may lack the leading slash.
+        "*" if *method == Method::OPTIONS => Ok(target.clone()),
+        // Formatting the whole URI would add the slash.
+        text if text.starts_with('?') => {
+            PathAndQuery::try_from(format!("/{text}")).map_err(|_| BadRequest::BadTarget)
+        }
+        _ => Err(BadRequest::BadTarget),
     }
 }
 
