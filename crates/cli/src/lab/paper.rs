@@ -3,7 +3,7 @@
 //! the words that say so.
 //!
 //! Invariants: an option that would change nothing is refused before anything is read or measured.
-//! A trace is read once for each rule, however many papers play it. But on real disks the same
+//! A trace is read once for each rule, however many papers play it. Except on real disks, the same
 //! command prints the same. Threads: the main one, besides those of the store on real disks.
 
 use std::path::{Path, PathBuf};
