@@ -6,9 +6,10 @@
 //! only bytes that the store has not taken yet, less than a section plus one read, and what readers
 //! right behind the fill are about to get, at most [`NEAR_BYTES`]; twice that once nothing is
 //! stored any more; while as much is in [`Transit`] as may be, a body that nobody reads right
-//! behind its fill holds one piece, and who comes there waits for the end of the section; while the
-//! store takes the body, a reader never waits for another reader, nor the fill for any reader; if
-//! the origin breaks off, all readers do. Threads: written by the fill, read on every worker;
+//! behind its fill holds one piece, and who comes there waits for the end of the section, unless
+//! its length is unknown and the fill may yet have to wait for a reader; while the store takes the
+//! body, a reader never waits for another reader, nor the fill for any reader; if the origin breaks
+//! off, all readers do. Threads: written by the fill, read on every worker;
 //! the lock is held for a few moves, never across a wait.
 
 mod reader;
@@ -176,11 +177,21 @@ impl InflightBody {
             }
             let is_full = self.transit.is_full();
             state.let_go(is_full);
-            let near = start.saturating_sub(if is_full { NEAR_BYTES_FEW } else { NEAR_BYTES });
+            let near = self.near(state, start, is_full);
             if (is_full || state.unstored.is_some()) && state.is_for_nobody_yet(near) {
                 state.let_all_but_the_last_go();
             }
         });
+    }
+
+    /// From where on a reader is right behind what comes at `start`. A body of unknown length may
+    /// turn out to be too long for the store: then the fill waits for its first reader, wherever
+    /// that is, which must find there what is in no section yet.
+    fn near(&self, state: &State, start: u64, is_transit_full: bool) -> u64 {
+        if is_transit_full && self.length_bytes.is_none() && !state.first_is_elsewhere() {
+            return 0;
+        }
+        start.saturating_sub(if is_transit_full { NEAR_BYTES_FEW } else { NEAR_BYTES })
     }
 
     /// Whether so much is in transit that each should hold little.
@@ -345,6 +356,11 @@ impl State {
         self.stored.is_some() && !self.readers.values().any(|place| is_near(place.offset))
     }
 
+    /// Whether the reader whose request began the fill is there, and gets its bytes another way.
+    fn first_is_elsewhere(&self) -> bool {
+        self.readers.get(&0).is_some_and(|first| first.offset == ELSEWHERE)
+    }
+
     /// Whether a reader is within these bytes.
     fn is_wanted(&self, start: u64, end: u64) -> bool {
         self.readers.values().any(|place| (start..end).contains(&place.offset))
@@ -385,10 +401,18 @@ mod tests {
         Store::open(config).unwrap()
     }
 
-    /// A body beside which this many bytes may be in transit.
+    /// A body of unknown length beside which this many bytes may be in transit.
     fn body(directory: &std::path::Path, transit_bytes_max: u64) -> Arc<InflightBody> {
+        body_of(directory, transit_bytes_max, None)
+    }
+
+    fn body_of(
+        directory: &std::path::Path,
+        transit_bytes_max: u64,
+        length_bytes: Option<u64>,
+    ) -> Arc<InflightBody> {
         let transit = Arc::new(Transit::new(transit_bytes_max));
-        InflightBody::new(&store(directory), &transit, b"k".to_vec(), None)
+        InflightBody::new(&store(directory), &transit, b"k".to_vec(), length_bytes)
     }
 
     /// What of it is in memory.
@@ -501,7 +525,7 @@ mod tests {
     #[test]
     fn while_much_is_in_transit_only_what_is_read_along_is_kept_and_who_joins_waits() {
         let directory = tempfile::tempdir().unwrap();
-        let body = body(directory.path(), 0);
+        let body = body_of(directory.path(), 0, Some(2 * SECTION_BYTES + SECTION_BYTES / 2));
         let half = Bytes::from(vec![1; NEAR_BYTES as usize / 2]);
         body.push(half.clone());
         body.push(half.clone());
@@ -554,6 +578,33 @@ mod tests {
         let mut late = InflightReader::new(body.clone(), None);
         assert_eq!(get(&mut late), None);
         body.give_up_storing(7, 0);
+        assert_eq!(get(&mut late), Some(Err(BodyError::Store)));
+    }
+
+    #[test]
+    fn who_was_left_behind_goes_on_if_a_body_of_unknown_length_is_too_long_for_the_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = body(directory.path(), 0);
+        let some = Bytes::from(vec![1; 2 * NEAR_BYTES_FEW as usize]);
+        let length = some.len() as u64;
+        let mut first = InflightReader::in_reserve(body.clone(), None);
+        let mut late = InflightReader::new(body.clone(), None);
+        body.stored(7, 0);
+        for _ in 0..2 {
+            body.push(some.clone());
+        }
+        assert_eq!(tail_bytes(&body), length, "the first gets it from the fill, the other later");
+        body.leave_first_at(length);
+        for _ in 0..2 {
+            body.push(some.clone());
+        }
+        body.give_up_storing(7, 0);
+        body.end(Ok(None));
+        first.skip(length);
+        for _ in 0..3 {
+            assert_eq!(get(&mut first), Some(Ok(some.len())));
+        }
+        assert_eq!(get(&mut first), Some(Ok(0)));
         assert_eq!(get(&mut late), Some(Err(BodyError::Store)));
     }
 
