@@ -349,10 +349,12 @@ impl State {
 
     /// Whether the tail is for readers only that may come: all that there are get their bytes
     /// elsewhere or, from before `near`, from the store, which will have what is in the tail as
-    /// well.
+    /// well, or wait for what comes later.
     fn is_for_nobody_yet(&self, near: u64) -> bool {
-        let is_near =
-            |offset: u64| offset != ELSEWHERE && (offset >= near || self.unstored.is_some());
+        let is_near = |offset: u64| {
+            let is_here = (near..=self.shown_bytes).contains(&offset);
+            offset != ELSEWHERE && (is_here || self.unstored.is_some())
+        };
         self.stored.is_some() && !self.readers.values().any(|place| is_near(place.offset))
     }
 
@@ -564,6 +566,24 @@ mod tests {
         assert_eq!(tail_bytes(&body), 0, "it can be read");
         body.end(Ok(None));
         assert_eq!(get(&mut late), Some(Ok(0)));
+    }
+
+    #[test]
+    fn for_who_waits_for_what_comes_later_nothing_else_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let some = Bytes::from(vec![1; 2 * NEAR_BYTES_FEW as usize]);
+        let length = some.len() as u64;
+        let body = body_of(directory.path(), 0, Some(4 * length));
+        let mut ahead = InflightReader::new(body.clone(), None);
+        ahead.seek(2 * length + 10..4 * length);
+        body.stored(7, 0);
+        assert_eq!(get(&mut ahead), None);
+        for _ in 0..2 {
+            body.push(some.clone());
+            assert_eq!((tail_bytes(&body), get(&mut ahead)), (length, None));
+        }
+        body.push(some.clone());
+        assert_eq!(get(&mut ahead), Some(Ok(some.len() - 10)));
     }
 
     #[test]
