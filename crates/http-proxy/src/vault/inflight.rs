@@ -36,9 +36,6 @@ pub(crate) use reader::InflightReader;
 
 /// A reader at most this far behind the fill is about to catch up with it.
 const NEAR_BYTES: u64 = SECTION_BYTES;
-/// The same while much is in transit. One who reads nothing is soon further behind, and gets what
-/// follows from the store.
-const NEAR_BYTES_FEW: u64 = 64 << 10;
 /// The place of a reader that gets its bytes another way for now.
 const ELSEWHERE: u64 = u64::MAX;
 
@@ -191,7 +188,7 @@ impl InflightBody {
         if is_transit_full && self.length_bytes.is_none() && !state.first_is_elsewhere() {
             return 0;
         }
-        start.saturating_sub(if is_transit_full { NEAR_BYTES_FEW } else { NEAR_BYTES })
+        start.saturating_sub(NEAR_BYTES)
     }
 
     /// Whether so much is in transit that each should hold little.
@@ -553,17 +550,13 @@ mod tests {
         assert_eq!(get(&mut late), None);
         body.push(half.clone());
         assert_eq!(tail_bytes(&body), NEAR_BYTES, "one is right behind it");
-        body.push(half.clone());
-        assert_eq!(tail_bytes(&body), NEAR_BYTES / 2, "it is too slow");
         body.stored(7, 2 * SECTION_BYTES);
+        assert_eq!(tail_bytes(&body), 0, "it can be read");
         while read_bytes < 2 * SECTION_BYTES {
             let piece = get(&mut late).map_or(0, |piece| piece.unwrap());
             read_bytes += piece as u64;
         }
-        assert_eq!(get(&mut late), Some(Ok(half.len())));
         assert_eq!(get(&mut late), None);
-        body.stored(7, 2 * SECTION_BYTES + SECTION_BYTES / 2);
-        assert_eq!(tail_bytes(&body), 0, "it can be read");
         body.end(Ok(None));
         assert_eq!(get(&mut late), Some(Ok(0)));
     }
@@ -571,7 +564,7 @@ mod tests {
     #[test]
     fn for_who_waits_for_what_comes_later_nothing_else_is_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let some = Bytes::from(vec![1; 2 * NEAR_BYTES_FEW as usize]);
+        let some = Bytes::from(vec![1; 2 * NEAR_BYTES as usize]);
         let length = some.len() as u64;
         let body = body_of(directory.path(), 0, Some(4 * length));
         let mut ahead = InflightReader::new(body.clone(), None);
@@ -605,7 +598,7 @@ mod tests {
     fn who_was_left_behind_goes_on_if_a_body_of_unknown_length_is_too_long_for_the_store() {
         let directory = tempfile::tempdir().unwrap();
         let body = body(directory.path(), 0);
-        let some = Bytes::from(vec![1; 2 * NEAR_BYTES_FEW as usize]);
+        let some = Bytes::from(vec![1; 2 * NEAR_BYTES as usize]);
         let length = some.len() as u64;
         let mut first = InflightReader::in_reserve(body.clone(), None);
         let mut late = InflightReader::new(body.clone(), None);
