@@ -174,7 +174,7 @@ impl InflightBody {
             }
             let is_full = self.transit.is_full();
             state.let_go(is_full);
-            let near = self.near(state, start, is_full);
+            let near = self.near(state, start);
             if (is_full || state.unstored.is_some()) && state.is_for_nobody_yet(near) {
                 state.let_all_but_the_last_go();
             }
@@ -184,8 +184,8 @@ impl InflightBody {
     /// From where on a reader is right behind what comes at `start`. A body of unknown length may
     /// turn out to be too long for the store: then the fill waits for its first reader, wherever
     /// that is, which must find there what is in no section yet.
-    fn near(&self, state: &State, start: u64, is_transit_full: bool) -> u64 {
-        if is_transit_full && self.length_bytes.is_none() && !state.first_is_elsewhere() {
+    fn near(&self, state: &State, start: u64) -> u64 {
+        if self.length_bytes.is_none() && !state.first_is_elsewhere() {
             return 0;
         }
         start.saturating_sub(NEAR_BYTES)
