@@ -1,7 +1,7 @@
 //! How much of bodies from origins is in memory, on its way to clients and into the store.
 //!
-//! Invariant: a piece counts from when it was read until the last who holds any part of it lets go.
-//! Threads: any; two atomics.
+//! Invariant: a piece, unless it is very short, counts with its length from when it was read until
+//! the last who holds any part of it lets go. Threads: any; two atomics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

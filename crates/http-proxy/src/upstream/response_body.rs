@@ -48,12 +48,6 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The same frame, counted while any of its bytes are held.
-    fn counted(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
-        self.counters.origin_body_bytes.add(data_bytes(&frame));
-        frame.map_data(|bytes| self.transit.counted(bytes))
-    }
-
     pub(crate) fn new(
         counters: Arc<Counters>,
         transit: Arc<Transit>,
@@ -61,6 +55,12 @@ impl Hold {
         place: Option<OwnedSemaphorePermit>,
     ) -> Hold {
         Hold { counters, transit, _load: load, _place: place }
+    }
+
+    /// The same frame, counted while any of its bytes are held.
+    fn counted(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.counters.origin_body_bytes.add(data_bytes(&frame));
+        frame.map_data(|bytes| self.transit.counted(bytes))
     }
 }
 
