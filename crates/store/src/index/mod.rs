@@ -294,42 +294,11 @@ impl Index {
         shard.drop_older(pair, ring_age(keep), &ring_age)
     }
 
-    /// Points an entry to another location, keeping its freq. False if the entry is not there, or
-    /// if the new location has an entry already (then the old one is removed).
-    pub fn replace_location(
-        &self,
-        hash: u64,
-        old: Location,
-        new: Location,
-        length_class: LengthClass,
-    ) -> bool {
-        let (shard, pair) = self.locked(hash);
-        let Some(at) = shard.search(pair, old) else { return false };
-        if old != new && shard.search(pair, new).is_some() {
-            shard.clear(at);
-            return false;
-        }
-        let key_bits = shard.shard.key_bits;
-        shard.update(at, |slot| {
-            let moved = SlotFields { location: new, length_class, ..slot::fields(slot) };
-            key_bits.pack(moved, pair.key)
-        });
-        true
-    }
-
     /// Raises an entry's freq by `by`, to [`FREQ_MAX`] at most; returns the new value. Takes no
     /// lock, and does not write if the freq is at its maximum.
     pub fn bump_freq(&self, hash: u64, location: Location, by: u8) -> Option<u8> {
         let (shard, pair) = self.locate(hash);
         shard.bump_freq(pair, location, by)
-    }
-
-    /// Sets an entry's freq; false if the entry is not there.
-    pub fn set_freq(&self, hash: u64, location: Location, freq: u8) -> bool {
-        let (shard, pair) = self.locked(hash);
-        let Some(at) = shard.search(pair, location) else { return false };
-        shard.update(at, |slot| slot::with_freq(slot, freq));
-        true
     }
 
     /// An entry's freq. Takes no lock.

@@ -245,20 +245,6 @@ impl Locked<'_> {
         self.shard.came(entry);
     }
 
-    /// Changes a slot's entry, including any concurrent rise of its freq.
-    pub(super) fn update(&self, at: At, change: impl Fn(u64) -> u64) {
-        self.count_move();
-        let slot = self.shard.at(at);
-        let mut seen = slot.load(Ordering::Acquire);
-        while let Err(now) =
-            slot.compare_exchange(seen, change(seen), Ordering::AcqRel, Ordering::Acquire)
-        {
-            seen = now;
-        }
-        self.shard.went(seen);
-        self.shard.came(change(seen));
-    }
-
     /// Moves an entry to an empty slot of its other bucket.
     pub(super) fn relocate(&self, from: At, to: At) {
         debug_assert_eq!(self.load(to), EMPTY);

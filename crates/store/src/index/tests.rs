@@ -130,7 +130,7 @@ proptest! {
         slots in prop_oneof![Just(8u64), Just(16), Just(100), 1u64..400],
         keys in 1u64..160,
         units in prop_oneof![Just(u64::MAX), 1u64 << 9..1 << 40],
-        steps in prop::collection::vec((0u8..12, any::<u64>(), any::<u8>()), 1..400),
+        steps in prop::collection::vec((0u8..11, any::<u64>(), any::<u8>()), 1..400),
     ) {
         let mut model = Model::new(slots, units);
         for (what, key, extra) in steps {
@@ -189,19 +189,7 @@ impl Model {
                 assert_eq!(freq, some.map(|(_, freq)| (freq + extra % 3).min(FREQ_MAX)));
                 self.set_freq(canonical, location, freq);
             }
-            10 => {
-                assert_eq!(self.index.set_freq(hash, location, extra % 4), some.is_some());
-                self.set_freq(canonical, location, Some(extra % 4));
-                assert_eq!(self.index.freq(hash, location), some.map(|_| extra % 4));
-            }
-            _ => {
-                let new = self.next_location();
-                let moved = self.index.replace_location(hash, location, new, class(9));
-                assert_eq!(moved, some.is_some());
-                for entry in self.list(canonical).iter_mut().filter(|e| e.0 == location) {
-                    entry.0 = new;
-                }
-            }
+            _ => assert_eq!(self.index.freq(hash, location), some.map(|(_, freq)| freq)),
         }
         self.check_key(canonical);
     }
@@ -347,8 +335,6 @@ fn a_fourth_entry_with_the_tag_drops_the_oldest() {
     assert!(insert(&index, hash, 7).evicted.is_empty(), "again: replaced");
     assert_eq!(found(&index, hash), locations(&[6, 7, 8]));
     assert_eq!(index.len(), 3);
-    assert!(!index.replace_location(hash, Location::new(6), Location::new(7), class(1)));
-    assert_eq!(found(&index, hash), locations(&[7, 8]));
 }
 
 #[test]
@@ -510,14 +496,13 @@ fn keys_that_differ_in_what_volumes_leave_live_beside_each_other() {
     let one = 0x0123_4567_89ab_cdef;
     let other = one ^ 1 << 32;
     assert_eq!(index.geometry.locate(one).1.tag(), index.geometry.locate(other).1.tag());
-    let (at, next) = (Location::new(999), Location::new(7));
+    let at = Location::new(999);
     assert!(index.insert(one, at, class(3), 2, ring_age).evicted.is_empty());
     assert!(index.insert(other, at, class(3), 1, ring_age).evicted.is_empty());
     assert_eq!(index.units_in(3), 6);
-    assert!(index.replace_location(one, at, next, class(5)));
-    assert_eq!((index.units_in(3), index.units_in(0)), (3, 5));
-    assert_eq!(index.freq(one, next), Some(2));
-    assert_eq!(&*index.remove_all(one, ring_age), &[next]);
+    assert_eq!((index.freq(one, at), index.freq(other, at)), (Some(2), Some(1)));
+    assert_eq!(&*index.remove_all(one, ring_age), &[at]);
+    assert_eq!((index.units_in(3), index.units_in(0)), (3, 0));
     assert_eq!(found(&index, other), locations(&[999]));
     assert_eq!((index.freq(other, at), index.len()), (Some(1), 1));
 }
