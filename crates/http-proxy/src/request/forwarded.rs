@@ -15,11 +15,11 @@ use crate::config::ProxyConfig;
 use crate::config::name::Via;
 use crate::rules::key::is_plain_authority;
 use crate::rules::surrogate;
+use crate::upstream::X_FORWARDED_HOST;
 use crate::vault::Target;
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Fields that make some origins answer for another host, scheme or path than requested. They are

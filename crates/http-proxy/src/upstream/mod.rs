@@ -57,6 +57,7 @@ pub(crate) use health::check_all;
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pinned::{Pin, Pinned, are_shown, are_wanted};
 pub(crate) use pool::PoolSettings;
+pub(crate) use redirects::X_FORWARDED_HOST;
 pub(crate) use request_body::OriginBody;
 pub(crate) use response_body::{FetchedBody, Hold};
 pub(crate) use sites::Sites;

@@ -15,7 +15,8 @@ use http::{HeaderMap, HeaderValue, Request};
 use crate::ruleset::PrefixChange;
 use crate::upstream::Origin;
 
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// The host that the client asked for.
+pub(crate) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The origin's own name in its redirects.
 #[derive(Debug)]
