@@ -142,6 +142,11 @@ fn network(text: &str) -> Option<IpNet> {
 
 impl AccessRule {
     fn add(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
+        // As names of a host or a method they would match next to nothing. A host of such a name
+        // can be written with a dot behind it.
+        if ["all", "any", "*"].iter().any(|every| value.eq_ignore_ascii_case(every)) {
+            return Err("a condition that is left out holds for all");
+        }
         match name {
             "client" => self.clients.push(network(value).ok_or("not a network")?),
             "method" => {
@@ -547,6 +552,9 @@ mod tests {
             "deny to=10.0.0",
             "deny to=10.0.0.256",
             "deny to=0x7f000001",
+            "deny to=all",
+            "deny method=CONNECT,*",
+            "allow client=Any",
             "deny to=.1",
         ] {
             assert!(text.parse::<AccessRule>().is_err(), "{text}");
