@@ -189,24 +189,24 @@ impl Space {
         self.noted(spot.volume, outcome)
     }
 
-    /// Starts a read or write of the leading bytes of each run of `pieces`. The completion keeps
-    /// the runs alive.
+    /// Starts a read or write of the leading bytes of each run of `pieces`, which are kept alive
+    /// until `done` is called, and no longer: it may be what tells others that their memory is
+    /// free.
     pub(crate) fn submit(
         self: &Arc<Space>,
         op: IoOp,
         segment: SegmentId,
         offset: u64,
-        pieces: &[(&Run, usize)],
+        pieces: Vec<(Run, usize)>,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
-        let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
-        // SAFETY: `held` keeps the runs alive until `done` has run; the caller reserved the bytes
-        // (reads) or has finished writing them (writes).
+        // SAFETY: the closure keeps the runs alive until it is called, when the I/O is over; the
+        // caller reserved the bytes (reads) or has finished writing them (writes).
         let bufs = pieces.iter().map(|(run, len)| unsafe { part_of(run, 0, *len) }).collect();
         self.start(op, &spot, bufs, move |outcome| {
+            drop(pieces);
             done(outcome);
-            drop(held);
         });
     }
 
@@ -217,16 +217,15 @@ impl Space {
         segment: SegmentId,
         offset: u64,
         leads: AlignedBuf,
-        pieces: &[(&Run, usize)],
+        pieces: Vec<(Run, usize)>,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
         let spot = self.spot(segment, offset);
-        let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
         let lead_bytes = leads.len() / pieces.len();
         let mut bufs = Vec::with_capacity(2 * pieces.len());
-        for (lead, (run, len)) in leads.chunks_exact(lead_bytes).zip(pieces) {
-            // SAFETY: the closure keeps the leads and the runs alive until the write is done, and
-            // no thread changes them; moving a buffer does not move its memory.
+        for (lead, (run, len)) in leads.chunks_exact(lead_bytes).zip(&pieces) {
+            // SAFETY: the closure keeps the leads and the runs alive until it is called, when the
+            // write is over, and no thread changes them; moving a buffer does not move its memory.
             unsafe {
                 bufs.push(IoBuf::new(lead.as_ptr().cast_mut(), lead_bytes));
                 if *len > lead_bytes {
@@ -235,8 +234,8 @@ impl Space {
             }
         }
         self.start(IoOp::Write, &spot, bufs, move |outcome| {
+            drop((pieces, leads));
             done(outcome);
-            drop((held, leads));
         });
     }
 

@@ -299,8 +299,8 @@ impl Engine {
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let (this, held) = (Arc::clone(self), runs.clone());
         let (candidate, life) = (*candidate, self.life_of(candidate.location));
-        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page.stride as usize)).collect();
-        self.space.submit(IoOp::Read, page.segment, page.start(), &pieces, move |outcome| {
+        let pieces = runs.into_iter().map(|run| (run, page.stride as usize)).collect();
+        self.space.submit(IoOp::Read, page.segment, page.start(), pieces, move |outcome| {
             let run = held.first().filter(|_| outcome.is_ok()).cloned();
             this.pages_read(pages, outcome.is_ok().then_some(held), started);
             match this.lookup_fresh(hash, &key) {
@@ -354,9 +354,9 @@ impl Engine {
             let buf = unsafe { run.bytes_mut(0, bytes) };
             return self.space.read(first.segment, first.start(), buf).is_ok();
         }
-        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, bytes)).collect();
+        let pieces = runs.iter().map(|run| (run.clone(), bytes)).collect();
         let (sender, receiver) = channel();
-        self.space.submit(IoOp::Read, first.segment, first.start(), &pieces, move |outcome| {
+        self.space.submit(IoOp::Read, first.segment, first.start(), pieces, move |outcome| {
             // The receiver waits below, unless its thread has died.
             let _ = sender.send(outcome.is_ok());
         });

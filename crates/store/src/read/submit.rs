@@ -72,11 +72,11 @@ impl Engine {
         let started = self.clock.monotonic();
         let life = self.life_of(candidate.location);
         let this = Arc::clone(self);
-        let held = run.clone();
-        self.space.submit(IoOp::Read, segment, start, &[(&run, len as usize)], move |outcome| {
+        let pieces = vec![(run.clone(), len as usize)];
+        self.space.submit(IoOp::Read, segment, start, pieces, move |outcome| {
             let (_, offset) = this.space.split(candidate.location);
             let start = (offset - start) as usize;
-            let raw = RawRecord { run: held, start, len: len as usize, life };
+            let raw = RawRecord { run, start, len: len as usize, life };
             if outcome.is_ok() {
                 this.count_read(&this.counters.object_reads, len);
                 this.note_object_read(started);

@@ -375,8 +375,8 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
     // Nobody reads a page beyond what it uses, so the last one is not written beyond it either: of
     // a page with one small object, that a sync waits for, a block.
     let used = pages.last().map_or(0, |page| page.used_bytes.next_multiple_of(BLOCK_BYTES as u32));
-    let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
-    let mut pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, stride as usize)).collect();
+    let mut pieces: Vec<(Run, usize)> =
+        pages.iter().map(|page| (page.run.clone(), stride as usize)).collect();
     if let Some((_, bytes)) = pieces.last_mut() {
         *bytes = used as usize;
     }
@@ -396,7 +396,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
         }
         this.nursery.finished(&written);
     });
-    engine.space.submit(IoOp::Write, id, first.start(), &pieces, done);
+    engine.space.submit(IoOp::Write, id, first.start(), pieces, done);
 }
 
 /// Waits until few enough writes are in flight, then begins one of these pieces into an open
@@ -404,7 +404,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
 fn begin_write(
     engine: &Arc<Engine>,
     open: &OpenSegment,
-    pieces: &[(&Run, usize)],
+    pieces: &[(Run, usize)],
     done: impl FnOnce(io::Result<()>) + Send + 'static,
 ) -> impl FnOnce(io::Result<()>) + Send + 'static {
     let bytes: usize = pieces.iter().map(|(_, bytes)| bytes).sum();
@@ -444,9 +444,8 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
         note_extent(engine, open, &extent, at, kind);
         placed.push((at, extent));
     }
-    let runs: Vec<(Run, usize)> =
+    let pieces: Vec<(Run, usize)> =
         placed.iter().map(|(_, e)| (e.staged.run.clone(), on_disk(e) as usize)).collect();
-    let pieces: Vec<(&Run, usize)> = runs.iter().map(|(run, bytes)| (run, *bytes)).collect();
     let (id, this) = (open.id, Arc::clone(engine));
     let done = begin_write(engine, open, &pieces, move |outcome| {
         let failed = outcome.err().map(|error| error.to_string());
@@ -457,7 +456,7 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
             }
         }
     });
-    engine.space.submit_led(id, start, leads, &pieces, done);
+    engine.space.submit_led(id, start, leads, pieces, done);
 }
 
 /// Adds an extent to its segment's summary.

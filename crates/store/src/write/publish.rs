@@ -83,6 +83,7 @@ pub(super) fn drop_page(engine: &Engine, page: BuiltPage, reason: &str) {
         drop_object(engine, m.hash, m.from_first, m.from_offset);
     }
     let dropped = Finished::of(&page.staged);
+    drop(page);
     add(&engine.counters.drops_write_error, dropped.objects());
     engine.nursery.dropped_for(reason, &dropped);
 }
@@ -107,6 +108,9 @@ pub(super) fn publish_extent(
         engine.ring.refer(segment);
         // If the writer was abandoned, the receiver is gone and the part is garbage.
         let _ = part.send(Ok((location, engine.ring.life(segment))));
+        // Before anybody takes it for written: who waits for its memory is refused where nothing
+        // is left to be written.
+        drop(staged);
     } else {
         let hash = staged.record().head.key_hash();
         let mut shard = engine.cache.resident.shard(hash);
@@ -141,8 +145,10 @@ pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
         let hash = staged.record().head.key_hash();
         drop_object(engine, hash, staged.run.first(), staged.offset);
     }
+    let dropped = Finished::of([&staged]);
+    drop(staged);
     add(&engine.counters.drops_write_error, 1);
-    engine.nursery.dropped_for(reason, &Finished::of([&staged]));
+    engine.nursery.dropped_for(reason, &dropped);
 }
 
 impl Engine {
