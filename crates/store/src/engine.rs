@@ -33,6 +33,7 @@ use crate::process::Process;
 use crate::read::assembled::Assembled;
 use crate::read::flight::Flights;
 use crate::read::gathering::Gathering;
+use crate::read::heads::Heads;
 use crate::read::page_choice::ReadCosts;
 use crate::read::under_way::UnderWay;
 use crate::rest::Rest;
@@ -73,6 +74,7 @@ pub(crate) struct Engine {
     pub(crate) reads_under_way: Arc<UnderWay>,
     pub(crate) gathering: Arc<Gathering>,
     pub(crate) assembled: Assembled,
+    pub(crate) heads: Heads,
     pub(crate) costs: Padded<ReadCosts>,
     /// Averages over all groups, assumed for a new group.
     pub(crate) neighbours: Padded<Neighbours>,
@@ -266,7 +268,7 @@ impl Engine {
             self.cache.requeue(&hints);
         }
         let of_pages = self.touched.bytes() + self.page_frames.bytes();
-        let tables = self.groups.tracked() * GROUP_BYTES + of_pages;
+        let tables = self.groups.tracked() * GROUP_BYTES + of_pages + self.heads.bytes();
         self.cache.charge_tables(tables + self.nursery.table_bytes() + self.summary_bytes());
     }
 

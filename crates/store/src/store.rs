@@ -511,6 +511,7 @@ impl Store {
         }
         self.engine().nursery.release_open();
         self.engine().assembled.clear();
+        self.engine().heads.clear();
         self.engine().cache.drop_all();
     }
 

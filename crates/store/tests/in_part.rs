@@ -106,3 +106,33 @@ fn the_list_of_parts_is_not_read_over_and_over() {
         assert!(made <= reads_max, "{made} reads, patched: {patched}");
     }
 }
+
+/// What tells where the bytes lie and verifies them stays in memory, for the next part.
+#[test]
+fn of_each_further_part_the_bytes_alone_are_read() {
+    for patched in [false, true] {
+        let store = store_with(3 << 20, 64 << 20, patched);
+        let reads = |store: &Store| {
+            let stats = store.stats();
+            stats.object_reads + stats.page_reads + stats.range_reads
+        };
+        let read_at = |at: u64| {
+            let before = reads(&store);
+            let range = store.read_range(KEY, at..at + 1).wait().unwrap().unwrap();
+            assert_eq!(range[0], byte_at(at as usize));
+            reads(&store) - before
+        };
+        let (first, second) = (read_at(1_000_000), read_at(1_000_001));
+        assert!(first >= 3 && second == 1, "{first} reads, then {second}, patched: {patched}");
+        assert_eq!(read_at(2_000_000), 2, "another part has a head of its own");
+        let before = reads(&store);
+        assert_eq!(store.length(KEY).wait().unwrap(), Some(3 << 20));
+        assert_eq!(reads(&store), before, "nothing is read for its length");
+
+        store.create(KEY, GroupId::new(1), b"short").wait().unwrap();
+        store.sync().unwrap();
+        store.drop_memory();
+        let whole = store.read(KEY).wait().unwrap().unwrap();
+        assert_eq!(&whole[..], b"short", "no head of an older version counts");
+    }
+}

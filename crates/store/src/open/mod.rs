@@ -44,6 +44,7 @@ use crate::process::{Process, SignalsBlocked};
 use crate::read::assembled::Assembled;
 use crate::read::flight::Flights;
 use crate::read::gathering::Gathering;
+use crate::read::heads::Heads;
 use crate::read::page_choice::ReadCosts;
 use crate::read::under_way::UnderWay;
 use crate::ring::Ring;
@@ -328,6 +329,7 @@ fn assemble(parts: Parts) -> Engine {
         reads_under_way: Arc::new(UnderWay::new(frames * page_bytes as usize)),
         gathering: Arc::new(Gathering::new(frames * page_bytes as usize)),
         assembled: Assembled::new(frames as u64 * page_bytes),
+        heads: Heads::new(frames as u64 * page_bytes),
         costs: Padded(ReadCosts::new()),
         neighbours: Default::default(),
         touched: Touched::new(frames),

@@ -547,6 +547,7 @@ impl Engine {
         let value = &bytes[header.value_range()];
         let large = or_lost(self.of_patch(hash, key, header, meta.clone(), value))?;
         let life = raw.life;
+        self.keep_head_of(&large, look.whole_max, (candidate.location, life), header, bytes);
         drop(raw);
         self.assemble_large(hash, candidate, header, large, &[key, &meta], (life, look))
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::gathering::GatheringRoom;
+use super::heads::Head;
 use super::lost::{Lost, NotRead, or_lost};
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -49,14 +50,6 @@ pub(super) struct Extent {
     len: u64,
     /// Low half of the record's sequence number.
     record_seq: u32,
-}
-
-pub(super) struct Head {
-    pub(super) header: RecordHeader,
-    pub(super) bytes: Vec<u8>,
-    /// The life of its segment before it was read: what is read later counts only if it is still
-    /// that.
-    life: SegmentLife,
 }
 
 impl Engine {
@@ -130,13 +123,51 @@ impl Engine {
         }
         let extent = self.extent(location, &base);
         let info = info_of(header, base.header.value_len, metadata);
-        let (seq, head) = (header.sequence(), Mutex::new(Some((0, Arc::new(base)))));
+        let (seq, head) = (header.sequence(), Mutex::new(Some((0, base))));
         Ok(LargeObject { info, seq, extents: vec![extent], head })
     }
 
-    /// Reads and verifies the head of a record: all of it if it is not chunked. `first_bytes` is
-    /// how much is known to be wanted.
+    /// The verified head of a record: all of it if it is not chunked. Reads it unless it is kept;
+    /// `first_bytes` is how much is known to be wanted.
     pub(super) fn read_head(
+        self: &Arc<Engine>,
+        location: Location,
+        first_bytes: u64,
+    ) -> Result<Arc<Head>, NotRead> {
+        if let Some(head) = self.heads.get(location, self.life_of(location)) {
+            return Ok(head);
+        }
+        let head = Arc::new(self.read_head_from_disk(location, first_bytes)?);
+        if head.header.chunked || head.header.kind != RecordKind::Object {
+            self.heads.keep(location, &head);
+        }
+        Ok(head)
+    }
+
+    /// Whether the head of this record need not be read.
+    pub(super) fn has_head(&self, location: Location) -> bool {
+        self.heads.holds(location, self.life_of(location))
+    }
+
+    /// Keeps a manifest or patch if parts of its object will be read, since the whole is longer
+    /// than this.
+    pub(super) fn keep_head_of(
+        &self,
+        large: &Result<LargeObject, Lost>,
+        whole_max: u64,
+        (location, life): (Location, SegmentLife),
+        header: &RecordHeader,
+        record: &[u8],
+    ) {
+        let is_long = large.as_ref().is_ok_and(|large| large.info.length_bytes > whole_max);
+        // One that waits to be written has no place yet.
+        if is_long && self.life_of(location) == life {
+            let bytes = record[..header.stored_bytes() as usize].to_vec();
+            self.heads.keep(location, &Arc::new(Head { header: *header, bytes, life }));
+        }
+    }
+
+    fn read_head_from_disk(
         self: &Arc<Engine>,
         location: Location,
         first_bytes: u64,
@@ -326,7 +357,6 @@ impl LargeObject {
         if !header.chunked || !same {
             return Err(Lost::Damaged.into());
         }
-        let head = Arc::new(head);
         *lock(&self.head) = Some((index, Arc::clone(&head)));
         Ok(head)
     }

@@ -118,7 +118,9 @@ impl Engine {
             Indirect::Dead => return Ok(Resolved::Nothing),
             Indirect::Nothing => {}
         }
-        let is_by_head = |candidate: &Candidate| !self.is_read_whole(candidate.length_class);
+        let is_by_head = |candidate: &Candidate| {
+            !self.is_read_whole(candidate.length_class) || self.has_head(candidate.location)
+        };
         if let Some(found) = self.resolve_by_heads(hash, key, is_by_head)? {
             return Ok(found);
         }
@@ -207,7 +209,7 @@ impl Engine {
         let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
         if header.kind == RecordKind::Object {
             let extent = self.extent(candidate.location, &head);
-            let head = Some((0, Arc::new(head)));
+            let head = Some((0, head));
             let info = info_of(&header, header.value_len, metadata);
             return Ok(ByHead::Large(LargeObject {
                 info,
@@ -259,6 +261,7 @@ impl Engine {
         let meta = Bytes::copy_from_slice(&bytes[header.meta_range()]);
         let large = self.of_manifest(header, meta.clone(), &bytes[header.value_range()]);
         let life = raw.life;
+        self.keep_head_of(&large, look.whole_max, (candidate.location, life), header, bytes);
         drop(raw);
         self.assemble_large(hash, candidate, header, large, &[&key, &meta], (life, look))
     }
