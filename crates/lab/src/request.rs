@@ -10,7 +10,8 @@ pub enum Op {
     /// Asks for the object. So does POST: its answer is no new version of what its URL names.
     #[default]
     Read,
-    /// Replaces the object (PUT, a file written).
+    /// Replaces the object (PUT, a file written); without a body it does nothing, as a DELETE that
+    /// was refused.
     Write,
     /// Removes the object.
     Delete,
@@ -35,8 +36,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// False if the answer is no object: 304 (Not Modified) and what HEAD gets, whatever size is
-    /// logged (Squid counts headers), and what has no bytes. It says nothing of the object's size.
+    /// False if the answer is no object: 304 (Not Modified) and what HEAD and a refused DELETE get,
+    /// whatever size is logged (Squid counts headers), and what has no bytes. It says nothing of
+    /// the object's size.
     #[must_use]
     pub fn has_body(&self) -> bool {
         self.size_bytes > 0

@@ -40,9 +40,9 @@ Examples:
 Disk reads and writes are requests to the modelled disk, disk s is how long it was busy with them.
 Virtual time is until the last client was served, clients asking as fast as they are: nobody waits
 for what is written later. Requests without a body of their own (304, HEAD, no bytes) are hits if
-their object is stored, else left out (no body). With --real one client asks, time is the wall
-clock's, and bytes are those that the system counted (/proc/self/io). docs/lab/designs.md in the
-source tells what each design is.";
+their object is stored, else left out (no body), as DELETE and PURGE that were refused are. With
+--real one client asks, time is the wall clock's, and bytes are those that the system counted
+(/proc/self/io). docs/lab/designs.md in the source tells what each design is.";
 
 const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
 /// A page, as designs have them by default. Some want more, and say so.

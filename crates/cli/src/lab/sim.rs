@@ -246,7 +246,8 @@ fn facts(args: &Sim, report: &SimReport, manifest: &Manifest) -> Vec<String> {
     }
     if report.empty_requests > 0 {
         let count = thousands(report.empty_requests);
-        lines.push(format!("{count} requests without a body (304, HEAD, no bytes) left out"));
+        let which = "304, HEAD, no bytes, refused DELETE or PURGE";
+        lines.push(format!("{count} requests without a body ({which}) left out"));
     }
     lines.push(String::new());
     lines

@@ -282,3 +282,44 @@ fn lines_of_json_are_told_as_that() {
     let (_, said) = bed.fails(&["trace", "stat", "access.log"]);
     assert!(said.contains("look like JSON") && said.contains("log.format = \"squid\""), "{said}");
 }
+
+/// A delete, a refused one, a purge that finds nothing, a request: the same in each log.
+#[test]
+fn a_delete_that_was_refused_deletes_nothing() {
+    let bed = Bed::new();
+    let requests = [
+        ("GET", 200),
+        ("DELETE", 403),
+        ("GET", 200),
+        ("PURGE", 404),
+        ("GET", 200),
+        ("DELETE", 204),
+    ];
+    let log = |line: &dyn Fn(&str, u16) -> String| -> String {
+        requests.iter().map(|(method, status)| line(method, *status)).collect()
+    };
+    let web = |method: &str, status| {
+        format!("h - - [01/Aug/1995:00:00:01 +0000] \"{method} /a HTTP/1.1\" {status} 90")
+    };
+    bed.file("common", &log(&|method, status| web(method, status) + "\n"));
+    bed.file("combined", &log(&|method, status| web(method, status) + " \"-\" \"x\"\n"));
+    bed.file(
+        "squid",
+        &log(&|method, status| format!("1.0 1 c TCP_MISS/{status} 90 {method} /a - DIRECT/b -\n")),
+    );
+    for name in ["common", "combined", "squid"] {
+        let sim = bed.json(&["sim", name, "lru", "1000", "--json"]);
+        assert_eq!((&sim["empty_requests"], &sim["delete_requests"]), (&1.into(), &2.into()));
+        assert_eq!(sim["caches"][0]["misses"], 2, "{name}");
+        let text = bed.ok(&["sim", name, "lru", "1000"]);
+        assert!(text.contains("1 requests without a body (304, HEAD, no bytes, refused"), "{text}");
+        let designs = bed.json(&["designs", name, "ucfs", "--json"]);
+        assert_eq!(designs["bodiless_requests"], 1, "{designs}");
+        let stat = bed.json(&["trace", "stat", name, "--json"]);
+        assert_eq!(stat["stat"]["hit_ratio_max"], 1.0 / 3.0, "{name}");
+        bed.ok(&["trace", "convert", name, "t.oracleGeneral"]);
+        let beside = std::fs::read_to_string(bed.path("t.oracleGeneral.manifest.json")).unwrap();
+        let beside: Value = serde_json::from_str(&beside).unwrap();
+        assert_eq!(beside["written"]["lost"]["deletes"], 3, "{name}");
+    }
+}

@@ -63,7 +63,8 @@ fn lives(requests: &[Request]) -> Vec<(u64, Life)> {
     for (at, request) in requests.iter().enumerate() {
         let bytes = request.size_bytes;
         // What says no size is asked of what was stored before.
-        let is_known = request.has_body() || lives.contains_key(&request.key);
+        let asks_of_stored = request.op == Op::Read && lives.contains_key(&request.key);
+        let is_known = request.has_body() || asks_of_stored;
         if bytes > SMALL_BYTES_MAX || request.op == Op::Delete || !is_known {
             continue;
         }

@@ -106,7 +106,8 @@ pub struct SimReport {
     pub warmup_requests: u64,
     /// Those that delete and are not of the warm-up, which no cache counts.
     pub delete_requests: u64,
-    /// Requests without a body of their own (304, HEAD, no bytes), which were left out.
+    /// Requests without a body of their own (304, HEAD, no bytes, deletes that were refused), which
+    /// were left out.
     pub empty_requests: u64,
     /// Distinct objects.
     pub objects: u64,

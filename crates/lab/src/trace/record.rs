@@ -36,23 +36,41 @@ pub struct Record<'a> {
 
 impl Record<'_> {
     /// What the method does to the object: PUT writes, DELETE and PURGE delete, all else reads, but
-    /// for what memcached calls its commands. Methods of HTTP are told by case.
+    /// for what memcached calls its commands. Methods of HTTP are told by case. A delete that was
+    /// refused is a change that changed nothing: a write without a body.
     #[must_use]
     pub fn op(&self) -> Op {
         match self.method {
             b"PUT" => Op::Write,
-            b"DELETE" | b"PURGE" | b"delete" => Op::Delete,
+            _ if self.is_refused_delete() => Op::Write,
+            _ if self.asks_to_delete() => Op::Delete,
             b"set" | b"add" | b"replace" | b"cas" => Op::Write,
             b"append" | b"prepend" | b"incr" | b"decr" => Op::Write,
             _ => Op::Read,
         }
     }
 
+    /// True of DELETE, PURGE and memcached's `delete`, whatever came of it.
+    pub(crate) fn asks_to_delete(&self) -> bool {
+        matches!(self.method, b"DELETE" | b"PURGE" | b"delete")
+    }
+
+    /// True of one that was answered with an error, after which caches keep what they have (RFC
+    /// 9111 §4.4). That PURGE finds nothing is none: the cache that wrote the log did not have the
+    /// object, but another one might.
+    #[must_use]
+    pub fn is_refused_delete(&self) -> bool {
+        let finds_nothing = self.method == b"PURGE" && self.status == 404;
+        self.status >= 400 && self.asks_to_delete() && !finds_nothing
+    }
+
     /// True if the answer is an object of the size logged. 304 (Not Modified) and the answer to
-    /// HEAD have no body, whatever size is logged: Squid counts their headers.
+    /// HEAD have no body, whatever size is logged: Squid counts their headers. What a refused
+    /// delete is answered with is no version of its object.
     #[must_use]
     pub fn has_body(&self) -> bool {
-        self.size_bytes > 0 && self.status != 304 && self.method != b"HEAD"
+        let is_none = self.status == 304 || self.method == b"HEAD" || self.is_refused_delete();
+        self.size_bytes > 0 && !is_none
     }
 
     /// Size of the object that is the answer; 0 if it is none.
@@ -189,6 +207,32 @@ mod tests {
                 object: ObjectName::Id(1),
             };
             assert_eq!(record.op(), op, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_delete_that_was_refused_deletes_nothing() {
+        for (method, status, op) in [
+            ("DELETE", 0, Op::Delete),
+            ("DELETE", 204, Op::Delete),
+            ("DELETE", 303, Op::Delete),
+            ("DELETE", 404, Op::Write),
+            ("PURGE", 200, Op::Delete),
+            ("PURGE", 404, Op::Delete),
+            ("PURGE", 403, Op::Write),
+            ("DELETE", 503, Op::Write),
+        ] {
+            let record = Record {
+                time_us: 0,
+                client: b"",
+                method: method.as_bytes(),
+                status,
+                cache_result: b"",
+                size_bytes: 300,
+                object: ObjectName::Id(1),
+            };
+            assert_eq!(record.op(), op, "{method} {status}");
+            assert_eq!(record.has_body(), op == Op::Delete, "{method} {status}");
         }
     }
 

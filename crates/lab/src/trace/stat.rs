@@ -224,14 +224,14 @@ impl Counting {
         }
         let object = &mut self.objects[at];
         object.requests = object.requests.saturating_add(1);
-        object.was_asked_for |= request.op != Op::Delete;
         // As for designs: without a body of its own a read hits what is there, and all else is
         // about nothing.
-        let counts = match request.op {
-            Op::Read => request.has_body() || object.is_there,
-            Op::Write => request.has_body(),
-            Op::Delete => false,
+        let (asks, counts) = match request.op {
+            Op::Read => (true, request.has_body() || object.is_there),
+            Op::Write => (request.has_body(), request.has_body()),
+            Op::Delete => (false, false),
         };
+        object.was_asked_for |= asks;
         if counts {
             self.asked += 1;
             self.asked_bytes += u128::from(bytes);

@@ -17,7 +17,6 @@ use super::record::{ObjectName, Record};
 use super::source::object_name;
 use crate::error::{Place, TraceError};
 use crate::new_file::NewFile;
-use crate::request::Op;
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// zstd's default: a good half of what the slowest levels gain, at disk speed.
@@ -83,7 +82,7 @@ impl WriteFormat {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
-    /// Requests that remove their object, left out: all but our own form only ask.
+    /// Requests to remove an object, refused ones too, left out: all but our own form only ask.
     pub deletes: u64,
     /// Requests without a body of their own, left out: in txt every object has one byte.
     pub empty: u64,
@@ -215,7 +214,7 @@ impl TraceWriter {
             self.lost.results += u64::from(!record.cache_result.is_empty());
             return false;
         }
-        let deletes = record.op() == Op::Delete;
+        let deletes = record.asks_to_delete();
         let is_empty = self.format == WriteFormat::Txt && !record.has_body() && !deletes;
         self.lost.deletes += u64::from(deletes);
         self.lost.empty += u64::from(is_empty);
