@@ -7,7 +7,12 @@
 //! Squid writes both with a last field of its own, result and hierarchy (`TCP_MISS:HIER_DIRECT`).
 //!
 //! The request ends at the first quote after which a status follows, because servers of the
-//! nineties wrote quotes in URLs as they came. `-` for bytes means none. Pure.
+//! nineties wrote quotes in URLs as they came. `-` for bytes means none.
+//!
+//! Servers of today escape what could end a field: Apache writes a quote as `\"`, a backslash as
+//! `\\`, what is not printable as `\n` or `\xhh`; nginx writes `\x22`, `\x5C`, `\x0A`. Both are read
+//! back, so that a URL is the same object whoever logged it. Where a backslash begins none of
+//! these, nobody has escaped anything, and all of them are the URL's own. Pure.
 
 use super::fields;
 use super::record::{Parsed, ParsedName, Span};
@@ -49,6 +54,7 @@ pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
             Some(site) if url.first() == Some(&b'/') => {
                 ParsedName::OnSite { site: Span::of(line, site), path: Span::of(line, url) }
             }
+            _ if memchr::memchr(b'\\', url).is_some() => ParsedName::Escaped(Span::of(line, url)),
             _ => ParsedName::Text(Span::of(line, url)),
         },
     })
@@ -77,6 +83,38 @@ pub(crate) fn push_site(url: &mut Vec<u8>, site: &[u8]) {
     };
     url.extend_from_slice(scheme);
     url.extend_from_slice(site);
+}
+
+/// Appends a URL with what stands for itself only by an escape.
+pub(crate) fn push_unescaped(to: &mut Vec<u8>, url: &[u8]) {
+    let start = to.len();
+    let mut rest = url;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        let Some((byte, length)) = escaped_byte(&rest[at + 1..]) else {
+            to.truncate(start);
+            to.extend_from_slice(url);
+            return;
+        };
+        to.extend_from_slice(&rest[..at]);
+        to.push(byte);
+        rest = &rest[at + 1 + length..];
+    }
+    to.extend_from_slice(rest);
+}
+
+/// What is meant by what follows a backslash, and how long that is.
+fn escaped_byte(text: &[u8]) -> Option<(u8, usize)> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
+    Some(match text {
+        [byte @ (b'"' | b'\\'), ..] => (*byte, 1),
+        [b'b', ..] => (0x08, 1),
+        [b'n', ..] => (b'\n', 1),
+        [b'r', ..] => (b'\r', 1),
+        [b't', ..] => (b'\t', 1),
+        [b'v', ..] => (0x0b, 1),
+        [b'x', high, low, ..] => ((digit(high)? << 4) | digit(low)?, 3),
+        _ => return None,
+    })
 }
 
 /// What stands before and after a separator.
@@ -203,6 +241,28 @@ mod tests {
         assert_eq!((r.status, r.size_bytes), (404, 7));
         let line = r#"c - - [01/Aug/1995:00:00:01 -0400] "GET /a\" 200 5"#;
         assert_eq!(record(line, Tail::Common).size_bytes, 5);
+    }
+
+    #[test]
+    fn escapes_of_apache_and_nginx_are_read_back() {
+        for (logged, url) in [
+            (r#"/say\"hi\""#, r#"/say"hi""#),
+            (r"/say\x22hi\x22", r#"/say"hi""#),
+            (r"/a\\b\\", r"/a\b\"),
+            (r"/a\x5Cb\x5c", r"/a\b\"),
+            (r"/\\x22", r"/\x22"),
+            (r"/\t\x09\n\r\v\b", "/\t\t\n\r\x0b\x08"),
+            (r"/\xc3\xA9", "/\u{e9}"),
+            // Of servers that escape nothing.
+            (r"\windows\temp", r"\windows\temp"),
+            (r"/\x2", r"/\x2"),
+            (r"/\x22\", r"/\x22\"),
+            (r"/\xg0", r"/\xg0"),
+        ] {
+            let mut unescaped = b"before".to_vec();
+            push_unescaped(&mut unescaped, logged.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&unescaped[6..]), url, "{logged}");
+        }
     }
 
     #[test]

@@ -380,6 +380,31 @@ fn sites_in_front_of_lines_are_hosts() {
     assert_eq!(named, expected);
 }
 
+/// One URL is one object, whichever server logged it, with a site in front or without.
+#[test]
+fn escapes_of_servers_are_read_back() {
+    let bed = Bed::new();
+    let rest = "- - [01/Aug/1995:00:00:01 -0400] \"GET";
+    let tail = "HTTP/1.0\" 200 5 \"-\" \"A \\\"B\\\"\"";
+    let line = |who: &str, url: &str| format!("{who} {rest} {url} {tail}\n");
+    let lines = [
+        line("c", r#"/a\"b"#),
+        line("c", r"/a\x22b"),
+        line("h:80 c", r"/a\x22b"),
+        line("c", r"http://h/a\x22b"),
+        line("c", r"/a\q"),
+    ];
+    let path = bed.file(lines.concat().as_bytes());
+    let url_prefix = "http://h".to_owned();
+    let options = ReadOptions { url_prefix, ..ReadOptions::default() };
+    let mut trace = Trace::open(&path, &options).expect("a combined log");
+    let (requests, names) = load(&mut trace, |_| {}).expect("well formed");
+    let named: Vec<_> = requests.iter().filter_map(|r| names.url_text(r.key)).collect();
+    let one = r#"http://h/a"b"#;
+    assert_eq!(named, [one, one, one, one, r"http://h/a\q"]);
+    read(&path, &options).expect("the same in batches");
+}
+
 /// All are counted, the first five are told.
 #[test]
 fn many_broken_lines_are_counted_and_some_told() {

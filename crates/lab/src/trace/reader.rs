@@ -17,7 +17,7 @@ use super::source::object_name;
 use super::vscsi;
 use crate::error::{BadRecord, Place, TraceError};
 use crate::request::Op;
-use crate::trace::clf::{Tail, push_site};
+use crate::trace::clf::{Tail, push_site, push_unescaped};
 use crate::trace::fields::US_PER_S;
 
 /// How to read traces.
@@ -285,21 +285,20 @@ impl TraceReader {
         }
     }
 
-    /// Puts the site of the line, or else the prefix, before a URL that is only a path, and one
-    /// quote where two stand for it.
+    /// Puts the site of the line, or else the prefix, before a URL that is only a path, and what is
+    /// meant where something else stands for it.
     fn rename(&mut self) {
         self.is_renamed = false;
         let Body::Lines { line, parsed: Some(parsed), .. } = &self.body else { return };
-        let is_doubled = matches!(parsed.object, ParsedName::Doubled(_));
-        let is_on_site = matches!(parsed.object, ParsedName::OnSite { .. });
-        if self.url_prefix.is_empty() && !is_doubled && !is_on_site {
+        let is_plain = matches!(parsed.object, ParsedName::Text(_) | ParsedName::Id(_));
+        if self.url_prefix.is_empty() && is_plain {
             return;
         }
         let text = self.input.bytes(line.clone());
         let record = parsed.record(text);
         let ObjectName::Text(url) = record.object else { return };
         let is_path = url.starts_with(b"/");
-        if !is_path && !is_doubled {
+        if !is_path && is_plain {
             return;
         }
         self.renamed.clear();
@@ -308,10 +307,12 @@ impl TraceReader {
             _ if is_path => self.renamed.extend_from_slice(&self.url_prefix),
             _ => {}
         }
-        if is_doubled {
-            push_undoubled(&mut self.renamed, url);
-        } else {
-            self.renamed.extend_from_slice(url);
+        match parsed.object {
+            ParsedName::Doubled(_) => push_undoubled(&mut self.renamed, url),
+            ParsedName::Escaped(_) | ParsedName::OnSite { .. } => {
+                push_unescaped(&mut self.renamed, url);
+            }
+            ParsedName::Text(_) | ParsedName::Id(_) => self.renamed.extend_from_slice(url),
         }
         self.is_renamed = true;
     }

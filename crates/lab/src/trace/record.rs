@@ -143,7 +143,9 @@ pub(crate) enum ParsedName {
     Text(Span),
     /// Text in which two quotes stand for one.
     Doubled(Span),
-    /// A path, and the site in front of the line with its port.
+    /// Text of a web server's log with escapes in it.
+    Escaped(Span),
+    /// A path, which may have escapes, and the site in front of the line with its port.
     OnSite {
         site: Span,
         path: Span,
@@ -176,6 +178,7 @@ impl Parsed {
             object: match self.object {
                 ParsedName::Text(span)
                 | ParsedName::Doubled(span)
+                | ParsedName::Escaped(span)
                 | ParsedName::OnSite { path: span, .. } => ObjectName::Text(span.in_line(line)),
                 ParsedName::Id(id) => ObjectName::Id(id),
             },
