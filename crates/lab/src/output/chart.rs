@@ -14,6 +14,8 @@ const RIGHT: f64 = 220.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 52.0;
 const LEGEND_STEP: f64 = 20.0;
+/// From the foot of a logarithmic axis, where 0 is, up to the least value above it.
+const ZERO_STEP: f64 = 22.0;
 /// From the plot to the legend's dash, and to its names.
 const LEGEND_DASH: f64 = 12.0;
 const LEGEND_NAME: f64 = 40.0;
@@ -48,7 +50,7 @@ pub struct LineChart {
     pub y_unit: Unit,
     /// Equal distances are equal factors; points with x up to 0 are left out.
     pub log_x: bool,
-    /// The same for y.
+    /// The same for y, but that 0 has a place of its own at the foot of the axis.
     pub log_y: bool,
     /// Lines.
     pub series: Vec<Series>,
@@ -62,10 +64,15 @@ struct Scale {
     form: Form,
     from: f64,
     to: f64,
+    /// Where 0 is, if a logarithmic axis has it.
+    zero: Option<f64>,
 }
 
 impl Scale {
     fn place(&self, value: f64) -> f64 {
+        if let (Some(zero), true) = (self.zero, value <= 0.0) {
+            return zero;
+        }
         let along = |v: f64| if self.log { v.ln() } else { v };
         let share = (along(value) - along(self.min)) / (along(self.max) - along(self.min));
         self.from + share * (self.to - self.from)
@@ -73,7 +80,8 @@ impl Scale {
 
     fn ticks(&self) -> Vec<f64> {
         if self.log {
-            self.form.log_ticks(self.min, self.max)
+            let zero = self.zero.map(|_| 0.0).into_iter();
+            zero.chain(self.form.log_ticks(self.min, self.max)).collect()
         } else {
             self.form.ticks(self.min, self.max)
         }
@@ -104,8 +112,9 @@ impl LineChart {
             title = escaped(&self.title)
         );
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied());
-        let fits = |value: f64, log: bool| value.is_finite() && (!log || value > 0.0);
-        let drawable = |(x, y): &(f64, f64)| fits(*x, self.log_x) && fits(*y, self.log_y);
+        let fits_x = |x: f64| x.is_finite() && (!self.log_x || x > 0.0);
+        let fits_y = |y: f64| y.is_finite() && (!self.log_y || y >= 0.0);
+        let drawable = |(x, y): &(f64, f64)| fits_x(*x) && fits_y(*y);
         if points().filter(drawable).count() == 0 {
             svg.push_str("<text x=\"64\" y=\"60\">nothing to draw</text></svg>");
             return svg;
@@ -124,12 +133,15 @@ impl LineChart {
     }
 
     fn scales(&self, points: &[(f64, f64)]) -> (Scale, Scale) {
-        let range = |of: fn(&(f64, f64)) -> f64| {
-            let values = points.iter().map(of);
+        let range = |values: &mut dyn Iterator<Item = f64>| {
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)))
         };
-        let (mut x_min, mut x_max) = range(|point| point.0);
-        let (y_min, y_max) = range(|point| point.1);
+        let (mut x_min, mut x_max) = range(&mut points.iter().map(|point| point.0));
+        let above_zero = |y: &f64| !self.log_y || *y > 0.0;
+        let (y_min, y_max) = range(&mut points.iter().map(|point| point.1).filter(above_zero));
+        let has_zero = self.log_y && points.iter().any(|point| point.1 == 0.0);
+        // Where there is nothing but zeros the axis has some range all the same.
+        let (y_min, y_max) = if y_min > y_max { (1.0, 1.0) } else { (y_min, y_max) };
         if x_min == x_max {
             (x_min, x_max) =
                 if self.log_x { (x_min / 2.0, x_max * 2.0) } else { (x_min - 1.0, x_max + 1.0) };
@@ -142,9 +154,13 @@ impl LineChart {
         };
         let (x_form, y_form) = (self.x_unit.up_to(x_max), self.y_unit.up_to(y_max));
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let scale =
+            |(min, max), log, form, (from, to), zero| Scale { min, max, log, form, from, to, zero };
+        let (foot, zero) =
+            if has_zero { (bottom - ZERO_STEP, Some(bottom)) } else { (bottom, None) };
         (
-            Scale { min: x_min, max: x_max, log: self.log_x, form: x_form, from: LEFT, to: right },
-            Scale { min: y_min, max: y_max, log: self.log_y, form: y_form, from: bottom, to: TOP },
+            scale((x_min, x_max), self.log_x, x_form, (LEFT, right), None),
+            scale((y_min, y_max), self.log_y, y_form, (foot, TOP), zero),
         )
     }
 
@@ -300,7 +316,23 @@ mod tests {
             .map(|rest| rest.split('"').next().and_then(|y| y.parse().ok()).expect("a place"))
             .collect();
         assert!(((places[0] - places[1]) - (places[1] - places[2])).abs() < 0.2, "{places:?}");
-        assert!(!LineChart { log_y: true, ..chart(false, vec![(0.0, 0.0)]) }.svg().contains("NaN"));
+    }
+
+    /// Intervals in which all came from memory are not those of which nothing is known.
+    #[test]
+    fn zero_lies_at_the_foot_of_a_logarithmic_axis() {
+        let of = |points| LineChart { log_y: true, ..chart(false, points) }.svg();
+        let svg = of(vec![(0.0, 1.0), (1.0, 0.0), (2.0, 100.0)]);
+        // The axis ends at 368; the least value above 0 is a step higher.
+        for part in ["cx=\"64.0\" cy=\"346.0\"", "cx=\"337.0\" cy=\"368.0\"", "a&lt;b: 0 at 1<"] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+        let label = "text-anchor=\"end\">0</text>";
+        assert!(svg.contains(label), "{svg}");
+        let all = of(vec![(0.0, 0.0)]);
+        assert!(all.contains("cy=\"368.0\"") && !all.contains("NaN"), "{all}");
+        let without = of(vec![(0.0, 1.0), (1.0, 100.0)]);
+        assert!(without.contains("cy=\"368.0\"") && !without.contains(label), "{without}");
     }
 
     #[test]
