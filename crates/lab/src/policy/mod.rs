@@ -34,6 +34,7 @@ mod store_memory;
 mod two_q;
 mod w_tinylfu;
 
+pub(crate) use registry::CAPACITY_BYTES_MAX;
 pub use registry::{POLICIES, PolicyInfo, PolicySpec};
 
 /// Written as next use where there is none.

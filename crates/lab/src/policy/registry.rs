@@ -25,7 +25,7 @@ use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
 
 /// No cache is larger: what is in it and what comes in, before something goes, fit 64 bits
 /// together.
-pub(super) const CAPACITY_BYTES_MAX: u64 = u64::MAX / 2;
+pub(crate) const CAPACITY_BYTES_MAX: u64 = u64::MAX / 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {

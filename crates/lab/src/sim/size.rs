@@ -4,6 +4,7 @@ use damelo::ByteSize;
 
 use super::feed::Scan;
 use crate::error::SimError;
+use crate::policy::CAPACITY_BYTES_MAX;
 
 /// Shares of the working set that `auto` tries, libCacheSim's.
 pub const AUTO_SHARES: [f64; 8] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8];
@@ -84,10 +85,10 @@ impl SizeSpec {
         !matches!(self, SizeSpec::Absolute(_))
     }
 
-    /// The sizes in bytes (or objects), given the working set.
+    /// The sizes in bytes (or objects), given the working set; none is larger than caches may be.
     pub(crate) fn resolve(&self, working_set: &Scan, ignores_sizes: bool) -> Vec<u64> {
         let whole = if ignores_sizes { working_set.objects } else { working_set.bytes };
-        let of = |share: f64| (whole as f64 * share) as u64;
+        let of = |share: f64| ((whole as f64 * share) as u64).min(CAPACITY_BYTES_MAX);
         match self {
             SizeSpec::Absolute(bytes) => vec![*bytes],
             SizeSpec::Share(share) => vec![of(*share)],
@@ -153,5 +154,13 @@ mod tests {
         assert_eq!(of(false), [100_000, 200_000, 400_000, 800_000]);
         assert_eq!(of(true), [10, 30, 100, 200, 400, 800]);
         assert_eq!(SizeSpec::Share(0.5).resolve(&scan, false), [500_000]);
+    }
+
+    /// A report must not name a size that no cache had.
+    #[test]
+    fn a_share_is_no_larger_than_a_cache_may_be() {
+        let scan = Scan { objects: 2, bytes: u64::MAX, ..Scan::default() };
+        assert_eq!(SizeSpec::Share(1.0).resolve(&scan, false), [CAPACITY_BYTES_MAX]);
+        assert_eq!(SizeSpec::Share(0.25).resolve(&scan, false), [1 << 62]);
     }
 }
