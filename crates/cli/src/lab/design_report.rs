@@ -70,6 +70,8 @@ fn table(all: &[Done]) -> Table {
     // Most traces have none.
     let has_bodiless = all.iter().any(|done| done.report.bodiless_requests > 0);
     columns.extend(has_bodiless.then_some("no body"));
+    let has_refused = all.iter().any(|done| done.report.refused > 0);
+    columns.extend(has_refused.then_some("refused"));
     let mut table = Table::new(&columns);
     for done in all {
         let report = &done.report;
@@ -88,13 +90,14 @@ fn table(all: &[Done]) -> Table {
         row.push(format!("{:.1}", disk_s(report)));
         row.push(format!("{:.1}", virtual_s(report)));
         row.extend(has_bodiless.then(|| thousands(report.bodiless_requests)));
+        row.extend(has_refused.then(|| thousands(report.refused)));
         table.row(row);
     }
     table
 }
 
 /// What of a run's JSON is in CSV: all but lists and the manifest, which comes before the rows.
-const EXACT_COLUMNS: [&str; 29] = [
+const EXACT_COLUMNS: [&str; 30] = [
     "trace",
     "synthetic",
     "design",
@@ -112,6 +115,7 @@ const EXACT_COLUMNS: [&str; 29] = [
     "warmup_requests",
     "requests",
     "bodiless_requests",
+    "refused_requests",
     "hit_percent",
     "byte_hit_percent",
     "disk_reads",
@@ -184,6 +188,7 @@ fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "pace": played.pace(),
         "requests": report.requests,
         "bodiless_requests": report.bodiless_requests,
+        "refused_requests": report.refused,
         "warmup_requests": played.warmup_requests(),
         "hit_percent": report.hit_percent(),
         "byte_hit_percent": byte_hit_percent(report),

@@ -21,7 +21,7 @@ use crate::output::thousands;
 const FILE_BYTES_MIN: u64 = 1 << 30;
 
 /// What of a run's JSON is in CSV.
-const EXACT_COLUMNS: [&str; 21] = [
+const EXACT_COLUMNS: [&str; 22] = [
     "trace",
     "synthetic",
     "design",
@@ -32,6 +32,7 @@ const EXACT_COLUMNS: [&str; 21] = [
     "group",
     "requests",
     "bodiless_requests",
+    "refused_requests",
     "hit_percent",
     "read_bytes",
     "write_bytes",
@@ -124,7 +125,7 @@ fn hit_percent(report: &RealReport) -> f64 {
 
 /// For people.
 fn table(all: &[Done]) -> Table {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         "design",
         "memory",
         "page",
@@ -137,7 +138,10 @@ fn table(all: &[Done]) -> Table {
         "mean ms",
         "p99 ms",
         "seconds",
-    ]);
+    ];
+    let has_refused = all.iter().any(|done| done.report.refused > 0);
+    columns.extend(has_refused.then_some("refused"));
+    let mut table = Table::new(&columns);
     for done in all {
         let (report, system) = (&done.report, &done.report.system);
         let mut row = vec![done.design.clone()];
@@ -149,6 +153,7 @@ fn table(all: &[Done]) -> Table {
         row.push(format!("{:.3}", report.responses.mean_ms()));
         row.push(format!("{:.3}", report.responses.quantile_ms(0.99)));
         row.push(format!("{:.2}", report.elapsed_ns as f64 / 1e9));
+        row.extend(has_refused.then(|| thousands(report.refused)));
         table.row(row);
     }
     table
@@ -164,6 +169,7 @@ fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "direct": (report.actions != (0, 0)).then_some(report.direct),
         "requests": report.requests,
         "bodiless_requests": report.bodiless_requests,
+        "refused_requests": report.refused,
         "hit_percent": hit_percent(report),
         "read_bytes": system.read_bytes,
         "write_bytes": system.write_bytes,

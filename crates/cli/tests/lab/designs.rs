@@ -48,12 +48,34 @@ fn validations_and_head_leave_what_is_stored_alone() {
     let csv = bed.ok(&["designs", "access.log", designs, "--csv"]);
     for design in designs.split(',') {
         let row = csv.lines().find(|row| row.split(',').nth(2) == Some(design)).unwrap();
-        assert!(row.contains(",0,5,1,80.0,"), "four of five hit, one is left out: {row}");
+        assert!(row.contains(",0,5,1,0,80.0,"), "four of five hit, one is left out: {row}");
     }
     let text = bed.ok(&["designs", "access.log", "squid"]);
     assert!(text.lines().next().unwrap().trim_end().ends_with("no body"), "{text}");
     let without = bed.ok(&["designs", "gen:web?requests=50", "squid"]);
     assert!(!without.contains("no body"), "{without}");
+}
+
+/// Else nobody knows why designs that keep all they can differ in what they hit.
+#[test]
+fn what_a_design_does_not_keep_is_counted() {
+    let bed = Bed::new();
+    let lines = [(1, 90_000, "1"), (2, 90_000, "1"), (3, 700, "2"), (4, 700, "2")];
+    let line = |(s, size, url)| format!("{s},u,GET,200,{size},http://a.example/{url}\n");
+    bed.file("t.csv", &lines.map(line).concat());
+    for (design, refused, hits) in [("squid", 0, 50.0), ("damelo", 2, 25.0), ("mmap-lru", 2, 25.0)]
+    {
+        let run = bed.json(&["designs", "t.csv", design, "--json"]);
+        assert_eq!(
+            (&run["refused_requests"], &run["hit_percent"]),
+            (&refused.into(), &hits.into())
+        );
+        let text = bed.ok(&["designs", "t.csv", design]);
+        let has_column = text.lines().next().unwrap().trim_end().ends_with("refused");
+        assert_eq!(has_column, refused > 0, "{text}");
+    }
+    let real = ["designs", "t.csv", "damelo", "--real", ".", "--cache", "64MiB", "--json"];
+    assert_eq!(bed.json(&real)["refused_requests"], 2);
 }
 
 /// What hits does not depend on the disk, and nothing is left behind.

@@ -128,7 +128,7 @@ pub struct Report {
     pub hits: u64,
     /// Hits that waited for no disk read.
     pub memory_hits: u64,
-    /// Objects the design would not keep.
+    /// Requests whose objects the design would not keep.
     pub refused: u64,
     /// Requests without a body of their own for what was not stored: left out, and not among
     /// `requests`.

@@ -130,6 +130,8 @@ pub struct RealReport {
     pub reads: u64,
     /// Reads that the cache answered.
     pub hits: u64,
+    /// Requests whose objects the design would not keep.
+    pub refused: u64,
     /// Requests without a body of their own for what was not stored: left out, and not among
     /// `requests`.
     pub bodiless_requests: u64,
@@ -442,6 +444,7 @@ pub fn run_real(
         report.responses.add(from.elapsed().as_nanos() as u64);
         report.requests += 1;
         report.reads += u64::from(request.op == Op::Read);
+        report.refused += u64::from(outcome == Outcome::Refused);
         report.hits += u64::from(outcome == Outcome::Hit && request.op == Op::Read);
     }
     design.finish(&mut actions);
