@@ -170,9 +170,11 @@ impl TraceWriter {
         let failed = |source| TraceError::Write { path: path.to_owned(), source };
         let buffered: Box<dyn Write + Send> =
             Box::new(BufWriter::with_capacity(BUFFER_BYTES, sink));
-        let sink = if path.ends_with(".gz") {
+        // Without case, as the form is told.
+        let name = path.to_ascii_lowercase();
+        let sink = if name.ends_with(".gz") {
             Sink::Gzip(flate2::write::GzEncoder::new(buffered, flate2::Compression::default()))
-        } else if path.ends_with(".zst") {
+        } else if name.ends_with(".zst") {
             let encoder = zstd::stream::write::Encoder::new(buffered, ZSTD_LEVEL);
             Sink::Zstd(encoder.map_err(failed)?)
         } else {
@@ -412,6 +414,18 @@ mod tests {
             assert_eq!(read(&path("t.columns"))[2], (2_000_001, a, 6));
             write(&path("t.txt"), WriteFormat::Txt);
             assert_eq!(read(&path("t.txt"))[1], (0, b, 1));
+        }
+    }
+
+    /// As the form is: `T.CSV.GZ` is our own form, and no plain text under the name of another.
+    #[test]
+    fn names_in_capitals_are_compressed_too() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, magic) in [("T.CSV.GZ", &b"\x1f\x8b"[..]), ("T.CSV.ZST", b"\x28\xb5\x2f\xfd")] {
+            assert_eq!(WriteFormat::of_file(name), Some(WriteFormat::Damelo));
+            let path = dir.path().join(name).display().to_string();
+            write(&path, WriteFormat::Damelo);
+            assert!(std::fs::read(&path).expect("read").starts_with(magic), "{name}");
         }
     }
 
