@@ -77,6 +77,28 @@ impl BufferCache {
         self.add(plan, sector, Buffer { sectors, dirty: false, kind });
     }
 
+    /// Reads several buffers at once, those of one file or one part of a device. All that is not in
+    /// memory is read before anything leaves for it: a write between two neighbours would make two
+    /// requests of them, where a system reads ahead.
+    pub(crate) fn read_all<I: Iterator<Item = (u64, u32)>>(
+        &mut self,
+        plan: &mut Plan,
+        kind: Kind,
+        buffers: impl Fn() -> I,
+    ) {
+        for (sector, sectors) in buffers() {
+            if self.touch(sector).is_none() {
+                let step = self.step(Direction::Read, sector, sectors, kind, true);
+                plan.push(step, self.cluster_sectors);
+            }
+        }
+        for (sector, sectors) in buffers() {
+            if !self.holds(sector) {
+                self.add(plan, sector, Buffer { sectors, dirty: false, kind });
+            }
+        }
+    }
+
     /// Changes a buffer that may have to be read first.
     pub(crate) fn update(
         &mut self,

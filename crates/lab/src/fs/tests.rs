@@ -104,6 +104,25 @@ fn cold_read_through_two_directories() {
     assert_eq!(ffs.name_cache_counts().1, 3, "two directories and a file were not known");
 }
 
+/// Memory is full of what is dirty, which has to go: the file is one request all the same.
+#[test]
+fn a_file_is_read_at_once_where_dirty_buffers_must_go() {
+    let params = FfsParams {
+        group_bytes: 1 << 20,
+        inodes_per_group: 128,
+        ..FfsParams::ext2(1 << 10, 64 << 10)
+    };
+    let mut ffs = Ffs::new(params, 4 << 20, 0);
+    let mut plan = Plan::default();
+    ffs.create(&mut plan, 0, 0, 12_000).expect("space");
+    ffs.drop_caches(&mut plan);
+    ffs.create(&mut plan, 0, 1, 200_000).expect("space");
+    plan.clear();
+    ffs.read(&mut plan, 0, 0, 12_000);
+    let reads = shape(&mut plan).into_iter().filter(|step| (step.0, step.1) == (Read, Data));
+    assert_eq!(reads.collect::<Vec<_>>(), [(Read, Data, 12, true)]);
+}
+
 /// Remove: directory block and inode, both waited for; dirty data is never written.
 #[test]
 fn remove_drops_dirty_data() {

@@ -227,3 +227,21 @@ fn the_end_of_a_drive_need_not_be_that_of_a_block() {
     let error = machine.lower(&[mapped], &mut plan).expect_err("half a page").to_string();
     assert!(error.contains("the design wants 106496; use a larger drive"), "{error}");
 }
+
+/// Eight blocks of memory, all of them dirty: what is read of one object comes with one request,
+/// and what had to go for it with another.
+#[test]
+fn neighbours_are_read_together_where_dirty_blocks_must_go() {
+    let buffered = BufferedParams::linux_2_2(8 << 10);
+    let mut machine =
+        Machine::new(&MachineConfig { buffered, ..MachineConfig::new(plain_drive()) });
+    let mut plan = Plan::default();
+    let kind = Kind::Data;
+    let dirty =
+        Action::Buffered { direction: Direction::Write, kind, offset: 16 << 10, bytes: 8192 };
+    let read = Action::Buffered { direction: Direction::Read, kind, offset: 0, bytes: 4096 };
+    machine.lower(&[dirty, read], &mut plan).expect("on the drive");
+    let step = |step: &Step| (step.direction, step.sector, step.sectors, step.wait);
+    let steps: Vec<_> = plan.steps.iter().map(step).collect();
+    assert_eq!(steps, [(Direction::Read, 0, 8, true), (Direction::Write, 32, 8, false)]);
+}
