@@ -156,10 +156,15 @@ impl BufferCache {
         self.add(plan, sector, Buffer { sectors, dirty: !sync, kind });
     }
 
-    /// Writes all of a buffer and starts the disk at once, without waiting.
+    /// Starts the disk at once with all of a buffer, without waiting; [`BufferCache::keep`] is to
+    /// follow once its neighbours went out, too.
     pub(crate) fn write_through(&mut self, plan: &mut Plan, sector: u64, sectors: u32, kind: Kind) {
         let step = self.step(Direction::Write, sector, sectors, kind, false);
         plan.push(step, self.cluster_sectors);
+    }
+
+    /// Has a buffer in memory that was written.
+    pub(crate) fn keep(&mut self, plan: &mut Plan, sector: u64, sectors: u32, kind: Kind) {
         if let Some(buffer) = self.touch(sector) {
             let was_dirty = std::mem::replace(&mut buffer.dirty, false);
             self.dirty_count -= usize::from(was_dirty);

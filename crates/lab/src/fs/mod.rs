@@ -308,16 +308,26 @@ impl Ffs {
         self.params.extent(fragment, fragments)
     }
 
+    /// What is written at once goes out as one, before anything leaves memory for it.
     fn write_data(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
         let params = self.params;
         let per_block = params.fragments_per_block();
         let entry = &self.files[file as usize];
+        let goes_at_once = |fragments: u32, whole: bool| {
+            whole && fragments == per_block && params.write_full_blocks_at_once
+        };
+        for (fragment, fragments, whole) in pieces(params, entry, offset, bytes) {
+            if goes_at_once(fragments, whole) {
+                let (sector, sectors) = params.extent(fragment, fragments);
+                self.buffers.write_through(plan, sector, sectors, Kind::Data);
+            }
+        }
         for (fragment, fragments, whole) in pieces(params, entry, offset, bytes) {
             let (sector, sectors) = params.extent(fragment, fragments);
-            if !whole {
+            if goes_at_once(fragments, whole) {
+                self.buffers.keep(plan, sector, sectors, Kind::Data);
+            } else if !whole {
                 self.buffers.update(plan, sector, sectors, Kind::Data, false);
-            } else if fragments == per_block && params.write_full_blocks_at_once {
-                self.buffers.write_through(plan, sector, sectors, Kind::Data);
             } else {
                 self.buffers.overwrite(plan, sector, sectors, Kind::Data, false);
             }

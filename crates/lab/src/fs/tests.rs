@@ -123,6 +123,26 @@ fn a_file_is_read_at_once_where_dirty_buffers_must_go() {
     assert_eq!(reads.collect::<Vec<_>>(), [(Read, Data, 12, true)]);
 }
 
+/// The same of what is written at once: five blocks of a new file, while the tails of others go.
+#[test]
+fn a_file_is_written_at_once_where_dirty_buffers_must_go() {
+    let params = FfsParams {
+        group_bytes: 1 << 20,
+        inodes_per_group: 128,
+        buffer_cache_bytes: 64 << 10,
+        ..FfsParams::ufs_8k()
+    };
+    let mut ffs = Ffs::new(params, 4 << 20, 0);
+    let mut plan = Plan::default();
+    for file in 0..23 {
+        ffs.create(&mut plan, 0, file, 1_000).expect("space");
+    }
+    plan.clear();
+    ffs.create(&mut plan, 0, 23, 5 * 8_192).expect("space");
+    let writes = shape(&mut plan).into_iter().filter(|step| (step.0, step.1) == (Write, Data));
+    assert_eq!(writes.collect::<Vec<_>>(), [(Write, Data, 40, false), (Write, Data, 23, false)]);
+}
+
 /// Remove: directory block and inode, both waited for; dirty data is never written.
 #[test]
 fn remove_drops_dirty_data() {
