@@ -43,6 +43,14 @@ impl Entries {
         Entries { engine: Arc::clone(engine), next_segment: 0, ready: VecDeque::new() }
     }
 
+    /// Lists nothing more; true if there was more to come.
+    fn break_off(&mut self) -> bool {
+        let all = self.engine.ring.segments();
+        let was_at = std::mem::replace(&mut self.next_segment, all);
+        let ready = std::mem::take(&mut self.ready);
+        was_at < all || !ready.is_empty()
+    }
+
     fn load(&mut self, segment: SegmentId) {
         let engine = &self.engine;
         let life = engine.ring.life(segment);
@@ -134,10 +142,8 @@ impl Iterator for Entries {
     type Item = Result<Entry, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.engine.process.is_another() {
-            // Said once.
-            let is_new = std::mem::replace(&mut self.next_segment, u32::MAX) != u32::MAX;
-            return is_new.then_some(Err(ReadError::Closed));
+        if self.engine.is_closed() || self.engine.process.is_another() {
+            return self.break_off().then_some(Err(ReadError::Closed));
         }
         loop {
             if let Some(entry) = self.ready.pop_front() {

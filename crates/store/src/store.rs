@@ -545,6 +545,7 @@ impl Store {
     }
 
     /// Lists every object on disk, by walking all segments; objects only in memory are not listed.
+    /// A listing of a store that is closed meanwhile ends in [`ReadError::Closed`].
     pub fn entries(&self) -> Entries {
         Entries::new(self.engine())
     }
