@@ -7,15 +7,14 @@
 use std::sync::Arc;
 
 use damelo::GroupId;
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Method, response};
+use http::{Method, response};
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{Answer, serve_hit};
 use crate::collapse::Outcome;
 use crate::collapse::sharing::SharedResponse;
 use crate::fetch::Fetch;
-use crate::request::Ask;
+use crate::request::{Ask, hooks};
 use crate::rules::reuse::{self, Decision};
 use crate::rules::{ForwardReason, RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
@@ -89,13 +88,8 @@ impl Fetch<'_> {
             group: GroupId::of(&groups.home),
             epoch: self.epoch,
             response,
-            length_bytes: length_said(&parts.headers),
+            length_bytes: hooks::announced_length(&parts.headers),
             request: ask.headers.clone(),
         })
     }
-}
-
-/// The length of a GET's body, if the origin announced it.
-fn length_said(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -25,7 +25,6 @@ mod variants;
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode, response};
-use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
@@ -265,7 +264,7 @@ impl<'a> Fetch<'a> {
         response: Response<FetchedBody>,
     ) -> Answer {
         let (mut parts, body) = response.into_parts();
-        let length_bytes = body.size_hint().exact();
+        let length_bytes = hooks::length_bytes(self.ask, &parts.headers, &body);
         let (status, headers) = (parts.status, &mut parts.headers);
         let effects = hooks::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 
 use crate::answer::{Answer, origin_failed, pass_on};
 use crate::error::FetchError;
@@ -43,7 +43,7 @@ pub(crate) async fn pass(
         }
         Ok(response) => {
             let (mut parts, body) = response.into_parts();
-            let length_bytes = body.size_hint().exact();
+            let length_bytes = hooks::length_bytes(ask, &parts.headers, &body);
             hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
                 invalidate(worker, ask, (parts.status, &parts.headers), epoch).await;
@@ -67,7 +67,8 @@ pub(crate) async fn send_upgrade(
 ) -> Result<Response<FetchedBody>, FetchError> {
     let epoch = worker.shared.vault.epoch(&ask.target.primary);
     let mut response = answered(worker, ask, worker.fetcher.send_upgrade(request)).await?;
-    let (status, length_bytes) = (response.status(), response.body().size_hint().exact());
+    let status = response.status();
+    let length_bytes = hooks::length_bytes(ask, response.headers(), response.body());
     if status != StatusCode::SWITCHING_PROTOCOLS {
         hooks::on_response(&worker.shared, ask, status, response.headers_mut(), length_bytes);
         if invalidation::invalidates(&ask.method, status) {

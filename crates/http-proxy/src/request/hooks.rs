@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use damelo::GroupId;
-use http::header::SET_COOKIE;
-use http::{HeaderMap, StatusCode};
+use http::header::{CONTENT_LENGTH, SET_COOKIE};
+use http::{HeaderMap, Method, StatusCode};
+use hyper::body::Body;
 
 use crate::request::{Ask, forwarded};
 use crate::rules::freshness::{Lifetime, LifetimeSource};
@@ -64,6 +65,20 @@ pub(crate) fn edit_request(
         forwarded::forget_told(headers);
     }
     effects.edit(headers)
+}
+
+/// Length of a response's content for the rules' conditions. A HEAD's response has no body: its
+/// length is the one announced for a GET's, if any.
+pub(crate) fn length_bytes(ask: &Ask, headers: &HeaderMap, body: &impl Body) -> Option<u64> {
+    match ask.method == Method::HEAD {
+        true => announced_length(headers),
+        false => body.size_hint().exact(),
+    }
+}
+
+/// The length of a GET's body, if the origin announced it.
+pub(crate) fn announced_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Applies the rules to a response's headers, and returns their other effects.
