@@ -346,7 +346,8 @@ async fn stand_in(
 fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     let Role::Leader(lead) = worker.shared.collapse.lead_or_follow(key) else { return };
     worker.counters.validated_behind.one();
-    let (worker, ask, key) = (worker.clone(), ask.for_nobody(), key.to_vec());
+    let ask = ask.for_nobody(&worker.shared.config.ruleset);
+    let (worker, key) = (worker.clone(), key.to_vec());
     tokio::spawn(async move {
         let vault = &worker.shared.vault;
         let primary = &ask.target.primary;

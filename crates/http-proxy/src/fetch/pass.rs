@@ -123,7 +123,7 @@ async fn keep_for_get(
     (asked_ms, epoch): (u64, Epoch),
 ) -> Answer {
     let own = invalidate(worker, ask, (response.status(), response.headers()), epoch).await;
-    let as_get = ask.as_get();
+    let as_get = ask.as_get(&worker.shared.config.ruleset);
     let key = ask.target.primary.clone();
     let mut fetching = Fetch::new(worker, &as_get, None, key, ForwardReason::Method);
     // The origin has evaluated the POST's conditions; they do not restrict storing.

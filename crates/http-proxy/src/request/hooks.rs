@@ -46,7 +46,7 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     (ask.pass, ask.site, ask.answering) = (effects.pass, effects.site, effects.answering);
     ask.prefix = effects.prefix.cloned();
     if effects.edits() {
-        ask.met = Some(rules.met(&ask.view()));
+        (ask.met, ask.edited) = (Some(rules.met(&ask.view())), true);
     }
     if edit_request(shared, &effects, &mut ask.headers) {
         ask.wishes = RequestDirectives::of(&ask.headers);

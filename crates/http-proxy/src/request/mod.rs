@@ -23,7 +23,7 @@ use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::KeyRules;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
-use crate::ruleset::{Answering, PrefixChange, SiteId};
+use crate::ruleset::{Answering, PrefixChange, Ruleset, SiteId};
 use crate::upstream::{OriginBody, Pin, Pinned};
 use crate::vault::Target;
 use crate::worker::Shared;
@@ -56,8 +56,10 @@ pub(crate) struct Ask {
     asked_by: &'static str,
     /// The host that the client asked a trusted proxy for, in lower case, if that states one.
     host_given: Option<Box<str>>,
-    /// Rules that it matched, if they edited its headers.
+    /// Rules that the client's request matched, if this one differs from it in what they look at.
     pub(crate) met: Option<Box<[bool]>>,
+    /// Rules edited its headers.
+    pub(crate) edited: bool,
     /// Times that it was here, or at another cache of our name, by its `Via`.
     pub(crate) rounds: usize,
     /// HTTP version of the client's request.
@@ -117,6 +119,7 @@ impl Ask {
             asked_by,
             host_given,
             met: None,
+            edited: false,
             rounds,
             version,
             peer,
@@ -183,7 +186,7 @@ impl Ask {
             headers.insert(HOST, shared.sites.get(self.site).host_header.clone());
         }
         // If rules edited the headers, this was done before.
-        if self.met.is_none() && !shared.config.forwarded.trust_client {
+        if !self.edited && !shared.config.forwarded.trust_client {
             forwarded::forget_told(&mut headers);
         }
         let (peer, version, target) = (&self.peer, self.version, &self.target);
@@ -271,16 +274,25 @@ impl Ask {
             .any(|name| self.headers.contains_key(name))
     }
 
+    /// The same request, to be changed: it keeps matching the rules that it matches now.
+    fn with_met(&self, rules: &Ruleset) -> Ask {
+        let mut ask = self.clone();
+        if ask.met.is_none() && !rules.is_empty() {
+            ask.met = Some(rules.met(&self.view()));
+        }
+        ask
+    }
+
     /// The same request as a GET.
-    pub(crate) fn as_get(&self) -> Ask {
-        Ask { method: Method::GET, ..self.clone() }
+    pub(crate) fn as_get(&self, rules: &Ruleset) -> Ask {
+        Ask { method: Method::GET, ..self.with_met(rules) }
     }
 
     /// The same request without its client's conditions, ranges and wishes: for a background
     /// validation. A cache before the origin would obey the wishes: by `only-if-cached` it
-    /// would ask nobody.
-    pub(crate) fn for_nobody(&self) -> Ask {
-        let mut ask = self.as_get();
+    /// would ask nobody. A HEAD's matches the rules that a GET would.
+    pub(crate) fn for_nobody(&self, rules: &Ruleset) -> Ask {
+        let mut ask = Ask { method: Method::GET, ..self.clone() }.with_met(rules);
         validation::remove_conditions(&mut ask.headers);
         for name in [TE, CACHE_CONTROL, PRAGMA] {
             ask.headers.remove(name);
@@ -291,8 +303,8 @@ impl Ask {
     }
 
     /// The same request for slices that the client's response is assembled from.
-    pub(crate) fn for_slices(&self) -> Ask {
-        let mut ask = self.clone();
+    pub(crate) fn for_slices(&self, rules: &Ruleset) -> Ask {
+        let mut ask = self.with_met(rules);
         validation::remove_conditions(&mut ask.headers);
         ask.peer.interim = None;
         ask

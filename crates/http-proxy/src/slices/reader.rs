@@ -99,7 +99,8 @@ impl SliceReader {
         if !parts::may_combine(&response.headers, &response.headers, arrived_s) {
             return None;
         }
-        let (worker, ask) = (worker.clone(), ask.for_slices());
+        let ask = ask.for_slices(&worker.shared.config.ruleset);
+        let worker = worker.clone();
         let (version, begun_ms) = (response.headers.clone(), worker.now_ms());
         let job = Arc::new(Job { worker, ask, slices, version, arrived_s, begun_ms });
         let (offset, end, ahead) = (0, 0, 0);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use damelo_http_proxy::Settings;
+
 use crate::ranges::{noise_in_parts, slice_of, sliced_by};
 use crate::support::{Gate, Origin, Proxy, eventually, noise, read_message, reply, send_to};
 
@@ -152,6 +154,27 @@ fn slices_that_may_not_be_reused_are_asked_for_once_each() {
             assert_eq!(origin.count() - asked, slices, "{path} to {last}: {}", answer.cache());
         }
     }
+}
+
+/// Slices are asked for without their client's range, and rules look for it all the same: else the
+/// second slice would not be kept, and the answer broken off.
+#[test]
+fn rules_that_look_for_a_range_hold_for_all_of_its_slices() {
+    let body = noise(37, LENGTH);
+    let sent = body.clone();
+    let origin = Origin::start(move |request| {
+        slice_of(request, &sent, "ETag: \"v1\"\nCache-Control: no-store")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        let rule = "[[rule]]\nheader = [\"Range\", \"If-Range\"]\nstore = true\n";
+        let settings = Settings::parse(&format!("{rule}[caching]\nslice_bytes = {SLICE}\n"));
+        let settings = settings.expect("good settings").proxy;
+        (config.ruleset, config.caching) = (settings.ruleset, settings.caching);
+    });
+    let ask = || proxy.get_with("/", "If-Range: \"v1\"\nRange: bytes=0-");
+    let whole = ask();
+    assert!(whole.complete && whole.body == body, "{} bytes", whole.body.len());
+    eventually("it is stored", || ask().cache().contains("; hit"));
 }
 
 /// An origin that has the first slice, and this status in place of any other.
