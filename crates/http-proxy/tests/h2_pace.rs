@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use support::frames::{
-    DATA, GET_BLOCK, GET_OTHER_BLOCK, GOAWAY, HEADERS, RST_STREAM, frame, http2_raw, next_frame,
-    request, window,
+    DATA, GET_BLOCK, GET_OTHER_BLOCK, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame, http2_raw,
+    next_frame, request, window,
 };
 use support::wire::{ask_http2, block_on, http2_to};
 use support::{Gate, Home, Origin, Proxy, eventually, read_message, reply};
@@ -61,6 +61,31 @@ fn an_http2_stream_whose_client_takes_nothing_is_reset() {
     }
     assert!(bytes < 100_000 && others > 5, "{bytes} bytes, {others} others");
     eventually("the request ends", || proxy.metric("damelo_proxy_requests_open") == 0);
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 1);
+}
+
+/// The whole answer was at hand and given away, to a client that had no room for it.
+#[test]
+fn a_short_answer_that_no_http2_client_takes_is_one_that_broke_off() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.client_write = Duration::from_millis(300);
+        config.admin.from = Some("127.0.0.1:0".parse().expect("an address"));
+    });
+    assert_eq!(proxy.get("/").text(), "hello");
+    let mut stream = http2_raw(proxy.info.address);
+    let no_room = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    stream.write_all(&[no_room, request(1, GET_BLOCK)].concat()).expect("write");
+    loop {
+        let read = next_frame(&mut stream).expect("the connection goes on");
+        match (read.kind, read.stream) {
+            (RST_STREAM, 1) => break,
+            (DATA, 1) => panic!("there was no room"),
+            _ => {}
+        }
+    }
+    let broken = "damelo_proxy_answers_broken_total{by=\"client\"}";
+    eventually("it is counted", || proxy.metric(broken) == 1);
     assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 1);
 }
 

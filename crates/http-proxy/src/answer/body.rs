@@ -271,6 +271,11 @@ impl ProxyBody {
         }
     }
 
+    /// Notes that the client did not take the end of what it was given.
+    pub(crate) fn not_taken(&mut self) {
+        self.ended = Some(Err(BrokenBy::Client));
+    }
+
     /// Sets the record that learns how the body ended and is written when the body is dropped.
     pub(crate) fn with_record(mut self, record: Box<LogRecord>) -> ProxyBody {
         self.record = Some(record);

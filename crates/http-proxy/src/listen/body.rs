@@ -77,6 +77,9 @@ impl ClientBody {
 
 impl Drop for ClientBody {
     fn drop(&mut self) {
+        if self.progress.as_ref().is_some_and(|progress| progress.is_given_up()) {
+            self.body.not_taken();
+        }
         if let Some(by) = self.body.broken_by() {
             self.active.broken(by);
         }

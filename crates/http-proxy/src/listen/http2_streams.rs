@@ -11,7 +11,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use hyper::rt::Executor;
@@ -31,17 +31,26 @@ const NOT_STALLED: u64 = u64::MAX;
 pub(super) struct Progress {
     begun: Instant,
     stalled_ms: AtomicU64,
+    /// The stream is being reset for that.
+    given_up: AtomicBool,
 }
 
 impl Progress {
     fn new() -> Progress {
-        Progress { begun: Instant::now(), stalled_ms: AtomicU64::new(NOT_STALLED) }
+        let (stalled_ms, given_up) = (AtomicU64::new(NOT_STALLED), AtomicBool::new(false));
+        Progress { begun: Instant::now(), stalled_ms, given_up }
     }
 
     /// Records that the client took something, and whether more may be waiting.
     pub(super) fn moved(&self, may_stall: bool) {
         let now_ms = || u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(NOT_STALLED - 1);
         self.stalled_ms.store(if may_stall { now_ms() } else { NOT_STALLED }, Relaxed);
+    }
+
+    /// Whether the stream is reset because its client took nothing, also if the body has given away
+    /// all that it has.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.load(Relaxed)
     }
 
     fn stalled_since(&self) -> Option<Instant> {
@@ -106,6 +115,8 @@ impl Streams {
             let Some(stalled) = progress.stalled_since() else { continue };
             let since = self.activity.writable_since().map(|writable| writable.max(stalled));
             if since.is_some_and(|since| since.elapsed() >= self.limit) {
+                // Here, as the task is dropped as soon as this returns.
+                progress.given_up.store(true, Relaxed);
                 return;
             }
         }
