@@ -66,9 +66,17 @@ impl Glob {
     }
 
     /// Whether one of its alternatives begins with a character that is written out, and is not
-    /// this.
+    /// this; a leading `*` stands for nothing where this is what it cannot stand for.
     pub(crate) fn begins_with_other_than(&self, wanted: char) -> bool {
-        let begins = |tokens: &Vec<Token>| matches!(tokens.first(), Some(Token::Char(first)) if *first != wanted);
+        let excluded = self.segments == Segments::BySlash && wanted == '/';
+        let begins = |tokens: &Vec<Token>| {
+            let mut rest = tokens.iter().skip_while(|token| excluded && **token == Token::Star);
+            match rest.next() {
+                Some(Token::Char(first)) => *first != wanted,
+                Some(_) => false,
+                None => !tokens.is_empty(),
+            }
+        };
         self.alternatives.iter().any(begins)
     }
 

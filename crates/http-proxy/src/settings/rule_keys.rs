@@ -155,7 +155,13 @@ fn prefix(text: &str) -> Result<String, String> {
 
 fn path_glob(text: &str) -> Result<Glob, String> {
     let glob = Glob::new(text, Segments::BySlash)?;
-    if glob.begins_with_other_than('/') { Err(no_path(text)) } else { Ok(glob) }
+    match glob.begins_with_other_than('/') {
+        true if text.trim_start_matches('!').starts_with('*') => {
+            Err(format!("{}, for which `**` can stand, but not `*`", no_path(text)))
+        }
+        true => Err(no_path(text)),
+        false => Ok(glob),
+    }
 }
 
 fn no_path(text: &str) -> String {
@@ -336,6 +342,9 @@ mod tests {
             ("path", "img/**", "begin with `/`"),
             ("path", "!img/**", "begin with `/`"),
             ("path", "{img,/pictures}/*", "begin with `/`"),
+            ("path", "*.png", "`**` can stand"),
+            ("path", "!*", "`**` can stand"),
+            ("path", "{*img/x,/x}", "begin with `/`"),
             ("prefix", "img/", "begin with `/`"),
             ("prefix", "/a?b", "see `query`"),
             ("prefix", "/a#b", "see `query`"),
@@ -353,6 +362,7 @@ mod tests {
             ("path", "/img/**"),
             ("path", "**.png"),
             ("path", "**/img/*"),
+            ("path", "*/img/*"),
             ("path", "!/img/**"),
             ("path", "[/]x"),
             ("path", "\\/x"),
