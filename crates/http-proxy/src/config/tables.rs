@@ -46,8 +46,9 @@ pub struct Limits {
     pub header_bytes_max: usize,
     /// Connections of clients at once; further ones wait to be accepted. Default 10,000.
     pub connections_max: usize,
-    /// Connections at once from one address (IPv6: from one /64); further ones get 429. Clients
-    /// on a loopback address or a Unix socket are not limited. Default 1,024; 0 is no limit.
+    /// Connections at once from one address (IPv6: from one /64); further ones get 429, or are
+    /// closed where TLS is spoken. Clients on a loopback address or a Unix socket are not limited.
+    /// Default 1,024; 0 is no limit.
     pub connections_per_client_max: usize,
     /// Lines in the headers of a request; more get 431. Default 100, at most 10,000.
     pub header_lines_max: usize,

@@ -73,7 +73,7 @@ keys! {
     "admin.token" live Secret [proxy.admin.token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
     "limits.header_bytes_max" live HeadSize [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
     "limits.connections_max" start Count [proxy.limits.connections_max: usize] "Connections of clients at once; further ones wait to be accepted, also while the proxy stops.";
-    "limits.connections_per_client_max" start Limit [proxy.limits.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
+    "limits.connections_per_client_max" start Limit [proxy.limits.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429, or are closed where TLS is spoken. Loopback is not limited.";
     "limits.header_lines_max" live Lines [proxy.limits.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
     "limits.origin_header_lines_max" live Lines [proxy.limits.origin_header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
     "limits.upload_second_bytes_min" live Limit [proxy.limits.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count, nor does any once the answer has begun.";
