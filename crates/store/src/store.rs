@@ -258,8 +258,9 @@ impl Store {
     /// Starts a streamed create: the bytes come in pieces.
     ///
     /// # Errors
-    /// The key, the metadata or the declared length is outside the limits, or the object is not
-    /// admitted. The version to be replaced is then removed, as by a refused [`Store::create`].
+    /// The key, the metadata or the declared length is outside the limits, the object is not
+    /// admitted, or no volume is in service. The version to be replaced is then removed, as by a
+    /// refused [`Store::create`].
     pub fn writer(
         &self,
         key: &[u8],

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Stats, Store};
+use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Stats, Store, WriterOptions};
 use troubled::{Disk, Stopped, get, put};
 
 fn open(disks: &[Disk], change: impl FnOnce(&mut Config)) -> Store {
@@ -51,6 +51,15 @@ fn break_one(store: &Store, disks: &[Disk; 2], which: usize, keys: u32) {
         let why = (number == which).then_some("4 I/O errors in a row, the last: out of order");
         assert_eq!(volume.out_because.as_deref(), why);
     }
+}
+
+/// Puts every volume out of service, by reads of 2,000 objects that are on them.
+fn break_all(store: &Store, disks: &[Disk; 2]) {
+    disks.iter().for_each(Disk::fail);
+    for n in 0..2_000 {
+        let _ = store.read(format!("old/{n}").as_bytes()).wait();
+    }
+    assert_eq!(in_service(store), [false, false]);
 }
 
 /// More replacements than the journal has room for, if no checkpoint covers them.
@@ -456,11 +465,7 @@ fn without_any_volume_what_is_replaced_is_not_served_from_memory_any_more() {
     let in_memory = |key: &str| get(&store, key).is_some();
     let mut resident = vec!["new/0", "new/1", "new/2"];
     resident.iter().for_each(|key| put(&store, key, 2, b"first"));
-    disks.iter().for_each(Disk::fail);
-    for n in 0..2_000 {
-        let _ = store.read(format!("old/{n}").as_bytes()).wait();
-    }
-    assert!(store.info().volumes.iter().all(|volume| !volume.in_service));
+    break_all(&store, &disks);
     let warnings = store.info().warnings;
     let is_why = |text: &&String| text.contains("4 I/O errors in a row, the last: ");
     assert_eq!(warnings.iter().filter(is_why).count(), 2, "{warnings:?}");
@@ -469,10 +474,34 @@ fn without_any_volume_what_is_replaced_is_not_served_from_memory_any_more() {
     let refused = store.create(resident[0].as_bytes(), GroupId::new(2), b"second").wait();
     assert!(matches!(refused, Err(CreateError::VolumesGone { .. })), "{refused:?}");
     assert!(!in_memory(resident[0]), "it is out of date");
-    let key = resident[1].as_bytes();
-    let mut writer = store.writer(key, GroupId::new(2), Default::default()).unwrap();
-    writer.write(b"second").wait().unwrap();
-    let refused = writer.commit().wait();
-    assert!(matches!(refused, Err(CreateError::VolumesGone { .. })), "{refused:?}");
+    let refused = store.writer(resident[1].as_bytes(), GroupId::new(2), Default::default()).err();
+    assert!(matches!(refused, Some(CreateError::VolumesGone { .. })), "{refused:?}");
     assert!(!in_memory(resident[1]), "it is out of date");
+}
+
+/// It is not their length that is wrong with large objects, nor would a larger store help.
+#[test]
+fn without_any_volume_no_object_is_too_large() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    (0..2_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    store.sync().unwrap();
+    store.drop_memory();
+    let begin = |key: &str| store.writer(key.as_bytes(), GroupId::new(2), Default::default());
+    let (mut writing, written) = (begin("writing").unwrap(), begin("written").unwrap());
+    writing.write(&[1; 1_000]).wait().unwrap();
+    break_all(&store, &disks);
+    let declared = WriterOptions { length: Some(1 << 40), ..Default::default() };
+    let refused = [
+        store.create(b"whole", GroupId::new(2), &[1; 10 << 20]).wait().unwrap_err(),
+        store.writer(b"declared", GroupId::new(2), declared).map(drop).unwrap_err(),
+        begin("begun").map(drop).unwrap_err(),
+        writing.write(&[1; 10 << 20]).wait().unwrap_err(),
+        written.commit().wait().unwrap_err(),
+    ];
+    for error in &refused {
+        assert!(matches!(error, CreateError::VolumesGone { .. }), "{error}");
+    }
+    let stats = store.stats();
+    assert_eq!((stats.drops_too_large, stats.drops_write_error), (0, refused.len() as u64));
 }

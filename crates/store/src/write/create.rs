@@ -208,6 +208,11 @@ impl Engine {
         if self.is_closed() || new.is_given_up() {
             return Err(CreateError::Closed);
         }
+        self.check_in_service()
+    }
+
+    /// Refuses, and counts, what no volume could take.
+    pub(crate) fn check_in_service(&self) -> Result<(), CreateError> {
         if self.space.all_gone() {
             add(&self.counters.drops_write_error, 1);
             return Err(CreateError::VolumesGone { reason: self.space.why_gone() });

@@ -123,15 +123,17 @@ impl Writer {
         engine.check_key(key)?;
         // It may change before the commit, which checks again; but nothing is written in vain.
         engine.check_metadata(&options.metadata)?;
+        if engine.is_closed() {
+            return Err(CreateError::Closed);
+        }
+        // Before lengths are compared: without volumes there is room for none.
+        engine.check_in_service()?;
         let (length, part_bytes) = (options.length.unwrap_or(0), engine.part_bytes(key.len()));
         let listed_max = engine.listed_max(key.len(), options.metadata.len());
         let volumes_max = engine.volumes_max(key.len());
         // `part_bytes` is 0 only for a key of tens of kilobytes on the smallest segments.
         if length > listed_max.min(volumes_max) || part_bytes == 0 {
             return Err(engine.too_long(length, listed_max, volumes_max));
-        }
-        if engine.is_closed() {
-            return Err(CreateError::Closed);
         }
         Ok(Writer {
             engine: Arc::clone(engine),
@@ -164,8 +166,12 @@ impl Writer {
         self.commit().wait()
     }
 
-    /// Refuses a length that cannot be stored.
+    /// Refuses a length that cannot be stored, and any once no volume is in service.
     fn check_length(&mut self, length: u64) -> Result<(), CreateError> {
+        if let Err(gone) = self.engine.check_in_service() {
+            self.counted = true;
+            return Err(gone);
+        }
         let listed_max = self.engine.listed_max(self.key.len(), self.metadata.len());
         if length <= listed_max.min(self.volumes_max) {
             return Ok(());
