@@ -7,8 +7,9 @@
 //! Blocks are allocated before mapping, and all pages are resident and locked, so a store to the
 //! mapping meets neither a hole nor a read error (either would raise SIGBUS); other processes must
 //! not truncate the file. A file system that does not overwrite in place could still run out of
-//! room at such a store; there, and wherever mapping or locking fails, `pwrite` is used: it costs a
-//! system call and survives the death of the process equally well.
+//! room at such a store, and one that has shut down for an error could refuse it, both with a
+//! signal; there, and wherever mapping or locking fails, `pwrite` is used: it costs a system call,
+//! fails with an error, and survives the death of the process equally well.
 //!
 //! Threads: any thread writes, without a lock. Concurrent writes must use disjoint ranges;
 //! overlapping ones leave a mixture of both in the area and affect nothing else, since no Rust
@@ -59,7 +60,7 @@ impl FileJournal {
         let file =
             if direct { sys::reopen(&core.file, &core.path)? } else { core.file.try_clone()? };
         settle(&file, offset, len)?;
-        let map = if sys::overwrites_in_place(&file) {
+        let map = if sys::stores_never_fail(&file) {
             sys::Mapping::new(&file, offset, len)
         } else {
             None

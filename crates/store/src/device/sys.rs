@@ -90,13 +90,13 @@ pub(super) fn reopen(file: &File, path: &Path) -> io::Result<File> {
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
     Mapping, allocate, direct_align, has_holes, is_alive, is_write_protected, lock_holder,
-    overwrites_in_place, sector_bytes, seeks, set_direct,
+    sector_bytes, seeks, set_direct, stores_never_fail,
 };
 
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{
     Mapping, allocate, direct_align, has_holes, is_alive, is_write_protected, lock_holder,
-    overwrites_in_place, sector_bytes, seeks, set_direct,
+    sector_bytes, seeks, set_direct, stores_never_fail,
 };
 
 #[cfg(target_os = "linux")]
@@ -109,8 +109,11 @@ mod linux {
     use std::path::PathBuf;
     use std::ptr::{self, NonNull};
 
-    /// File systems known to overwrite allocated blocks in place (ext2/3/4, XFS, tmpfs).
-    const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+    /// File systems known to let mapped pages be stored to whatever becomes of the disk, if their
+    /// blocks are allocated (ext2/3/4, tmpfs). XFS is none of them: once it has shut down for an
+    /// error, and where it is full and a block is shared with a reflinked copy, a store to a page
+    /// that was written out is a SIGBUS.
+    const STORABLE: [u64; 2] = [0xef53, 0x0102_1994];
 
     /// Whether a block device is write-protected (`linux/fs.h`); not in `libc`.
     const BLKROGET: libc::Ioctl = libc::_IO(0x12, 94);
@@ -226,8 +229,9 @@ mod linux {
         Ok(u64::try_from(hole).map_or(true, |hole| hole < offset + len))
     }
 
-    /// True if storing to a mapping of allocated blocks cannot run out of room.
-    pub(crate) fn overwrites_in_place(file: &File) -> bool {
+    /// True if storing to a mapping of allocated blocks cannot fail, neither for want of room nor
+    /// because the disk fails.
+    pub(crate) fn stores_never_fail(file: &File) -> bool {
         if file.metadata().is_ok_and(|m| m.file_type().is_block_device()) {
             return true;
         }
@@ -239,7 +243,7 @@ mod linux {
         // SAFETY: the call succeeded, so it filled the structure.
         let fs = unsafe { fs.assume_init() };
         #[allow(clippy::unnecessary_cast, reason = "the field type differs between targets")]
-        IN_PLACE.contains(&(fs.f_type as u64 & 0xffff_ffff))
+        STORABLE.contains(&(fs.f_type as u64 & 0xffff_ffff))
     }
 
     /// A shared, resident, locked mapping of a part of a file.
@@ -349,7 +353,7 @@ mod other {
         Ok(true)
     }
 
-    pub(crate) fn overwrites_in_place(_: &File) -> bool {
+    pub(crate) fn stores_never_fail(_: &File) -> bool {
         false
     }
 

@@ -1,0 +1,106 @@
+//! A store whose file system fails as a whole, as XFS does for an error of its disk: it goes on with
+//! errors, and the process lives. Needs the tools of XFS and a user who may mount; elsewhere the
+//! test says why it is skipped, and passes.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+#![expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use damelo::{ByteSize, Config, GroupId, PurgeError, Store};
+
+/// The smallest that `mkfs.xfs` makes.
+const FILE_SYSTEM_BYTES: u64 = 300 << 20;
+const STORE_BYTES: u64 = 64 << 20;
+/// More than fill pages of the journal.
+const REMOVES: u32 = 500;
+/// Names the store for the child whose file system fails.
+const CHILD: &str = "DAMELO_TEST_FAILED_FILE_SYSTEM";
+
+/// An XFS in a file, mounted. Goes when dropped.
+struct Mounted {
+    dir: tempfile::TempDir,
+    _file: tempfile::NamedTempFile,
+}
+
+impl Mounted {
+    /// Or why there is none.
+    fn new() -> Result<Mounted, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(FILE_SYSTEM_BYTES).unwrap();
+        run(Command::new("mkfs.xfs").arg("-q").arg(file.path()))?;
+        let dir = tempfile::tempdir().unwrap();
+        run(Command::new("mount").args(["-o", "loop"]).arg(file.path()).arg(dir.path()))?;
+        Ok(Mounted { dir, _file: file })
+    }
+
+    fn shut_down(&self) -> Result<(), String> {
+        run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.dir.path()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // It stays behind if that fails, which is said by umount itself.
+        let _ = Command::new("umount").arg(self.dir.path()).status();
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let said = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said())) }
+}
+
+#[test]
+fn removes_fail_with_an_error_where_the_file_system_has_shut_down() {
+    let mounted = match Mounted::new() {
+        Ok(mounted) => mounted,
+        Err(reason) => return eprintln!("SKIPPED: no XFS to be had: {reason}"),
+    };
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "removes_once_it_is_told_to", "--ignored", "--nocapture"])
+        .env(CHILD, mounted.dir.path().join("store"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let synced = lines.any(|line| line.contains("synced"));
+    let shut_down = mounted.shut_down();
+    // The child goes on.
+    drop(child.stdin.take());
+    let removed = lines.any(|line| line.contains("removed"));
+    let status = child.wait().unwrap();
+    assert!(synced, "the child ended early: {status}");
+    if let Err(reason) = shut_down {
+        return eprintln!("SKIPPED: this XFS cannot be shut down: {reason}");
+    }
+    assert!(removed && status.success(), "{status}");
+}
+
+/// The child of the test above.
+#[test]
+#[ignore = "started by another test, which lets its file system fail"]
+fn removes_once_it_is_told_to() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    let mut config = Config::new(Path::new(&path), ByteSize::new(STORE_BYTES));
+    config.memory = ByteSize::new(4 << 20);
+    let store = Store::open(config).unwrap();
+    let key = |n: u32| n.to_le_bytes();
+    (0..REMOVES).for_each(|n| store.create(&key(n), GroupId::new(1), b"value").wait().unwrap());
+    // Pages of the journal that were written out are those that a file system may refuse.
+    store.sync().unwrap();
+    println!("synced");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    for n in 0..REMOVES {
+        // A record may still go to a page of the system that it has not looked at yet.
+        let removed = store.remove(&key(n));
+        assert!(matches!(removed, Ok(true) | Err(PurgeError::Journal(_))), "{removed:?}");
+        assert!(store.read(&key(n)).wait().unwrap().is_none());
+    }
+    println!("removed");
+}
