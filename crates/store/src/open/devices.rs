@@ -3,6 +3,7 @@
 //! Invariant: no file is made for a volume that is missing from a store whose others are there.
 //! Threads: the one that opens the store.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::contents::{VolumeContents, inspect};
@@ -94,7 +95,11 @@ pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenE
     Ok(())
 }
 
-/// False for a file that is empty, or not there.
+/// False for a file that is empty, or not there. What cannot be looked at may hold something: to
+/// open it says what is in the way, such as a directory that this user may not search.
 fn holds_something(path: &Path) -> bool {
-    path.metadata().is_ok_and(|meta| !meta.is_file() || meta.len() > 0)
+    match path.metadata() {
+        Ok(meta) => !meta.is_file() || meta.len() > 0,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }

@@ -202,6 +202,27 @@ fn by_force_a_store_is_neither_lost_to_a_missing_volume_nor_made_where_it_must_e
     assert!(more.to_string().contains("keeps the volumes"), "{more}");
 }
 
+/// A link to itself stands for a directory that this user may not search, which root always may.
+#[test]
+fn what_cannot_be_looked_at_is_not_said_to_hold_no_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    config.must_exist = true;
+    let looped = dir.path().join("looped");
+    std::os::unix::fs::symlink(&looped, &looped).unwrap();
+    let sound = std::mem::replace(&mut config.volumes[0].path, looped.clone());
+    let checked = || damelo::check::check_volumes(std::slice::from_ref(&looped), &mut |_| {});
+    let alone =
+        [Store::open(config.clone()).map(drop).unwrap_err(), checked().map(drop).unwrap_err()];
+    config.must_exist = false;
+    config.volumes.insert(0, VolumeConfig { path: sound, ..config.volumes[0].clone() });
+    let second = Store::open(config).map(drop).unwrap_err();
+    for refused in alone.into_iter().chain([second]) {
+        assert!(matches!(refused, OpenError::Device(_)), "{refused}");
+        assert!(refused.to_string().contains("cannot look at it"), "{refused}");
+    }
+}
+
 /// Root may write it all the same; others cannot.
 #[test]
 fn what_may_only_be_read_can_be_checked() {
