@@ -25,6 +25,12 @@ pub(crate) enum Failure {
         /// The key, printable.
         key: String,
     },
+    /// A key that may be in the store, where its disk cannot be read.
+    #[error("`{key}` could not be read: its volume fails, or is out of service")]
+    Unread {
+        /// The key, printable.
+        key: String,
+    },
     /// Several keys of which some are not there; each was named already.
     #[error("{missing} of {asked} keys were not in the store")]
     SomeNotFound {

@@ -28,7 +28,7 @@ Examples:
   damelo get cache.damelo big.iso --range -100            the last 100 bytes
   damelo get cache.damelo logo --json                     only what is known about it
 
-Exit code 1 if the key is not there, with --json also \"found\": false.";
+Exit code 1 if the key is not there, with --json also \"found\": false; 4 if that cannot be read.";
 
 const STDOUT: &str = "-";
 
@@ -128,14 +128,18 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 fn copy_out(args: &Get, store: &Store) -> Result<(), Failure> {
-    let not_found = || Failure::NotFound { key: key_text(key_bytes(&args.key)) };
     let Some(mut reader) = store.reader(key_bytes(&args.key)).wait()? else {
+        let key = key_text(key_bytes(&args.key));
+        // A miss of the store, but not for want of the object.
+        if store.stats().misses_io > 0 {
+            return Err(Failure::Unread { key });
+        }
         if args.json {
             let mut out = Out::new();
             let told = out.json(&keyed(key_bytes(&args.key), json!({ "found": false })));
             heard(told.and_then(|()| out.finish()))?;
         }
-        return Err(not_found());
+        return Err(Failure::NotFound { key });
     };
     let info = reader.info().clone();
     let length = info.length_bytes;
@@ -209,6 +213,8 @@ fn to_json(key: &OsString, info: &ObjectInfo) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use damelo::{ByteSize, Config, GroupId};
+
     use super::*;
 
     #[test]
@@ -228,5 +234,31 @@ mod tests {
         for text in ["", "-", "5", "9-5", "a-b", "1-2-3"] {
             assert!(text.parse::<RangeSpec>().is_err(), "{text}");
         }
+    }
+
+    /// A store that lost its second half after it was opened, as if that could not be read.
+    #[test]
+    fn what_cannot_be_read_is_not_said_to_be_missing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("s");
+        let store = Store::open(Config::new(&path, ByteSize::new(64 << 20))).expect("a store");
+        let value = vec![7; 700 << 10];
+        for n in 0..44 {
+            store.create(format!("{n}").as_bytes(), GroupId::new(1), &value).wait().expect("made");
+        }
+        store.sync().expect("written");
+        store.drop_memory();
+        let file = File::options().write(true).open(&path).expect("the store");
+        file.set_len(32 << 20).expect("cut");
+        let code = |key: &str| {
+            let store_args = StoreArgs { volumes: path.as_path().into(), memory: ByteSize::new(0) };
+            let output = Some(dir.path().join("out"));
+            let (range, meta, json) = (None, None, false);
+            let args = Get { store: store_args, key: key.into(), output, range, meta, json };
+            copy_out(&args, &store).map_err(|failure| failure.exit_code())
+        };
+        assert_eq!(code("nothing"), Err(1));
+        assert_eq!(code("0"), Ok(()));
+        assert_eq!(code("43"), Err(4));
     }
 }
