@@ -82,6 +82,15 @@ pub(crate) enum Failure {
         /// What the system said.
         source: io::Error,
     },
+    /// `ls` could not read all segments, or an object that lies in several places.
+    #[error(
+        "{places} place{} could not be read: what is there is not listed",
+        if *places == 1 { "" } else { "s" }
+    )]
+    Unlisted {
+        /// How many.
+        places: u64,
+    },
     /// Reading from the store failed.
     #[error("cannot read from the store")]
     Read(#[from] damelo::ReadError),

@@ -117,8 +117,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     }
     let store = opening::open(&args.store)?;
     let copied = copy_out(args, &store);
-    store.close()?;
-    copied
+    opening::close(store, copied)
 }
 
 /// Whether both paths lead to one file; not if there is none.

@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use damelo::{Entry, ReadError, Store};
+use damelo::{Entry, ReadError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::names::{GroupName, key_bytes, key_text, keyed};
-use crate::output::{Out, say};
+use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::opening::{self, StoreArgs};
 
@@ -47,32 +47,31 @@ impl Ls {
     }
 }
 
-/// Lists what matches. Damaged entries are reported on stderr and the rest goes on.
+/// Lists what matches, also where segments cannot be read, which it then fails with.
 pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
     let store = opening::open(&args.store)?;
-    let listed = list(args, &store);
-    store.close()?;
-    listed
+    let listed = list(args, store.entries(), store.stats().index_objects);
+    opening::close(store, listed)
 }
 
-fn list(args: &Ls, store: &Store) -> Result<(), Failure> {
-    let objects_total = store.stats().index_objects;
+fn list(
+    args: &Ls,
+    entries: impl Iterator<Item = Result<Entry, ReadError>>,
+    objects_total: u64,
+) -> Result<(), Failure> {
     let mut progress = Progress::count("listing");
     let mut out = Out::new();
-    let mut failed: Option<ReadError> = None;
-    for (done, entry) in store.entries().enumerate() {
+    let mut unlisted = 0;
+    for (done, entry) in entries.enumerate() {
         progress.set(done as u64, objects_total);
         match entry {
             Ok(entry) if args.wants(&entry) => print(&mut out, &entry, args.json)?,
             Ok(_) => {}
-            Err(error) => {
-                say(format_args!("damelo: warning: a segment cannot be listed: {error}"));
-                failed = Some(error);
-            }
+            Err(_) => unlisted += 1,
         }
     }
     out.finish()?;
-    failed.map_or(Ok(()), |error| Err(Failure::Read(error)))
+    if unlisted > 0 { Err(Failure::Unlisted { places: unlisted }) } else { Ok(()) }
 }
 
 fn print(out: &mut Out, entry: &Entry, as_json: bool) -> Result<(), Failure> {
@@ -92,4 +91,24 @@ fn to_json(entry: &Entry) -> Value {
         "segment": entry.segment,
     });
     keyed(&entry.key, about)
+}
+
+#[cfg(test)]
+mod tests {
+    use damelo::ByteSize;
+
+    use super::*;
+
+    /// A volume that is out of service has as many segments as it is large.
+    #[test]
+    fn what_cannot_be_read_is_said_once() {
+        let volumes = OsString::from("s").into();
+        let store = StoreArgs { volumes, memory: ByteSize::new(0) };
+        let args = Ls { store, prefix: OsString::new(), group: None, json: false };
+        let unread = |places: usize| (0..places).map(|_| Err(ReadError::Gone));
+        assert!(list(&args, unread(0), 0).is_ok());
+        let failure = list(&args, unread(3), 0).unwrap_err();
+        let said = "damelo: 3 places could not be read: what is there is not listed\n";
+        assert_eq!((failure.text().as_str(), failure.exit_code()), (said, 4));
+    }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use damelo::{ByteSize, Config, OpenError, Store};
+use damelo::{ByteSize, Config, OpenError, Store, SyncError};
 
 use crate::failure::Failure;
 use crate::names::Volumes;
@@ -56,6 +56,18 @@ pub(crate) fn open_with(config: Config, volumes: &Volumes) -> Result<Store, Fail
     Ok(store)
 }
 
+/// Closes the store. What a command found out comes before what became of the close, which says
+/// nothing about that: of a key that is not there, that it is not there.
+pub(crate) fn close<T>(store: Store, found: Result<T, Failure>) -> Result<T, Failure> {
+    after(found, store.close())
+}
+
+fn after<T>(found: Result<T, Failure>, closed: Result<(), SyncError>) -> Result<T, Failure> {
+    let found = found?;
+    closed?;
+    Ok(found)
+}
+
 /// Why a store whose first volume is this could not be opened.
 pub(crate) fn not_opened(source: OpenError, first: &Path) -> Failure {
     match source {
@@ -74,5 +86,21 @@ pub(crate) fn wait_recovered(store: &Store) {
         }
         progress.set(state.segments_loaded, state.segments_total);
         thread::sleep(RECOVERY_POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_comes_before_what_became_of_the_close() {
+        let not_there = || Failure::NotFound { key: "k".to_owned() };
+        let failed = || Err(SyncError::Io(std::io::Error::other("on fire")));
+        let code = |found, closed| after::<()>(found, closed).err().map(|error| error.exit_code());
+        assert_eq!(code(Err(not_there()), failed()), Some(1));
+        assert_eq!(code(Err(not_there()), Ok(())), Some(1));
+        assert_eq!(code(Ok(()), failed()), Some(4));
+        assert_eq!(code(Ok(()), Ok(())), None);
     }
 }

@@ -67,8 +67,7 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
         WriterOptions { metadata: metadata(args)?, expires_unix_s: expires(args), length };
     let store = opening::open(&args.store)?;
     let put = copy_in(&store, key_bytes(&args.key), args.group.0, options, &mut *input);
-    store.close()?;
-    print(args, put?)
+    print(args, opening::close(store, put)?)
 }
 
 type Input = Box<dyn Read>;

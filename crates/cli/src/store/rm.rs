@@ -41,8 +41,7 @@ pub(crate) struct Rm {
 pub(crate) fn run(args: &Rm) -> Result<(), Failure> {
     let store = opening::open(&args.store)?;
     let removed = remove(args, &store);
-    store.close()?;
-    let missing = removed?;
+    let missing = opening::close(store, removed)?;
     if missing > 0 && !args.force {
         return Err(Failure::SomeNotFound { missing, asked: args.keys.len() });
     }
