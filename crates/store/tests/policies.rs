@@ -14,8 +14,8 @@ use damelo::policy::{
     ReinsertionPolicy, ResidencyPolicy, Survivor, Usage,
 };
 use damelo::{
-    Admission, ByteSize, Config, CreateError, GroupId, Hint, OpenError, Reinsertion, Stats, Store,
-    WriterOptions,
+    Admission, ByteSize, Config, CreateError, CreateOptions, GroupId, Hint, OpenError, Reinsertion,
+    Stats, Store, WriterOptions,
 };
 use in_memory::{Memory, State, Stopped};
 
@@ -150,6 +150,30 @@ fn a_write_budget_takes_the_bytes_of_an_object_once() {
     create(b"rest", 500_000).unwrap();
     let refused = Err(CreateError::NotAdmitted { rule: "write_budget: spent for now" });
     assert_eq!(create(b"more", 1), refused);
+}
+
+/// Where objects are small, what records have beside values is most of what is written.
+#[test]
+fn a_write_budget_counts_whole_records() {
+    let budget = 2_000_000;
+    let metadata = vec![1; 2000];
+    for by_writer in [false, true] {
+        let mut config = small();
+        config.admission = Admission::WriteBudget { bytes_per_second: budget / 10 };
+        let store = open(config);
+        let create = |n: u32| {
+            if by_writer {
+                let options = WriterOptions { metadata: metadata.clone(), ..Default::default() };
+                return store.writer(&n.to_le_bytes(), GROUP, options)?.commit().wait();
+            }
+            let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
+            store.create_with(&n.to_le_bytes(), GROUP, b"", options).wait()
+        };
+        assert!((0..4000).take_while(|n| create(*n).is_ok()).count() > 0);
+        store.sync().unwrap();
+        let written = store.stats().written_bytes;
+        assert!(written < budget * 3 / 2, "{written} written, {budget} allowed");
+    }
 }
 
 #[test]

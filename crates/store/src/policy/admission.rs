@@ -19,9 +19,10 @@ pub enum Admission {
     Always,
     /// An object that was offered before; the last 65,536 keys or so are remembered.
     SecondHit,
-    /// Every object until the budget is spent, then none until time has paid for the bytes written.
-    /// Objects kept when a segment is reused count too, and so does what came of a stream that was
-    /// given up.
+    /// Every object until the budget is spent, then none until time has paid for the bytes written:
+    /// of values, and of the keys, metadata and headers beside them. Objects kept when a segment is
+    /// reused count too, and so does what came of a stream that was given up; room that pages leave
+    /// empty does not. A store that was just opened has a full budget.
     WriteBudget {
         /// Bytes per second, averaged over ten seconds.
         bytes_per_second: u64,
@@ -96,6 +97,10 @@ pub trait AdmissionPolicy: Send + Sync {
     /// Reports bytes written that no [`AdmissionPolicy::admit`] call declared: objects kept when
     /// their segment was reused, and streams that did not declare their length, committed or not.
     fn written_beside(&self, _bytes: u64, _now: Duration) {}
+
+    /// Reports what the records of an object that was admitted have beside its value: header, key,
+    /// metadata and checksums, and of one in parts their list.
+    fn written_with(&self, _bytes: u64, _now: Duration) {}
 }
 
 struct Always;
@@ -124,6 +129,10 @@ impl AdmissionPolicy for WithinBudget {
     }
 
     fn written_beside(&self, bytes: u64, now: Duration) {
+        self.0.charge(bytes, now);
+    }
+
+    fn written_with(&self, bytes: u64, now: Duration) {
         self.0.charge(bytes, now);
     }
 }

@@ -73,6 +73,12 @@ impl NewObject<'_> {
         matches!(self.replaces, Replaces::Itself(_))
     }
 
+    /// Bytes in this record that the admission policy knows of: those of the value, which a list of
+    /// parts has elsewhere.
+    fn admitted_bytes(&self) -> u64 {
+        if self.kind == RecordKind::Object { self.value_bytes } else { 0 }
+    }
+
     fn is_given_up(&self) -> bool {
         self.caller.is_some_and(Caller::is_gone)
     }
@@ -147,6 +153,7 @@ impl Engine {
         if new.internal {
             self.written_beside(stored);
         } else {
+            self.written_with(stored - new.admitted_bytes().min(stored));
             add(&self.counters.creates, 1);
             add(&self.counters.create_bytes, new.value_bytes);
             let group = self.groups.entry(new.group);
@@ -286,6 +293,13 @@ impl Engine {
             self.counters.create_latency.record(took);
         }
         created
+    }
+
+    /// Tells the admission policy what a record has beside the value that it was asked about.
+    pub(crate) fn written_with(&self, bytes: u64) {
+        if let Some(policy) = &self.admission {
+            policy.written_with(bytes, self.clock.monotonic());
+        }
     }
 
     /// Tells the admission policy of written bytes that it was not asked about.

@@ -357,6 +357,7 @@ impl Writer {
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
         // Now, since it is written also if nobody ever commits the object.
+        self.engine.written_with(header.stored_bytes() - u64::from(value_len));
         self.tell_written();
         true
     }
