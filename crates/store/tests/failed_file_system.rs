@@ -1,6 +1,6 @@
 //! A store whose file system fails as a whole, as XFS does for an error of its disk: it goes on with
-//! errors, and the process lives. Needs the tools of XFS and a user who may mount; elsewhere the
-//! test says why it is skipped, and passes.
+//! errors, and the process lives. And one whose file system is full before it says so. Needs the
+//! tools of XFS and a user who may mount; elsewhere the tests say why they are skipped, and pass.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
@@ -10,7 +10,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use damelo::{ByteSize, Config, GroupId, PurgeError, Store};
+use damelo::device::DeviceOpenError;
+use damelo::{ByteSize, Config, GroupId, OpenError, PurgeError, Store};
 
 /// The smallest that `mkfs.xfs` makes.
 const FILE_SYSTEM_BYTES: u64 = 300 << 20;
@@ -55,12 +56,39 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said())) }
 }
 
+fn mounted() -> Option<Mounted> {
+    Mounted::new().inspect_err(|reason| eprintln!("SKIPPED: no XFS to be had: {reason}")).ok()
+}
+
+/// The blocks that count as free are not all to be had: XFS needs some for itself.
+#[test]
+fn a_store_is_not_lost_to_one_for_which_there_is_no_room_after_all() {
+    let Some(mounted) = mounted() else { return };
+    let path = mounted.dir.path().join("store");
+    let mut config = Config::new(&path, ByteSize::new(STORE_BYTES));
+    config.memory = ByteSize::new(4 << 20);
+    let store = Store::open(config.clone()).unwrap();
+    store.create(b"key", GroupId::new(1), b"value").wait().unwrap();
+    store.close().unwrap();
+    let anew = |bytes: u64| {
+        let mut config = config.clone();
+        config.anew = true;
+        config.volumes[0].size = Some(ByteSize::new(bytes));
+        match Store::open(config).map(drop).unwrap_err() {
+            OpenError::Device(DeviceOpenError::NoRoom { available, .. }) => available,
+            other => panic!("{other}"),
+        }
+    };
+    let available = anew(1 << 40);
+    anew(available - available % 4096);
+    assert_eq!(path.metadata().unwrap().len(), STORE_BYTES);
+    let store = Store::open(Config::existing(&path)).unwrap();
+    assert_eq!(store.read(b"key").wait().unwrap().as_deref(), Some(&b"value"[..]));
+}
+
 #[test]
 fn removes_fail_with_an_error_where_the_file_system_has_shut_down() {
-    let mounted = match Mounted::new() {
-        Ok(mounted) => mounted,
-        Err(reason) => return eprintln!("SKIPPED: no XFS to be had: {reason}"),
-    };
+    let Some(mounted) = mounted() else { return };
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "removes_once_it_is_told_to", "--ignored", "--nocapture"])
         .env(CHILD, mounted.dir.path().join("store"))

@@ -326,6 +326,7 @@ fn open_existing(
         return Ok(Some(Target { undo: None, file, meta, created: false }));
     }
     let bytes = planned(path, options.create_bytes.unwrap_or(0), meta.blocks() * 512)?;
+    grow(&file, path, meta.len(), bytes)?;
     file.set_len(0).map_err(|e| describe(path, "empty it", e))?;
     let undo = UndoOnDrop::new(path, &file, true)?;
     reserve(&file, path, bytes, warnings)?;
@@ -396,6 +397,22 @@ fn planned(path: &Path, bytes: u64, own_bytes: u64) -> Result<u64, DeviceOpenErr
     Ok(needed)
 }
 
+/// Shows that a file can have its new size before what is in it is lost: some file systems have
+/// less room than they say. What it grew by goes with the rest.
+fn grow(file: &File, path: &Path, has: u64, bytes: u64) -> Result<(), DeviceOpenError> {
+    if has == 0 || bytes <= has {
+        return Ok(());
+    }
+    match sys::allocate(file, bytes) {
+        Err(e) if e.kind() != io::ErrorKind::Unsupported => {
+            // An error is being returned already; the store in the file does not mind more behind.
+            let _ = file.set_len(has);
+            Err(not_reserved(path, bytes, e))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Gives an empty file its size and, if the file system supports it, allocates its blocks.
 fn reserve(
     file: &File,
@@ -403,7 +420,6 @@ fn reserve(
     bytes: u64,
     warnings: &mut Warnings,
 ) -> Result<(), DeviceOpenError> {
-    let owned = || path.to_path_buf();
     let refused = match sys::allocate(file, bytes) {
         Ok(()) => None,
         Err(e) if e.kind() == io::ErrorKind::Unsupported => {
@@ -415,18 +431,22 @@ fn reserve(
     };
     match refused {
         None => file.sync_all().map_err(|e| describe(path, "sync it", e)),
-        Some(e) => Err(match e.kind() {
-            io::ErrorKind::StorageFull => {
-                let free = sys::free_bytes(parent_of(path)).ok().flatten();
-                let available = free.unwrap_or(0).min(bytes - 1);
-                DeviceOpenError::NoRoom { path: owned(), needed: bytes, available }
-            }
-            io::ErrorKind::QuotaExceeded => DeviceOpenError::Quota { path: owned(), needed: bytes },
-            io::ErrorKind::FileTooLarge => {
-                DeviceOpenError::TooLarge { path: owned(), needed: bytes }
-            }
-            _ => describe(path, "reserve its space", e),
-        }),
+        Some(e) => Err(not_reserved(path, bytes, e)),
+    }
+}
+
+/// The error of a file that could not get this size.
+fn not_reserved(path: &Path, bytes: u64, source: io::Error) -> DeviceOpenError {
+    let owned = || path.to_path_buf();
+    match source.kind() {
+        io::ErrorKind::StorageFull => {
+            let free = sys::free_bytes(parent_of(path)).ok().flatten();
+            let available = free.unwrap_or(0).min(bytes - 1);
+            DeviceOpenError::NoRoom { path: owned(), needed: bytes, available }
+        }
+        io::ErrorKind::QuotaExceeded => DeviceOpenError::Quota { path: owned(), needed: bytes },
+        io::ErrorKind::FileTooLarge => DeviceOpenError::TooLarge { path: owned(), needed: bytes },
+        _ => describe(path, "reserve its space", source),
     }
 }
 
