@@ -4,7 +4,8 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use damelo_http_proxy::{AdminError, ProxyError};
@@ -275,8 +276,8 @@ impl Failure {
                     .to_owned(),
             ),
             Failure::NotOurs { path } => {
-                let format = format!("`damelo format {} --size 20GiB --force`", path.display());
-                Some(format!("{format} to lose what is there now, or remove it"))
+                let is_device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
+                Some(of_other_data(path, is_device))
             }
             Failure::Exists { .. } => Some(
                 "choose another path, or add --force to lose what is there now".to_owned(),
@@ -339,6 +340,14 @@ impl Failure {
             let _ = io::stderr().lock().write_all(self.text().as_bytes());
         }
     }
+}
+
+/// What to do about a path that holds something else. A device is not to be removed, and has a size
+/// of its own.
+fn of_other_data(path: &Path, is_device: bool) -> String {
+    let (size, or) = if is_device { ("SIZE", "name another") } else { ("20GiB", "remove it") };
+    let format = format!("`damelo format {} --size {size} --force`", path.display());
+    format!("{format} to lose what is there now, or {or}")
 }
 
 /// What to do about an address that cannot be listened on; `key` names it, as does the flag of its
@@ -419,6 +428,17 @@ mod tests {
         assert!(text(libc::EADDRINUSE).contains("try: another program listens there, or a file"));
         assert!(text(libc::EACCES).contains("try: let this user write to its directory"));
         assert!(!text(libc::EAFNOSUPPORT).contains("try:"));
+    }
+
+    #[test]
+    fn a_device_is_not_to_be_removed() {
+        let said = |is_device| of_other_data(Path::new("x"), is_device);
+        assert!(
+            said(false).ends_with("--size 20GiB --force` to lose what is there now, or remove it")
+        );
+        assert!(
+            said(true).ends_with("--size SIZE --force` to lose what is there now, or name another")
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use batch::{Deferral, submit_deferred};
 pub use open::{EngineChoice, OpenOptions, Opened, open};
-pub(crate) use open::{UndoOnDrop, bytes_anew, open_undoable};
+pub(crate) use open::{UndoOnDrop, bytes_anew, no_device, open_undoable};
 pub use open_error::DeviceOpenError;
 
 /// Direction of an [`Io`].

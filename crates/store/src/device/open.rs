@@ -261,9 +261,7 @@ fn create(
     let Some(bytes) = options.create_bytes else {
         return Err(DeviceOpenError::NotFound { path: path.to_path_buf() });
     };
-    if sys::is_among_devices(parent) {
-        return Err(DeviceOpenError::NoDevice { path: path.to_path_buf() });
-    }
+    no_device(path)?;
     let bytes = planned(path, bytes, 0)?;
     let mut how = fs::OpenOptions::new();
     let file = match how.read(true).write(true).create_new(true).mode(0o600).open(path) {
@@ -279,6 +277,14 @@ fn create(
     }
     let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
     Ok(Some(Target { undo: Some(undo), file, meta, created: true }))
+}
+
+/// Refuses a path where there is nothing, if that would be a device.
+pub(crate) fn no_device(path: &Path) -> Result<(), DeviceOpenError> {
+    match sys::is_among_devices(parent_of(path)) && fs::metadata(path).is_err() {
+        true => Err(DeviceOpenError::NoDevice { path: path.to_path_buf() }),
+        false => Ok(()),
+    }
 }
 
 /// Opens an existing file or device. `None` if it is gone by now.

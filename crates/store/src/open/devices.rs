@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::contents::{VolumeContents, inspect};
 use super::{RawVolume, check_anew};
 use crate::config::{Config, IoEngine};
-use crate::device::{EngineChoice, OpenOptions};
+use crate::device::{EngineChoice, OpenOptions, no_device};
 use crate::error::OpenError;
 use crate::types::ByteSize;
 
@@ -85,11 +85,11 @@ pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenE
             return Err(OpenError::NamedTwice { path: path.into() });
         }
         if must_exist && !holds_something(path) {
-            let path = path.to_path_buf();
-            return Err(match paths.iter().any(|path| holds_something(path)) {
-                true => OpenError::VolumeMissing { path },
-                false => OpenError::Missing { path },
-            });
+            if paths.iter().any(|path| holds_something(path)) {
+                return Err(OpenError::VolumeMissing { path: path.to_path_buf() });
+            }
+            no_device(path)?;
+            return Err(OpenError::Missing { path: path.to_path_buf() });
         }
     }
     Ok(())

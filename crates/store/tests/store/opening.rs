@@ -223,6 +223,23 @@ fn what_cannot_be_looked_at_is_not_said_to_hold_no_store() {
     }
 }
 
+/// No store can be made in its place, which is the advice for a file.
+#[test]
+#[expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
+fn a_device_that_is_not_there_is_said_to_be_one() {
+    use std::os::unix::fs::MetadataExt;
+    let on = |path: &str| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+    if on("/dev") == on("/") {
+        return eprintln!("SKIPPED: /dev is no file system of its own");
+    }
+    let path = std::path::PathBuf::from("/dev/damelo-test-no-such-device");
+    let refused = Store::open(Config::existing(&path)).map(drop).unwrap_err();
+    let checked = damelo::check::check_volumes(&[path], &mut |_| {}).map(drop).unwrap_err();
+    for error in [refused, checked] {
+        assert!(error.to_string().contains("no such block device"), "{error}");
+    }
+}
+
 /// Root may write it all the same; others cannot.
 #[test]
 fn what_may_only_be_read_can_be_checked() {
