@@ -22,11 +22,11 @@ use crate::entries::Entries;
 use crate::error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
 use crate::format::{JournalOp, RecordKind};
 use crate::group::GroupStats;
-use crate::object::ObjectInfo;
+use crate::object::{Object, ObjectInfo, ObjectRange};
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
-use crate::read::memory::InMemory;
+use crate::read::operation::AtOnce;
 use crate::read::range::Source;
 use crate::read::stream::Reader;
 use crate::stats::Stats;
@@ -290,8 +290,12 @@ impl Store {
     /// # Errors
     /// As for [`Store::read`], by the length of the range.
     pub fn read_range(&self, key: &[u8], range: Range<u64>) -> ReadRange {
-        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
-        ReadRange(self.reading(move || engine.read_range_blocking(&key, range)))
+        let of_memory = range.clone();
+        ReadRange(self.reading_of(
+            key,
+            |object| ObjectRange::of_object(object, &of_memory),
+            |engine, key| engine.read_range_blocking(key, range),
+        ))
     }
 
     /// Starts a streamed read, for objects of any size. `Ok(None)`: a miss.
@@ -299,8 +303,11 @@ impl Store {
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
     pub fn reader(&self, key: &[u8]) -> OpenReader {
-        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
-        OpenReader(self.reading(move || Reader::open(&engine, &key)))
+        OpenReader(self.reading_of(
+            key,
+            |object| Reader::of(self.engine(), Source::Memory(object)),
+            Reader::open,
+        ))
     }
 
     /// Group, length, metadata and expiry of an object; the value of a large object is not read.
@@ -309,18 +316,7 @@ impl Store {
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
     pub fn lookup(&self, key: &[u8]) -> Lookup {
-        let engine = self.engine();
-        if !engine.is_closed() {
-            match engine.lookup_memory(engine.hash(key), key) {
-                InMemory::Found(object) => {
-                    return Lookup(Deferred::ready(Ok(Some(ObjectInfo::of(&object)))));
-                }
-                InMemory::Dead => return Lookup(Deferred::ready(Ok(None))),
-                InMemory::Nothing => {}
-            }
-        }
-        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
-        Lookup(self.reading(move || lookup(&engine, &key)))
+        Lookup(self.reading_of(key, |object| ObjectInfo::of(&object), lookup))
     }
 
     /// Length of an object's value in bytes. `Ok(None)`: a miss.
@@ -328,8 +324,30 @@ impl Store {
     /// # Errors
     /// As for [`Store::lookup`].
     pub fn length(&self, key: &[u8]) -> Length {
-        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
-        Length(self.reading(move || Ok(lookup(&engine, &key)?.map(|info| info.length_bytes))))
+        Length(self.reading_of(
+            key,
+            |object| object.len() as u64,
+            |engine, key| Ok(lookup(engine, key)?.map(|info| info.length_bytes)),
+        ))
+    }
+
+    /// What is asked of one object: at once if it is in memory or certainly absent.
+    fn reading_of<T: Send + 'static>(
+        &self,
+        key: &[u8],
+        of_memory: impl FnOnce(Object) -> T,
+        blocking: impl FnOnce(&Arc<Engine>, &[u8]) -> Result<Option<T>, ReadError> + Send + 'static,
+    ) -> Deferred<'static, Result<Option<T>, ReadError>> {
+        let engine = self.engine();
+        if !engine.is_closed() {
+            match engine.at_once(engine.hash(key), key) {
+                AtOnce::Object(object) => return Deferred::ready(Ok(Some(of_memory(object)))),
+                AtOnce::Nothing => return Deferred::ready(Ok(None)),
+                AtOnce::Unknown => {}
+            }
+        }
+        let (engine, key) = (Arc::clone(engine), key.to_vec());
+        self.reading(move || blocking(&engine, &key))
     }
 
     fn reading<T: Send + 'static>(

@@ -196,8 +196,13 @@ fn what_is_in_memory_or_nowhere_is_ready() {
     assert_eq!(store.stats().disk_read_bytes, before, "what is dropped unpolled is not begun");
     let part = store.read_range(&name(21), 5..9).wait().expect("read").expect("there");
     assert_eq!((part.group(), part.offset()), (GroupId::new(21 % 16), 5));
-    assert!(store.read(&name(21)).is_ready(), "small ones are read whole");
-    assert!(store.read(b"nothing").is_ready());
+    // Small ones are read whole.
+    for key in [&name(21)[..], b"nothing"] {
+        assert!(store.read(key).is_ready() && store.lookup(key).is_ready(), "{key:?}");
+        assert!(store.length(key).is_ready() && store.reader(key).is_ready(), "{key:?}");
+        assert!(store.read_range(key, 1..2).is_ready(), "{key:?}");
+    }
+    assert_eq!(store.length(&name(21)).wait(), Ok(Some(LENGTH_BYTES as u64)));
     let large = vec![7; 600_000];
     store.create(b"large", GroupId::new(77), &large).wait().expect("created");
     store.sync().expect("synced");
@@ -206,4 +211,5 @@ fn what_is_in_memory_or_nowhere_is_ready() {
     let part = store.read_range(b"large", 300_000..300_009).wait().expect("read").expect("there");
     assert_eq!((part.group(), &*part), (GroupId::new(77), &large[..9]));
     assert!(!store.read(b"large").is_ready(), "a part does not stay");
+    assert!(!store.read_range(b"large", 1..2).is_ready() && !store.reader(b"large").is_ready());
 }

@@ -14,7 +14,7 @@ pub(crate) mod heads;
 mod large;
 pub(crate) mod lost;
 pub(crate) mod memory;
-mod operation;
+pub(crate) mod operation;
 pub(crate) mod page;
 pub(crate) mod page_choice;
 pub(crate) mod prefetch;

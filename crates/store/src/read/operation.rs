@@ -14,7 +14,38 @@ use crate::stats::add;
 use crate::types::KeyHash;
 use crate::workers::Lane;
 
+/// What is known of a key without I/O.
+pub(crate) enum AtOnce {
+    /// It is in memory, and counted as a hit.
+    Object(Object),
+    /// A miss, which is counted.
+    Nothing,
+    Unknown,
+}
+
 impl Engine {
+    #[inline]
+    pub(crate) fn at_once(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> AtOnce {
+        match self.lookup_memory(hash, key) {
+            InMemory::Found(object) => return AtOnce::Object(object),
+            InMemory::Dead => return AtOnce::Nothing,
+            InMemory::Nothing => {}
+        }
+        let indirect = self.indirect_in_memory(hash, key);
+        if let Some(object) = self.lookup_assembled(hash, &indirect) {
+            return AtOnce::Object(object);
+        }
+        match indirect {
+            Indirect::Found(..) => AtOnce::Unknown,
+            Indirect::Dead => AtOnce::Nothing,
+            Indirect::Nothing if !self.index.candidates(hash.get()).is_empty() => AtOnce::Unknown,
+            Indirect::Nothing => {
+                add(&self.counters.misses_not_found, 1);
+                AtOnce::Nothing
+            }
+        }
+    }
+
     /// Starts a read; it is complete at once if the object is in memory or certainly absent.
     pub(crate) fn read_operation(
         self: &Arc<Engine>,
@@ -24,23 +55,10 @@ impl Engine {
             return Deferred::ready(Err(ReadError::Closed));
         }
         let hash = self.hash(key);
-        match self.lookup_memory(hash, key) {
-            InMemory::Found(object) => return Deferred::ready(Ok(Some(object))),
-            InMemory::Dead => return Deferred::ready(Ok(None)),
-            InMemory::Nothing => {}
-        }
-        let indirect = self.indirect_in_memory(hash, key);
-        if let Some(object) = self.lookup_assembled(hash, &indirect) {
-            return Deferred::ready(Ok(Some(object)));
-        }
-        if matches!(indirect, Indirect::Dead) {
-            return Deferred::ready(Ok(None));
-        }
-        let waits = matches!(indirect, Indirect::Found(..));
-        drop(indirect);
-        if !waits && self.index.candidates(hash.get()).is_empty() {
-            add(&self.counters.misses_not_found, 1);
-            return Deferred::ready(Ok(None));
+        match self.at_once(hash, key) {
+            AtOnce::Object(object) => return Deferred::ready(Ok(Some(object))),
+            AtOnce::Nothing => return Deferred::ready(Ok(None)),
+            AtOnce::Unknown => {}
         }
         let key: Arc<[u8]> = Arc::from(key);
         let (this, wanted) = (Arc::clone(self), Arc::clone(&key));

@@ -33,13 +33,17 @@ pub struct Reader {
 
 impl Reader {
     pub(crate) fn open(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<Reader>, ReadError> {
-        let Some(source) = engine.resolve_and_count(key)? else { return Ok(None) };
+        let source = engine.resolve_and_count(key)?;
+        Ok(source.map(|source| Reader::of(engine, source)))
+    }
+
+    pub(crate) fn of(engine: &Arc<Engine>, source: Source) -> Reader {
         let info = match &source {
             Source::Memory(object) => ObjectInfo::of(object),
             Source::Disk(large) => large.info.clone(),
         };
         let (engine, end) = (Arc::clone(engine), info.length_bytes);
-        Ok(Some(Reader { engine, source: Arc::new(source), info, offset: 0, end }))
+        Reader { engine, source: Arc::new(source), info, offset: 0, end }
     }
 
     /// Information about the object.
