@@ -136,6 +136,34 @@ fn a_volume_out_of_service_is_left_alone() {
     }
 }
 
+/// Nothing of its bytes can be read, however much of it is still in memory.
+#[test]
+fn a_long_object_on_a_volume_out_of_service_is_not_there() {
+    let disks = [Disk::new(64 << 20), Disk::new(64 << 20)];
+    let store = open(&disks, |config| {
+        config.memory = ByteSize::new(32 << 20);
+        config.segment = Some(ByteSize::new(4 << 20));
+    });
+    (0..2_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    let long = || (0..40).map(|n| format!("long/{n}").into_bytes());
+    for key in long() {
+        store.create(&key, GroupId::new(2), &[9; 700_000]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    let has_range = |key: &Vec<u8>| store.read_range(key, 9..19).wait().unwrap().is_some();
+    assert!(long().all(|key| has_range(&key)), "and of each the head is in memory now");
+    disks[1].fail();
+    (0..2_000).for_each(|n| _ = get(&store, &format!("old/{n}")));
+    assert_eq!(in_service(&store), [true, false]);
+    let before = store.stats().misses_io;
+    let there: Vec<_> = long().filter(|key| store.lookup(key).wait().unwrap().is_some()).collect();
+    assert!(!there.is_empty() && there.len() < 40, "{} are on the sound volume", there.len());
+    assert_eq!(store.stats().misses_io - before, 40 - there.len() as u64);
+    assert!(there.iter().all(has_range));
+    assert!(long().all(|key| store.may_contain(&key) == there.contains(&key)), "it is forgotten");
+}
+
 /// A segment that was open on the volume is not filled further.
 #[test]
 fn what_is_new_is_not_written_where_each_write_fails() {

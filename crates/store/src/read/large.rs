@@ -134,7 +134,8 @@ impl Engine {
         location: Location,
         first_bytes: u64,
     ) -> Result<Arc<Head>, NotRead> {
-        if let Some(head) = self.heads.get(location, self.life_of(location)) {
+        let kept = self.readable_life(location).and_then(|life| self.heads.get(location, life));
+        if let Some(head) = kept {
             return Ok(head);
         }
         let head = Arc::new(self.read_head_from_disk(location, first_bytes)?);
@@ -146,7 +147,15 @@ impl Engine {
 
     /// Whether the head of this record need not be read.
     pub(super) fn has_head(&self, location: Location) -> bool {
-        self.heads.holds(location, self.life_of(location))
+        self.readable_life(location).is_some_and(|life| self.heads.holds(location, life))
+    }
+
+    /// The life of a location's segment; `None` on a volume out of service, where a head would tell
+    /// of what cannot be read.
+    fn readable_life(&self, location: Location) -> Option<SegmentLife> {
+        let (segment, _) = self.space.split(location);
+        let is_readable = self.space.holds(segment) && !self.space.spot(segment, 0).volume.is_out();
+        is_readable.then(|| self.ring.life(segment))
     }
 
     /// Keeps a manifest or patch if parts of its object will be read, since the whole is longer
