@@ -170,7 +170,7 @@ impl Engine {
     ) {
         let is_long = large.as_ref().is_ok_and(|large| large.info.length_bytes > whole_max);
         // One that waits to be written has no place yet.
-        if is_long && self.life_of(location) == life {
+        if is_long && location != Location::MAX && self.life_of(location) == life {
             let bytes = record[..header.stored_bytes() as usize].to_vec();
             self.heads.keep(location, &Arc::new(Head { header: *header, bytes, life }));
         }
