@@ -147,6 +147,8 @@ pub enum Favours {
     Metadata,
     /// Objects that expire soon, and a clock that goes on.
     Expiry,
+    /// Long objects, of which parts are read and the metadata change.
+    Parts,
 }
 
 impl Profile {
@@ -173,6 +175,19 @@ impl Profile {
         Profile { keys: 40, length_max: 200_000, bytes_max, ..Profile::wild(ops) }
     }
 
+    /// Few and mostly long objects on a ring that wraps many times, read in parts again and again
+    /// between two of its rounds.
+    pub fn parts(ops: usize) -> Profile {
+        Profile {
+            keys: 16,
+            groups: 3,
+            large_one_in: 1,
+            read_percent: 75,
+            favours: Favours::Parts,
+            ..Profile::wild(ops)
+        }
+    }
+
     /// A few operations for one crash image, mostly writes.
     pub fn crash(ops: usize, bytes_max: u64) -> Profile {
         Profile {
@@ -195,6 +210,10 @@ impl Profile {
 pub fn is_even(seed: u64) -> bool {
     seed % 7 == 3
 }
+
+/// The lengths of half of the objects that are read in parts: few, so that a version often comes to
+/// lie where an older one lay.
+const PARTS_BYTES: [u64; 2] = [270_000, 450_000];
 
 /// The length of most objects of such a seed.
 const EVEN_BYTES: u64 = 8_400;
@@ -256,7 +275,9 @@ impl Workload {
 
     fn any_length(&mut self) -> u64 {
         let rng = &mut self.rng;
-        let length = if rng.u32(0..self.profile.large_one_in) == 0 {
+        let length = if self.profile.favours == Favours::Parts && rng.bool() {
+            PARTS_BYTES[rng.usize(0..2)]
+        } else if rng.u32(0..self.profile.large_one_in) == 0 {
             match rng.u8(0..4) {
                 0 => rng.u64(8_000..20_000),
                 1 => rng.u64(16_000..70_000),
@@ -300,7 +321,9 @@ impl Workload {
     fn any_read(&mut self) -> Op {
         let key = self.any_key();
         let (a, b) = (self.rng.u32(0..1000), self.rng.u32(0..1200));
-        match self.rng.u8(0..10) {
+        let in_parts = self.profile.favours == Favours::Parts && self.rng.u8(0..4) > 0;
+        match if in_parts { self.rng.u8(0..4) } else { self.rng.u8(0..10) } {
+            0 | 1 if in_parts => Op::ReadRange { key, start: a, end: a + b / 20 },
             0 | 1 => Op::ReadRange { key, start: a.min(b), end: a.max(b) },
             2 => {
                 let hold = self.profile.hold && b < 600;
@@ -323,6 +346,14 @@ impl Workload {
                 let length = [0, 30, 900, 20_000][self.rng.usize(0..4)];
                 Op::SetMetadata { key: self.any_key(), length }
             }
+            Favours::Parts if self.rng.u8(0..3) == 0 => {
+                Op::SetMetadata { key: self.any_key(), length: [0, 30, 900][self.rng.usize(0..3)] }
+            }
+            Favours::Parts => Op::Stream {
+                object: self.any_object(),
+                piece: [16_384, 100_000][self.rng.usize(0..2)],
+                hint: self.rng.bool(),
+            },
             Favours::Expiry if self.rng.u8(0..8) == 0 => Op::Jump(self.rng.i64(1..20)),
             Favours::Expiry => {
                 let expires_in = Some(self.rng.i64(0..40));

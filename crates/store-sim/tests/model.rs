@@ -13,6 +13,12 @@ fn rings_that_wrap_never_answer_wrongly() {
 }
 
 #[test]
+fn long_objects_are_read_in_parts_while_the_ring_wraps() {
+    let name = "long_objects_are_read_in_parts_while_the_ring_wraps";
+    sweep("model", name, 15, scenario::model_parts);
+}
+
+#[test]
 fn odd_loads_on_odd_stores_are_answered_rightly() {
     sweep("model", "odd_loads_on_odd_stores_are_answered_rightly", 20, scenario::model_odd);
 }

@@ -22,6 +22,7 @@ const SCENARIOS: &[Scenario] = &[
     ("model_strict", scenario::model_strict),
     ("bit_flips", scenario::bit_flips),
     ("model_wild", scenario::model_wild),
+    ("model_parts", scenario::model_parts),
     ("model_odd", scenario::model_odd),
     ("crash_odd", scenario::crash_odd),
     ("journal_rounds", scenario::journal_rounds),
