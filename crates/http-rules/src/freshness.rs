@@ -68,10 +68,9 @@ impl Lifetime {
     }
 }
 
-/// Status codes cacheable without explicit freshness (RFC 9110 §15.1). 206 requires explicit
-/// freshness, since a part that outlives its whole is useless.
+/// Status codes cacheable without explicit freshness (RFC 9110 §15.1).
 pub fn heuristically_cacheable(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+    matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 /// `corrected_initial_age` (§4.2.3): the response's age on arrival, in milliseconds.
@@ -174,7 +173,7 @@ mod tests {
     /// RFC 9110 §15.1, RFC 9111 §4.2.2.
     #[test]
     fn which_codes_may_be_guessed_about() {
-        let guessed = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+        let guessed = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
         for code in 200..=599 {
             let status = StatusCode::from_u16(code).unwrap();
             assert_eq!(heuristically_cacheable(status), guessed.contains(&code), "{code}");

@@ -223,9 +223,12 @@ pub fn post_stands_for_get(
 fn worth_storing(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), NotStoredReason> {
     let Exchange { status, response, directives, response_time_s, .. } = exchange;
     let lifetime = Lifetime::of(status, response, directives, caching, response_time_s);
+    // A part without a lifetime would be written in vain, as slices are never validated.
+    let lasts =
+        status != StatusCode::PARTIAL_CONTENT || (lifetime.seconds > 0 && !directives.no_cache);
     let cacheable = lifetime.source == LifetimeSource::Explicit
         || directives.public
-        || freshness::heuristically_cacheable(status);
+        || (freshness::heuristically_cacheable(status) && lasts);
     if !cacheable
         || (response.contains_key(SET_COOKIE) && !lets_share_cookies(lifetime, directives))
     {

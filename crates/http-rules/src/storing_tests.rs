@@ -34,6 +34,9 @@ fn what_may_be_stored() {
     let fresh = ("cache-control", "max-age=60");
     let auth = &[("authorization", "Basic eDp5")][..];
     let range = &[("range", "bytes=0-1")][..];
+    let part = ("content-range", "bytes 0-1/9");
+    let old = dates::format(NOW - 86_400);
+    let modified = ("last-modified", &*old);
     for (method, request, status, response, expected) in [
         ("GET", &[][..], 200, vec![fresh], Ok(())),
         ("HEAD", &[], 200, vec![fresh], Err(Not::Method)),
@@ -59,6 +62,15 @@ fn what_may_be_stored() {
         ("GET", &[], 206, vec![fresh, ("content-range", "bytes 0-1/9")], Err(Not::Partial)),
         ("GET", range, 206, vec![fresh, ("content-range", "bytes 0-1/9")], Ok(())),
         ("GET", range, 206, vec![fresh], Err(Not::Partial)),
+        ("GET", range, 206, vec![part, modified], Ok(())),
+        (
+            "GET",
+            range,
+            206,
+            vec![part, modified, ("cache-control", "no-cache")],
+            Err(Not::NotCacheable),
+        ),
+        ("GET", range, 206, vec![part, ("etag", "x")], Err(Not::NotCacheable)),
         ("GET", range, 200, vec![fresh], Ok(())),
         ("GET", range, 416, vec![fresh], Err(Not::Status)),
         ("GET", range, 404, vec![fresh], Err(Not::Status)),

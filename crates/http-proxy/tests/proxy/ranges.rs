@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{
-    Gate, Message, Origin, Proxy, Reply, eventually, noise, read_some, reply, send_to,
+    Gate, Message, Origin, Proxy, Reply, date, eventually, noise, read_some, reply, send_to,
 };
 
 const DIGITS: &str = "0123456789";
@@ -278,6 +278,21 @@ fn only_the_slices_that_are_needed_are_fetched() {
     let whole = proxy.get("/");
     assert_eq!((whole.status(), whole.text().as_str()), (200, DIGITS));
     assert!(ask("2-7").cache().contains("; hit"), "cut from the whole");
+}
+
+/// File servers, as they come, say when a file was changed, and not for how long it is fresh.
+#[test]
+fn slices_are_fresh_for_as_long_as_their_whole_would_be() {
+    let modified = format!("ETag: \"v1\"\nLast-Modified: {}", date(-86_400));
+    let origin = Origin::start(move |_| {
+        reply(206, &format!("{modified}\nContent-Range: bytes 4-7/10"), "4567")
+    });
+    for (slice_bytes, range) in [(4, "5-6"), (0, "4-7")] {
+        let proxy = sliced_by(&origin, slice_bytes);
+        let ask = || proxy.get_with("/", &format!("Range: bytes={range}"));
+        assert!(ask().cache().contains("fwd-status=206; stored"), "{slice_bytes}");
+        assert!(ask().cache().contains("; hit"), "{slice_bytes}");
+    }
 }
 
 #[test]
