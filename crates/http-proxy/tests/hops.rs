@@ -16,7 +16,7 @@ use http_body_util::Full;
 use support::frames::{
     ACK, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, frame, next_frame,
 };
-use support::wire::{Http2Origin, ask_http2, block_on, http2_to, raw};
+use support::wire::{Http2Origin, ask_http2, block_on, http2_to, raw, raw_answer};
 use support::{Home, Origin, Proxy, Reply, ask_at, read_message, reply, send_to};
 
 fn http2_request(method: Method, path: &str) -> Request<Full<Bytes>> {
@@ -112,6 +112,24 @@ fn trailers_follow_a_live_answer_in_chunks_to_who_wants_them() {
     let stored = ask_at(proxy.info.address, "GET", "/1", WANTED, b"");
     assert!(stored.cache().contains("; hit") && stored.complete, "{stored:?}");
     assert!(!stored.has("trailer") && !stored.has("x-sum"), "{stored:?}");
+}
+
+/// Go's servers, for one, drop trailers of a request that were not announced.
+#[test]
+fn trailers_of_a_request_are_announced_to_origins_of_http2_alone() {
+    const SENT: &[u8] = b"POST /passed HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
+        Trailer: X-Req\r\n\r\n1\r\na\r\n0\r\nX-Req: t\r\n\r\n";
+    let (new, home) = (Http2Origin::start(None), Home::new());
+    let proxy = Proxy::start_in(&home, Target::Url(format!("http://{}", new.address)), |config| {
+        config.upstream.http2_clear_text = true;
+    });
+    let answer = raw_answer(proxy.info.address, SENT);
+    assert_eq!((&*answer.header("seen-trailer"), &*answer.header("seen-x-req")), ("X-Req", "t"));
+
+    let old = Origin::start(|_| reply(200, "", "x"));
+    let proxy = Proxy::start(&old);
+    assert_eq!(raw_answer(proxy.info.address, SENT).status(), 200);
+    assert!(!old.last().has("trailer") && !old.last().has("x-req"), "{:?}", old.last());
 }
 
 #[test]

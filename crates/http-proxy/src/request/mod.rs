@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, TE,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, TE, TRAILER,
     TRANSFER_ENCODING, VIA,
 };
 use http::uri::PathAndQuery;
@@ -173,6 +173,12 @@ impl Ask {
         storing::remove_hop_by_hop(&mut headers);
         if self.headers.contains_key(TE) {
             headers.insert(TE, TRAILERS);
+        }
+        // Servers of HTTP/2 drop trailers that were not announced, Go's among them.
+        if matches!(body, OriginBody::Stream(_)) {
+            for line in self.headers.get_all(TRAILER) {
+                headers.append(TRAILER, line.clone());
+            }
         }
         vary::reduce_request(&mut headers, &shared.config.caching);
         headers.remove(EXPECT);

@@ -1,8 +1,8 @@
 //! Conversion of a request to the HTTP version of its connection.
 //!
-//! Invariant: a request survives a conversion to HTTP/2 and back. Pure; no threads.
+//! Invariant: a request survives a conversion to HTTP/2 and back, announcements of trailers aside. Pure; no threads.
 
-use http::header::{CONNECTION, HOST, TE, TRANSFER_ENCODING};
+use http::header::{CONNECTION, HOST, TE, TRAILER, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Uri, Version};
 use hyper::body::Body as _;
@@ -27,6 +27,9 @@ pub(super) fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Requ
 /// Prepares a request for HTTP/1.1. Converts it back if it was made for an HTTP/2 connection that
 /// did not take it.
 pub(super) fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
+    // Some servers merge trailers into headers. Of what is not announced here, hyper sends nothing to
+    // servers of HTTP/1.1.
+    request.headers_mut().remove(TRAILER);
     if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
         // Without this header hyper omits the body of a GET if its length is unknown.
         request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));

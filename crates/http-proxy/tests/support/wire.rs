@@ -216,7 +216,8 @@ pub(crate) async fn get_tls_on(
 const LARGE_BYTES: usize = 24 << 20;
 
 /// An origin that speaks HTTP/2 only. A response has the request's URL, whether it had a `Host`
-/// field, and its body; the request's `Via` is in `seen-via`, and trailers follow. The response at
+/// field, and its body; the request's `Via` is in `seen-via`, its `Trailer` in `seen-trailer` and the
+/// trailer `X-Req` in `seen-x-req`, and trailers follow. The response at
 /// `/kept` may be stored, that at `/large` is [`LARGE_BYTES`] longer.
 pub(crate) struct Http2Origin {
     pub(crate) address: SocketAddr,
@@ -383,10 +384,13 @@ async fn speak_http2(
     let service = service_fn(async |request: Request<hyper::body::Incoming>| {
         let seen = format!("{} {}", request.uri(), request.headers().contains_key("host"));
         let via = request.headers().get("via").cloned();
+        let announced = request.headers().get("trailer").cloned();
         let kept = request.uri().path() == "/kept";
         let large = request.uri().path() == "/large";
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        let echo = request.into_body().collect().await.expect("a body").to_bytes();
+        let sent = request.into_body().collect().await.expect("a body");
+        let behind = sent.trailers().and_then(|trailers| trailers.get("x-req").cloned());
+        let echo = sent.to_bytes();
         let mut body = [seen.as_bytes(), &echo].concat();
         if large {
             body.resize(body.len() + LARGE_BYTES, 0);
@@ -397,8 +401,12 @@ async fn speak_http2(
         let body = Full::new(Bytes::from(body));
         let body = body.with_trailers(std::future::ready(Some(Ok::<_, Infallible>(trailers))));
         let mut response = http::Response::new(body);
-        if let Some(via) = via {
-            response.headers_mut().insert("seen-via", via);
+        for (name, value) in
+            [("seen-via", via), ("seen-trailer", announced), ("seen-x-req", behind)]
+        {
+            if let Some(value) = value {
+                response.headers_mut().insert(name, value);
+            }
         }
         if kept {
             let fresh = http::HeaderValue::from_static("max-age=60");
