@@ -76,6 +76,25 @@ fn via_of_an_origin_that_speaks_http2_is_kept_with_what_is_stored() {
     assert_eq!(second.get_with("/", "Host: a\nHost: b").header("via"), "1.1 damelo");
 }
 
+/// `ab -k`, for one, believes it, and takes the body for the next answer.
+#[test]
+fn an_answer_that_ends_with_its_connection_does_not_say_that_this_stays() {
+    let origin = Origin::start(|request| Reply {
+        chunked: request.path() == "/chunks",
+        ..reply(200, "Cache-Control: no-store", "body")
+    });
+    let proxy = Proxy::start(&origin);
+    let ask = |path| format!("GET {path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    for (asked, answers, stays) in
+        [(ask("/chunks"), 1, false), (ask("/length") + "GET /length HTTP/1.0\r\n\r\n", 2, true)]
+    {
+        let text = raw(proxy.info.address, asked.as_bytes()).to_lowercase();
+        assert_eq!(text.contains("connection: keep-alive"), stays, "{text}");
+        assert_eq!(text.matches("http/1.0 200").count(), answers, "{text}");
+        assert!(text.ends_with("\r\n\r\nbody"), "{text}");
+    }
+}
+
 /// What a client of HTTP/1.1 gets, to the end of the connection.
 fn text_of(proxy: &Proxy, method: &str, path: &str, headers: &str) -> String {
     let mut text = String::new();

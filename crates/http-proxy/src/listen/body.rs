@@ -34,7 +34,7 @@ pub(crate) struct ClientBody {
 impl ClientBody {
     /// Gives an answer to a request of HTTP/1 in this version its body.
     pub(super) fn of_http1(
-        response: Response<ProxyBody>,
+        mut response: Response<ProxyBody>,
         active: Active,
         version: Version,
     ) -> Response<ClientBody> {
@@ -42,6 +42,9 @@ impl ClientBody {
         let has_length = response.headers().contains_key(CONTENT_LENGTH);
         if ends_by_close && !has_length && !response.body().has_ended() {
             active.ends_by_close();
+            // Else hyper says `Connection: keep-alive` to who asked for that, who then takes the body
+            // for the next answer, as `ab -k` does.
+            *response.version_mut() = Version::HTTP_10;
         }
         response.map(|body| ClientBody { body, active, progress: None, ends_by_close })
     }
