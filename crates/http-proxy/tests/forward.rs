@@ -283,6 +283,20 @@ fn what_follows_a_connect_that_opens_no_tunnel_is_no_request() {
     assert_eq!(origin.count(), 0);
 }
 
+/// Python's library asks for tunnels in HTTP/1.0.
+#[test]
+fn a_tunnel_that_is_refused_to_an_old_client_ends_in_no_reset() {
+    let proxy = Forward::start(|_| {});
+    let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+    let head = "CONNECT nobody.invalid:443 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("write");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an orderly end");
+    assert!(answer.starts_with("HTTP/1.0 502 "), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+}
+
 #[test]
 fn clients_from_elsewhere_need_a_rule() {
     let origin = named("x");

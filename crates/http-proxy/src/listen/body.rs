@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{Response, Version};
 use hyper::body::{Body, SizeHint};
 
@@ -39,12 +39,8 @@ impl ClientBody {
         version: Version,
     ) -> Response<ClientBody> {
         let ends_by_close = version < Version::HTTP_11;
-        let has_length = response.headers().contains_key(CONTENT_LENGTH);
-        if ends_by_close && !has_length && !response.body().has_ended() {
-            active.ends_by_close();
-            // Else hyper says `Connection: keep-alive` to who asked for that, who then takes the body
-            // for the next answer, as `ab -k` does.
-            *response.version_mut() = Version::HTTP_10;
+        if ends_by_close {
+            end_for_old(&mut response, &active);
         }
         response.map(|body| ClientBody { body, active, progress: None, ends_by_close })
     }
@@ -75,6 +71,22 @@ impl ClientBody {
 
     fn length(&self) -> SizeHint {
         self.body.length()
+    }
+}
+
+/// Notes, and has hyper say, how an answer to a client of HTTP/1.0 ends.
+fn end_for_old(response: &mut Response<ProxyBody>, active: &Active) {
+    let (headers, body) = (response.headers(), response.body());
+    // hyper writes a length that is known where the headers have none.
+    let has_length = headers.contains_key(CONTENT_LENGTH) || body.length().exact().is_some();
+    let is_ended_by_close = !has_length && !body.has_ended();
+    if is_ended_by_close {
+        active.ends_by_close();
+    }
+    if is_ended_by_close || headers.get(CONNECTION).is_some_and(|value| value == "close") {
+        // Otherwise hyper adds `Connection: keep-alive` for a client that asked for it. `ab -k`
+        // then takes the body for the next answer.
+        *response.version_mut() = Version::HTTP_10;
     }
 }
 
