@@ -1,6 +1,7 @@
 //! Conversion of a request to the HTTP version of its connection.
 //!
-//! Invariant: a request survives a conversion to HTTP/2 and back, announcements of trailers aside. Pure; no threads.
+//! Invariant: a request survives a conversion to HTTP/2 and back, announcements of trailers aside.
+//! Pure; no threads.
 
 use http::header::{CONNECTION, HOST, TE, TRAILER, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
