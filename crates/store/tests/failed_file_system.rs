@@ -1,6 +1,7 @@
-//! A store whose file system fails as a whole, as XFS does for an error of its disk: it goes on with
-//! errors, and the process lives. And one whose file system is full before it says so. Needs the
-//! tools of XFS and a user who may mount; elsewhere the tests say why they are skipped, and pass.
+//! A store whose file system fails as a whole, as XFS does for an error of its disk: it goes on
+//! with errors, and the process lives. And one whose file system is full before it says so. Needs
+//! the tools of XFS and a user who may mount; elsewhere the tests say why they are skipped, and
+//! pass.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]

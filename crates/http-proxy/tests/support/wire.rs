@@ -216,9 +216,9 @@ pub(crate) async fn get_tls_on(
 const LARGE_BYTES: usize = 24 << 20;
 
 /// An origin that speaks HTTP/2 only. A response has the request's URL, whether it had a `Host`
-/// field, and its body; the request's `Via` is in `seen-via`, its `Trailer` in `seen-trailer` and the
-/// trailer `X-Req` in `seen-x-req`, and trailers follow. The response at
-/// `/kept` may be stored, that at `/large` is [`LARGE_BYTES`] longer.
+/// field, and its body; the request's `Via` is in `seen-via`, its `Trailer` in `seen-trailer` and
+/// the trailer `X-Req` in `seen-x-req`, and trailers follow. The response at `/kept` may be stored,
+/// that at `/large` is [`LARGE_BYTES`] longer.
 pub(crate) struct Http2Origin {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,

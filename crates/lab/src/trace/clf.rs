@@ -10,8 +10,8 @@
 //! nineties wrote quotes in URLs as they came. `-` for bytes means none.
 //!
 //! Servers of today escape what could end a field: Apache writes a quote as `\"`, a backslash as
-//! `\\`, what is not printable as `\n` or `\xhh`; nginx writes `\x22`, `\x5C`, `\x0A`. Both are read
-//! back, so that a URL is the same object whoever logged it. Where a backslash begins none of
+//! `\\`, what is not printable as `\n` or `\xhh`; nginx writes `\x22`, `\x5C`, `\x0A`. Both are
+//! read back, so that a URL is the same object whoever logged it. Where a backslash begins none of
 //! these, nobody has escaped anything, and all of them are the URL's own. Pure.
 
 use super::fields;
