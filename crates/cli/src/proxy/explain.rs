@@ -115,11 +115,11 @@ fn describe(one: &Value, say: &mut impl FnMut(String)) {
     let fresh = &one["freshness"];
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     say(format!(
-        "stored   status {}, {} bytes{}, in {}, group id:{}",
+        "stored   status {}, {} bytes{}, {}, group id:{}",
         one["status"],
         one["body_bytes"],
         if one["body_apart"] == true { " apart from its headers" } else { "" },
-        word(&one["lies"]),
+        if one["lies"] == "disk" { "on disk" } else { "in memory" },
         word(&one["group"]),
     ));
     say(format!("  key    {}", word(&one["key"])));
@@ -208,7 +208,7 @@ mod tests {
             "a rule answers it: 301, to https://h/a",
             r"the origin is asked for /v2/\x1ba",
             "varies   by accept, the cookie lang; 1 variants listed",
-            "in disk, group id:7",
+            "on disk, group id:7",
             "15.25 s = 5 s when it came + 10.25 s here",
             "lifetime 12 s - age 15.25 s: stale for 3.25 s",
             "a purge of a tag covers it: hard at 4",
