@@ -1,5 +1,5 @@
 //! A store is closed while its threads have work: they leave it undone, since the files are free
-//! only once they have let go of them.
+//! only once they have let go of them. And what is asked of it after that says that it is closed.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, CreateError, GroupId, Store};
+use damelo::{ByteSize, Config, CreateError, GroupId, ReadError, Store, SyncError};
 use troubled::{Disk, Stopped, put};
 
 fn open(disks: &[Disk]) -> Store {
@@ -146,4 +146,33 @@ fn reads_that_wait_for_memory_end_with_the_store() {
     }
     assert!(refused > 0, "there was no memory for all of them");
     drop(held);
+}
+
+/// It would say that the store is still open, after the one that says how it was closed.
+#[test]
+fn a_closed_store_writes_no_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    let store = Store::open(config).unwrap();
+    let other = store.clone();
+    store.close().unwrap();
+    assert!(matches!(other.checkpoint(), Err(SyncError::Closed)));
+}
+
+/// Whoever lists must not take a part of a store for all of it.
+#[test]
+fn a_listing_breaks_off_when_the_store_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store =
+        Store::open(Config::new(dir.path().join("store"), ByteSize::new(64 << 20))).unwrap();
+    for key in 0_u32..10 {
+        store.create(&key.to_le_bytes(), GroupId::new(1), b"value").wait().unwrap();
+    }
+    store.sync().unwrap();
+    let (mut begun, mut ended) = (store.entries(), store.entries());
+    assert!(begun.next().unwrap().is_ok());
+    assert_eq!(ended.by_ref().filter(Result::is_ok).count(), 10);
+    store.close().unwrap();
+    assert!(matches!(begun.next(), Some(Err(ReadError::Closed))));
+    assert!(begun.next().is_none() && ended.next().is_none());
 }

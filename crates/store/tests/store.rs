@@ -8,8 +8,8 @@ mod opening;
 use std::time::Duration;
 
 use damelo::{
-    ByteSize, Config, CreateOptions, GroupId, IoEngine, OpenError, ReadError, Store, SyncError,
-    VolumeConfig, WriterOptions,
+    ByteSize, Config, CreateOptions, GroupId, IoEngine, OpenError, Store, VolumeConfig,
+    WriterOptions,
 };
 use tempfile::TempDir;
 
@@ -597,35 +597,6 @@ fn large_objects_in_large_pages_are_found_by_every_operation() {
             assert_eq!(store.read(&name(1)).wait().unwrap().as_deref(), Some(&bytes[..]));
         }
     }
-}
-
-/// It would say that the store is still open, after the one that says how it was closed.
-#[test]
-fn a_closed_store_writes_no_checkpoint() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
-    let store = Store::open(config).unwrap();
-    let other = store.clone();
-    store.close().unwrap();
-    assert!(matches!(other.checkpoint(), Err(SyncError::Closed)));
-}
-
-/// Whoever lists must not take a part of a store for all of it.
-#[test]
-fn a_listing_breaks_off_when_the_store_is_closed() {
-    let dir = tempfile::tempdir().unwrap();
-    let store =
-        Store::open(Config::new(dir.path().join("store"), ByteSize::new(64 << 20))).unwrap();
-    for key in 0_u32..10 {
-        store.create(&key.to_le_bytes(), GroupId::new(1), b"value").wait().unwrap();
-    }
-    store.sync().unwrap();
-    let (mut begun, mut ended) = (store.entries(), store.entries());
-    assert!(begun.next().unwrap().is_ok());
-    assert_eq!(ended.by_ref().filter(Result::is_ok).count(), 10);
-    store.close().unwrap();
-    assert!(matches!(begun.next(), Some(Err(ReadError::Closed))));
-    assert!(begun.next().is_none() && ended.next().is_none());
 }
 
 /// Small, in one record, in parts; in memory and on disk.
