@@ -27,6 +27,8 @@ pub(crate) struct BufferCache {
     disk: u8,
     /// Longest disk request made of adjacent buffers.
     cluster_sectors: u32,
+    /// What one read has to add: empty between two.
+    missing: Vec<(u64, u32)>,
 }
 
 impl BufferCache {
@@ -47,6 +49,7 @@ impl BufferCache {
             dirty_count: 0,
             disk,
             cluster_sectors: (cluster_bytes / SECTOR_BYTES as u32).max(1),
+            missing: Vec::new(),
         }
     }
 
@@ -80,23 +83,24 @@ impl BufferCache {
     /// Reads several buffers at once, those of one file or one part of a device. All that is not in
     /// memory is read before anything leaves for it: a write between two neighbours would make two
     /// requests of them, where a system reads ahead.
-    pub(crate) fn read_all<I: Iterator<Item = (u64, u32)>>(
+    pub(crate) fn read_all(
         &mut self,
         plan: &mut Plan,
         kind: Kind,
-        buffers: impl Fn() -> I,
+        buffers: impl Iterator<Item = (u64, u32)>,
     ) {
-        for (sector, sectors) in buffers() {
+        let mut missing = std::mem::take(&mut self.missing);
+        for (sector, sectors) in buffers {
             if self.touch(sector).is_none() {
                 let step = self.step(Direction::Read, sector, sectors, kind, true);
                 plan.push(step, self.cluster_sectors);
+                missing.push((sector, sectors));
             }
         }
-        for (sector, sectors) in buffers() {
-            if !self.holds(sector) {
-                self.add(plan, sector, Buffer { sectors, dirty: false, kind });
-            }
+        for (sector, sectors) in missing.drain(..) {
+            self.add(plan, sector, Buffer { sectors, dirty: false, kind });
         }
+        self.missing = missing;
     }
 
     /// Changes a buffer that may have to be read first.

@@ -230,10 +230,9 @@ impl Ffs {
             let (sector, sectors) = params.extent(*block, params.fragments_per_block());
             self.buffers.read(plan, sector, sectors, Kind::Allocation);
         }
-        self.buffers.read_all(plan, Kind::Data, || {
-            let pieces = pieces(params, entry, offset, bytes);
-            pieces.map(|(fragment, fragments, _)| params.extent(fragment, fragments))
-        });
+        let pieces = pieces(params, entry, offset, bytes)
+            .map(|(fragment, fragments, _)| params.extent(fragment, fragments));
+        self.buffers.read_all(plan, Kind::Data, pieces);
         if self.params.update_access_time {
             self.note_access(plan, file);
         }

@@ -254,17 +254,15 @@ impl Machine {
         let block_bytes = u64::from(self.buffered_params.block_bytes);
         let block_sectors = block_bytes / SECTOR_BYTES;
         let disk_sectors = self.disks[usize::from(DISK_RAW)].sectors();
-        let blocks = || {
-            let blocks = offset / block_bytes..=(offset + u64::from(bytes) - 1) / block_bytes;
-            blocks.map(|block| {
-                let sector = block * block_sectors;
-                // The last block may be shorter: a drive need not end where a block does.
-                (sector, block_sectors.min(disk_sectors - sector) as u32)
-            })
-        };
+        let blocks = offset / block_bytes..=(offset + u64::from(bytes) - 1) / block_bytes;
+        let blocks = blocks.map(|block| {
+            let sector = block * block_sectors;
+            // The last block may be shorter: a drive need not end where a block does.
+            (sector, block_sectors.min(disk_sectors - sector) as u32)
+        });
         match direction {
             Direction::Read => self.buffered.read_all(plan, kind, blocks),
-            Direction::Write => blocks().for_each(|(sector, sectors)| {
+            Direction::Write => blocks.for_each(|(sector, sectors)| {
                 self.buffered.overwrite(plan, sector, sectors, kind, false);
             }),
         }
