@@ -19,14 +19,13 @@ use crate::device::{Device, UndoOnDrop};
 use crate::durable::progress::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
-use crate::error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
+use crate::error::{CreateError, OpenError, PurgeError, SyncError};
 use crate::format::{JournalOp, RecordKind};
 use crate::group::GroupStats;
-use crate::object::{Object, ObjectInfo, ObjectRange};
+use crate::object::{ObjectInfo, ObjectRange};
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
-use crate::read::operation::AtOnce;
 use crate::read::range::Source;
 use crate::read::stream::Reader;
 use crate::stats::Stats;
@@ -290,11 +289,12 @@ impl Store {
     /// # Errors
     /// As for [`Store::read`], by the length of the range.
     pub fn read_range(&self, key: &[u8], range: Range<u64>) -> ReadRange {
-        let of_memory = range.clone();
-        ReadRange(self.reading_of(
+        let (of_memory, of_disk) = (range.clone(), range.clone());
+        ReadRange(self.engine().reading_of(
             key,
             |object| ObjectRange::of_object(object, &of_memory),
-            |engine, key| engine.read_range_blocking(key, range),
+            |large| self.engine().range_operation(large, key, of_disk),
+            |engine, key| engine.read_range_blocking(key, range, None),
         ))
     }
 
@@ -303,9 +303,10 @@ impl Store {
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
     pub fn reader(&self, key: &[u8]) -> OpenReader {
-        OpenReader(self.reading_of(
+        OpenReader(self.engine().reading_of(
             key,
             |object| Reader::of(self.engine(), Source::Memory(object)),
+            |large| self.engine().told(Reader::of(self.engine(), Source::Disk(Arc::new(large)))),
             Reader::open,
         ))
     }
@@ -316,7 +317,12 @@ impl Store {
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
     pub fn lookup(&self, key: &[u8]) -> Lookup {
-        Lookup(self.reading_of(key, |object| ObjectInfo::of(&object), lookup))
+        Lookup(self.engine().reading_of(
+            key,
+            |object| ObjectInfo::of(&object),
+            |large| self.engine().told(large.info),
+            Engine::lookup,
+        ))
     }
 
     /// Length of an object's value in bytes. `Ok(None)`: a miss.
@@ -324,45 +330,12 @@ impl Store {
     /// # Errors
     /// As for [`Store::lookup`].
     pub fn length(&self, key: &[u8]) -> Length {
-        Length(self.reading_of(
+        Length(self.engine().reading_of(
             key,
             |object| object.len() as u64,
-            |engine, key| Ok(lookup(engine, key)?.map(|info| info.length_bytes)),
+            |large| self.engine().told(large.info.length_bytes),
+            |engine, key| Ok(engine.lookup(key)?.map(|info| info.length_bytes)),
         ))
-    }
-
-    /// What is asked of one object: at once if it is in memory or certainly absent.
-    fn reading_of<T: Send + 'static>(
-        &self,
-        key: &[u8],
-        of_memory: impl FnOnce(Object) -> T,
-        blocking: impl FnOnce(&Arc<Engine>, &[u8]) -> Result<Option<T>, ReadError> + Send + 'static,
-    ) -> Deferred<'static, Result<Option<T>, ReadError>> {
-        let engine = self.engine();
-        if !engine.is_closed() {
-            match engine.at_once(engine.hash(key), key) {
-                AtOnce::Object(object) => return Deferred::ready(Ok(Some(of_memory(object)))),
-                AtOnce::Nothing => return Deferred::ready(Ok(None)),
-                AtOnce::Unknown => {}
-            }
-        }
-        let (engine, key) = (Arc::clone(engine), key.to_vec());
-        self.reading(move || blocking(&engine, &key))
-    }
-
-    fn reading<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
-    ) -> Deferred<'static, Result<T, ReadError>> {
-        if self.engine().is_closed() {
-            return Deferred::ready(Err(ReadError::Closed));
-        }
-        // Asked again: a close does not wait for all that is queued by then.
-        let engine = Arc::clone(self.engine());
-        Deferred::blocking(self.engine(), move || match engine.is_closed() {
-            true => Err(ReadError::Closed),
-            false => work(),
-        })
     }
 
     /// False if the object is certainly absent. No I/O. The answer is wrongly true for less than
@@ -463,7 +436,7 @@ impl Store {
     /// cannot be read is skipped: the report tells what was read.
     pub fn prefetch(&self, group: GroupId) -> Prefetch {
         let engine = Arc::clone(self.engine());
-        Prefetch(self.reading(move || engine.prefetch_blocking(group)))
+        Prefetch(self.engine().reading(move || engine.prefetch_blocking(group)))
     }
 
     /// Purges every object of a group, in constant time.
@@ -646,11 +619,4 @@ impl Drop for Shared {
         // Errors are ignored here; `close` returns them.
         let _ = self.close();
     }
-}
-
-pub(crate) fn lookup(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectInfo>, ReadError> {
-    Ok(engine.resolve_and_count(key)?.map(|source| match source {
-        Source::Memory(object) => ObjectInfo::of(&object),
-        Source::Disk(large) => large.info.clone(),
-    }))
 }

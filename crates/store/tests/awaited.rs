@@ -8,13 +8,14 @@ mod troubled;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
+use std::ops::{Deref, Range};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
-use damelo::{ByteSize, Config, GroupId, Read, ReadError, Store};
+use damelo::{ByteSize, Config, GroupId, Read, ReadError, ReadRange, Store};
 use troubled::{Disk, Stopped};
 
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -28,6 +29,11 @@ struct Slow {
 }
 
 impl Slow {
+    /// From now on reads are done when the test says so.
+    fn hold(&self) {
+        *self.submitted.lock().unwrap() = Some(VecDeque::new());
+    }
+
     /// Does the read that waits longest; false if there is none.
     fn do_one(&self) -> bool {
         let next = self.submitted.lock().unwrap().as_mut().unwrap().pop_front();
@@ -83,13 +89,24 @@ fn value(key: u32) -> Vec<u8> {
     vec![key as u8; 24_000]
 }
 
-fn poll(read: &mut Read) -> Poll<Option<Vec<u8>>> {
+fn poll<F, T>(read: &mut F) -> Poll<Option<Vec<u8>>>
+where
+    F: Future<Output = Result<Option<T>, ReadError>> + Unpin,
+    T: Deref<Target = [u8]>,
+{
     let polled = Pin::new(read).poll(&mut Context::from_waker(Waker::noop()));
-    polled.map(|found| found.unwrap().map(|object| object.to_vec()))
+    polled.map(|found| found.unwrap().map(|bytes| bytes.to_vec()))
 }
 
 /// A store whose objects are on disk only, and too long for pages: each is read by itself.
 fn filled(disk: &Disk) -> (Store, Arc<Slow>) {
+    let objects = (0..OBJECTS).map(|key| (key, value(key)));
+    let (store, slow) = filled_with(disk, objects);
+    slow.hold();
+    (store, slow)
+}
+
+fn filled_with(disk: &Disk, objects: impl Iterator<Item = (u32, Vec<u8>)>) -> (Store, Arc<Slow>) {
     let mut config = Config::new("awaited", ByteSize::new(64 << 20));
     config.memory = ByteSize::new(MEMORY_BYTES);
     config.background = false;
@@ -100,16 +117,14 @@ fn filled(disk: &Disk) -> (Store, Arc<Slow>) {
         store
     };
     let store = open(disk.device());
-    for key in 0..OBJECTS {
+    for (key, value) in objects {
         let group = GroupId::new(u64::from(key));
-        store.create(&key.to_le_bytes(), group, &value(key)).wait().unwrap();
+        store.create(&key.to_le_bytes(), group, &value).wait().unwrap();
     }
     store.sync().unwrap();
     store.close().unwrap();
     let slow = Arc::new(Slow { disk: disk.device(), submitted: Mutex::default() });
-    let store = open(slow.clone());
-    *slow.submitted.lock().unwrap() = Some(VecDeque::new());
-    (store, slow)
+    (open(slow.clone()), slow)
 }
 
 #[test]
@@ -166,6 +181,122 @@ fn reads_that_wait_when_the_store_closes_say_so() {
     let disk = Disk::new(64 << 20);
     let (store, slow) = filled(&disk);
     let mut reads: Vec<Read> = (0..OBJECTS).map(|key| store.read(&key.to_le_bytes())).collect();
+    for read in &mut reads {
+        assert!(poll(read).is_pending());
+    }
+    store.close().unwrap();
+    while slow.do_one() {}
+    let closed = reads.iter_mut().filter_map(|read| {
+        let mut cx = Context::from_waker(Waker::noop());
+        match Pin::new(read).poll(&mut cx) {
+            Poll::Ready(Err(ReadError::Closed)) => Some(()),
+            Poll::Ready(Ok(Some(_))) => None,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!(closed.count() > OBJECTS as usize / 2);
+}
+
+const LONG: u32 = 40;
+const LONG_BYTES: u64 = 600_000;
+
+fn long_value(key: u32) -> Vec<u8> {
+    (0..LONG_BYTES).map(|at| (u64::from(key) + at / 1000) as u8).collect()
+}
+
+/// A store with long objects on disk, of which the heads are in memory.
+fn with_heads(disk: &Disk) -> (Store, Arc<Slow>) {
+    let (store, slow) = filled_with(disk, (0..LONG).map(|key| (key, long_value(key))));
+    for key in 0..LONG {
+        assert_eq!(store.length(&key.to_le_bytes()).wait(), Ok(Some(LONG_BYTES)));
+    }
+    slow.hold();
+    (store, slow)
+}
+
+fn part(at: u32) -> (u32, Range<u64>) {
+    let start = u64::from(at) * 1487;
+    (at % LONG, start..start + 5000)
+}
+
+fn expected(key: u32, range: &Range<u64>) -> Poll<Option<Vec<u8>>> {
+    Poll::Ready(Some(long_value(key)[range.start as usize..range.end as usize].to_vec()))
+}
+
+#[test]
+fn parts_of_long_objects_begin_as_others_end_and_dropped_ones_never() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = with_heads(&disk);
+    let ask =
+        |(key, range): &(u32, Range<u64>)| store.read_range(&key.to_le_bytes(), range.clone());
+    let mut reads: Vec<((u32, Range<u64>), ReadRange)> =
+        (0..OBJECTS).map(part).map(|part| (part.clone(), ask(&part))).collect();
+    assert_eq!(slow.submitted(), 0, "what is not polled is not begun");
+    for (part, read) in &mut reads {
+        assert!(poll(read).is_pending(), "{part:?}");
+    }
+    let at_once = slow.submitted();
+    assert!(
+        (3..=(MEMORY_BYTES / 8 / 65_536) as usize).contains(&at_once),
+        "{at_once} of 64 KiB each"
+    );
+    assert_eq!(store.stats().reads_queued, u64::from(OBJECTS) - at_once as u64);
+    let mut number = 0;
+    reads.retain(|_| {
+        number += 1;
+        number <= at_once || number % 2 == 0
+    });
+    // What is read holds memory until its caller lets go of it.
+    let wanted = reads.len();
+    let mut done = 0;
+    while slow.do_one() {
+        done += 1;
+        reads.retain_mut(|((key, range), read)| match poll(read) {
+            Poll::Pending => true,
+            ready => {
+                assert_eq!(ready, expected(*key, range), "{range:?} of {key}");
+                false
+            }
+        });
+        assert_eq!(reads.len(), wanted - done);
+    }
+    assert!(reads.is_empty());
+    let stats = store.stats();
+    assert_eq!(stats.range_reads - u64::from(LONG), done as u64);
+}
+
+#[test]
+fn a_reader_goes_on_without_a_thread_that_waits() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = with_heads(&disk);
+    let mut reader = store.reader(&7_u32.to_le_bytes()).wait().unwrap().unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let mut piece = reader.next();
+        let polled = match poll(&mut piece) {
+            Poll::Pending => {
+                assert!(slow.do_one());
+                poll(&mut piece)
+            }
+            ready @ Poll::Ready(_) => ready,
+        };
+        let Poll::Ready(piece) = polled else { panic!("the read was done") };
+        match piece {
+            Some(piece) => bytes.extend(piece),
+            None => break,
+        }
+    }
+    assert!(bytes == long_value(7));
+}
+
+#[test]
+fn parts_that_wait_when_the_store_closes_say_so() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = with_heads(&disk);
+    let mut reads: Vec<ReadRange> = (0..OBJECTS)
+        .map(part)
+        .map(|(key, range)| store.read_range(&key.to_le_bytes(), range))
+        .collect();
     for read in &mut reads {
         assert!(poll(read).is_pending());
     }

@@ -211,5 +211,10 @@ fn what_is_in_memory_or_nowhere_is_ready() {
     let part = store.read_range(b"large", 300_000..300_009).wait().expect("read").expect("there");
     assert_eq!((part.group(), &*part), (GroupId::new(77), &large[..9]));
     assert!(!store.read(b"large").is_ready(), "a part does not stay");
-    assert!(!store.read_range(b"large", 1..2).is_ready() && !store.reader(b"large").is_ready());
+    assert!(!store.read_range(b"large", 1..2).is_ready());
+    assert!(
+        store.reader(b"large").is_ready() && store.lookup(b"large").is_ready(),
+        "its head does"
+    );
+    assert_eq!(store.length(b"large").wait(), Ok(Some(large.len() as u64)));
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use damelo::{ReadError, Reader};
 
+use super::ended::ended;
 use super::{Checked, Driver};
 use crate::content::value_matches;
 use crate::model::{Demand, Key, ObjectState, show};
@@ -35,7 +36,7 @@ impl Driver {
     /// Reads a piece with each held reader.
     pub(super) fn go_on_reading(&mut self) -> Checked {
         for mut held in std::mem::take(&mut self.readers) {
-            match held.reader.next().wait() {
+            match ended!(self, held.reader.next()) {
                 Ok(Some(piece)) => {
                     held.check(&piece)?;
                     held.offset += piece.len() as u64;

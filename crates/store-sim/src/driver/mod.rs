@@ -3,12 +3,14 @@
 //! Owns the store handle, held guards and readers, and the held writer. Invariant: every
 //! acknowledgement is recorded with the tick *after* the call returned, so that the model never
 //! counts an operation as acknowledged that a crash may still have prevented. Threads: one.
-//! `writes` changes the store, `reads` queries it.
+//! `writes` changes the store, `reads` queries it, and `ended` ends what they begin.
 
+mod ended;
 mod held_reader;
 mod reads;
 mod writes;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +71,8 @@ pub struct Driver {
     held: Option<HeldWriter>,
     long_keys: bool,
     errors: u64,
+    /// Reads begun.
+    begun: Cell<u64>,
 }
 
 type Checked = Result<(), Failure>;
@@ -89,6 +93,7 @@ impl Driver {
             held: None,
             long_keys: false,
             errors: 0,
+            begun: Cell::new(0),
         }
     }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use damelo::ReadError;
 
+use super::ended::ended;
 use super::{Checked, Driver, GUARD_BYTES_MAX, GUARDS_MAX, HeldGuard, seen};
 use crate::model::{Demand, Key, Seen, show};
 
 impl Driver {
     pub(super) fn read(&mut self, key: &Key, hold: bool, settled: bool) -> Checked {
         let now_s = self.now_s();
-        let object = match self.store().read(key).wait() {
+        let object = match ended!(self, self.store().read(key)) {
             Ok(Some(object)) => object,
             Ok(None) => return self.miss(key, now_s, settled),
             Err(ReadError::TooLargeForMemory { .. }) => {
@@ -46,7 +47,7 @@ impl Driver {
         let length = self.model.current(&key).map_or(1000, |s| s.length);
         let of = |thousandths: u32| length * u64::from(thousandths) / 1000;
         let (now_s, start, end) = (self.now_s(), of(start), of(end));
-        let range = match self.store().read_range(&key, start..end).wait() {
+        let range = match ended!(self, self.store().read_range(&key, start..end)) {
             Ok(Some(range)) => range,
             Ok(None) => return self.miss(&key, now_s, true),
             Err(ReadError::TooLargeForMemory { .. }) => return Ok(()),
@@ -76,7 +77,7 @@ impl Driver {
         settled: bool,
     ) -> Checked {
         let now_s = self.now_s();
-        let mut reader = match self.store().reader(key).wait() {
+        let mut reader = match ended!(self, self.store().reader(key)) {
             Ok(Some(reader)) => reader,
             Ok(None) => return self.miss(key, now_s, settled),
             Err(error) => return self.expected("reader", &error),
@@ -88,7 +89,7 @@ impl Driver {
         }
         let mut bytes = Vec::new();
         loop {
-            match reader.next().wait() {
+            match ended!(self, reader.next()) {
                 Ok(Some(chunk)) if chunk.is_empty() => return Err("reader gave no bytes".into()),
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Ok(None) => break,
@@ -118,7 +119,7 @@ impl Driver {
     pub(super) fn lookup(&mut self, key: &Key) -> Checked {
         let now_s = self.now_s();
         let may = self.store().may_contain(key);
-        let info = match self.store().lookup(key).wait() {
+        let info = match ended!(self, self.store().lookup(key)) {
             Ok(Some(info)) => info,
             Ok(None) => return self.miss(key, now_s, true),
             Err(error) => return self.expected("lookup", &error),
@@ -134,7 +135,7 @@ impl Driver {
             expires_unix_s: Some(info.expires_unix_s),
         };
         self.model.check_hit(key, &seen, now_s, true)?;
-        match self.store().length(key).wait() {
+        match ended!(self, self.store().length(key)) {
             Ok(Some(length)) if length != info.length_bytes => {
                 Err(format!("length says {length}, lookup {}", info.length_bytes))
             }

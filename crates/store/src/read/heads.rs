@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::format::RecordHeader;
 use crate::index::Location;
 use crate::sync::{Arc, Mutex, lock};
-use crate::types::SegmentLife;
+use crate::types::{KeyHash, SegmentLife};
 
 /// A thousand bytes here save a read for each part of a mebibyte.
 const MEMORY_SHARE: u64 = 64;
@@ -108,6 +108,11 @@ impl State {
 }
 
 impl Head {
+    pub(super) fn is_of(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let header = &self.header;
+        header.key_hash() == hash && self.bytes.get(header.key_range()) == Some(key)
+    }
+
     /// What it takes while it is kept.
     fn held_bytes(&self) -> usize {
         self.bytes.len() + OVERHEAD_BYTES

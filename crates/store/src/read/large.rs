@@ -13,6 +13,7 @@ use bytes::Bytes;
 use super::gathering::GatheringRoom;
 use super::heads::Head;
 use super::lost::{Lost, NotRead, or_lost};
+use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{
@@ -50,6 +51,28 @@ pub(super) struct Extent {
     len: u64,
     /// Low half of the record's sequence number.
     record_seq: u32,
+}
+
+/// One read: the blocks of an extent that hold some of its chunks, and what is wanted of them.
+pub(super) struct Chunks {
+    extent: Extent,
+    head: Arc<Head>,
+    /// Where the blocks begin in the extent's segment, in bytes.
+    offset: u64,
+    /// Bytes of the blocks.
+    pub(super) len: usize,
+    first_chunk: u64,
+    /// Where the chunks lie in the blocks.
+    chunks: Range<usize>,
+    /// Where the bytes that are wanted lie in the blocks.
+    wanted: Range<usize>,
+}
+
+/// Verified bytes of an object, in a run.
+pub(crate) struct Piece {
+    run: Run,
+    start: usize,
+    len: usize,
 }
 
 impl Engine {
@@ -134,8 +157,7 @@ impl Engine {
         location: Location,
         first_bytes: u64,
     ) -> Result<Arc<Head>, NotRead> {
-        let kept = self.readable_life(location).and_then(|life| self.heads.get(location, life));
-        if let Some(head) = kept {
+        if let Some(head) = self.kept_head(location) {
             return Ok(head);
         }
         let head = Arc::new(self.read_head_from_disk(location, first_bytes)?);
@@ -143,6 +165,10 @@ impl Engine {
             self.heads.keep(location, &head);
         }
         Ok(head)
+    }
+
+    pub(super) fn kept_head(&self, location: Location) -> Option<Arc<Head>> {
+        self.readable_life(location).and_then(|life| self.heads.get(location, life))
     }
 
     /// Whether the head of this record need not be read.
@@ -242,6 +268,12 @@ impl Extent {
     fn is_overwritten(&self, engine: &Engine) -> bool {
         engine.ring.life(self.segment) != self.life
     }
+
+    /// Whether this is its record's header.
+    fn is_headed_by(&self, header: &RecordHeader) -> bool {
+        let is_it = header.sequence().low_half() == self.record_seq;
+        header.chunked && is_it && header.value_len == self.len
+    }
 }
 
 impl LargeObject {
@@ -273,101 +305,165 @@ impl LargeObject {
         waited: &mut Duration,
     ) -> Result<ObjectRange, NotRead> {
         let len = (range.end - range.start) as usize;
-        let whole = |run, start, len| ObjectRange {
-            run,
-            start,
-            len,
-            offset: range.start,
-            object_length: self.info.length_bytes,
-            group: self.info.group,
-            metadata: self.info.metadata.clone(),
-        };
         if len == 0 {
-            return Ok(whole(None, 0, 0));
+            return Ok(self.range_of_nothing(range.start));
         }
         if self.is_one_piece(&range) {
-            let (run, start, len) = self.read_piece(engine, range.clone(), waited)?;
-            return Ok(whole(Some(run), start, len));
+            let piece = self.read_piece(engine, range.clone(), waited)?;
+            return Ok(self.range_of(range.start, piece));
         }
         let run = engine.take_more_for_read(len, waited)?;
         let mut at = 0;
         while at < len {
             let rest = range.start + at as u64..range.end;
-            let (piece, from, got) = self.read_piece(engine, rest, waited)?;
+            let Piece { run: from, start, len: got } = self.read_piece(engine, rest, waited)?;
             // SAFETY: the run is fresh and known to this thread only.
-            unsafe { run.bytes_mut(at, got) }.copy_from_slice(piece.bytes(from, got));
+            unsafe { run.bytes_mut(at, got) }.copy_from_slice(from.bytes(start, got));
             at += got;
         }
-        Ok(whole(Some(run), 0, len))
+        Ok(self.range_of(range.start, Piece { run, start: 0, len }))
     }
 
-    /// Reads from the start of a range to its end or the end of the extent: run, start, length.
+    /// A range, clamped to the object.
+    pub(super) fn clamped(&self, range: &Range<u64>) -> Range<u64> {
+        let length = self.info.length_bytes;
+        let start = range.start.min(length);
+        start..range.end.min(length).max(start)
+    }
+
+    /// What was read from `offset` on.
+    pub(super) fn range_of(&self, offset: u64, piece: Piece) -> ObjectRange {
+        let Piece { run, start, len } = piece;
+        ObjectRange { run: Some(run), start, len, ..self.range_of_nothing(offset) }
+    }
+
+    pub(super) fn range_of_nothing(&self, offset: u64) -> ObjectRange {
+        ObjectRange {
+            run: None,
+            start: 0,
+            len: 0,
+            offset,
+            object_length: self.info.length_bytes,
+            group: self.info.group,
+            metadata: self.info.metadata.clone(),
+        }
+    }
+
+    /// Reads from the start of a range to its end or the end of the extent.
     pub(crate) fn read_piece(
         &self,
         engine: &Arc<Engine>,
         range: Range<u64>,
         waited: &mut Duration,
-    ) -> Result<(Run, usize, usize), NotRead> {
+    ) -> Result<Piece, NotRead> {
         // Its parts are as long as the object: nobody asks beyond them.
         let index = self.extent_at(range.start).ok_or(Lost::Damaged)?;
-        let extent = &self.extents[index];
-        let head = self.head_of(engine, index, extent)?;
+        let head = self.head_of(engine, index)?;
+        let chunks = self.chunks(engine, index, head, &range);
+        let run = engine.take_more_for_read(chunks.len, waited)?;
+        // SAFETY: the run is fresh and known to this thread only.
+        let buf = unsafe { run.bytes_mut(0, chunks.len) };
+        let outcome = engine.space.read(chunks.extent.segment, chunks.offset, buf);
+        Ok(chunks.accept(engine, run, outcome.is_ok())?)
+    }
+
+    /// What is to be read from the start of a range to its end or that of the extent.
+    fn chunks(&self, engine: &Engine, index: usize, head: Arc<Head>, range: &Range<u64>) -> Chunks {
+        let extent = self.extents[index];
         let from = range.start - extent.start;
         let to = (range.end - extent.start).min(extent.len);
         let first_chunk = from / CHUNK_BYTES;
         let chunk_start = first_chunk * CHUNK_BYTES;
         let chunk_end = to.next_multiple_of(CHUNK_BYTES).min(extent.len);
         let value = head.header.value_range().start as u64;
-        let (segment, offset) = engine.space.split(extent.location);
-        let at = offset + value + chunk_start;
+        let at = engine.space.split(extent.location).1 + value + chunk_start;
         let block = engine.space.block();
-        let aligned = at - at % block;
-        let len = (at + (chunk_end - chunk_start)).next_multiple_of(block) - aligned;
-        let len = len.min(engine.space.segment_bytes - aligned);
-        let run = engine.take_more_for_read(len as usize, waited)?;
-        // SAFETY: the run is fresh and known to this thread only.
-        let buf = unsafe { run.bytes_mut(0, len as usize) };
-        engine.count_read(&engine.counters.range_reads, len);
-        let is_read = engine.space.read(segment, aligned, buf).is_ok();
-        if extent.is_overwritten(engine) {
-            return Err(Lost::Overwritten.into());
-        }
-        if !is_read {
-            return Err(Lost::Unreadable.into());
-        }
-        let skip = (at - aligned) as usize;
-        let chunks = run.bytes(skip, (chunk_end - chunk_start) as usize);
-        if !verify_chunks(&head.header, &head.bytes, first_chunk, chunks) {
-            add(&engine.counters.damaged_records, 1);
-            return Err(Lost::Damaged.into());
-        }
-        Ok((run, skip + (from - chunk_start) as usize, (to - from) as usize))
+        let offset = at - at % block;
+        let end = (at + (chunk_end - chunk_start)).next_multiple_of(block);
+        let len = (end.min(engine.space.segment_bytes) - offset) as usize;
+        let skip = (at - offset) as usize;
+        let chunks = skip..skip + (chunk_end - chunk_start) as usize;
+        let start = skip + (from - chunk_start) as usize;
+        let wanted = start..start + (to - from) as usize;
+        Chunks { extent, head, offset, len, first_chunk, chunks, wanted }
     }
 
-    fn head_of(
-        &self,
-        engine: &Arc<Engine>,
-        index: usize,
-        extent: &Extent,
-    ) -> Result<Arc<Head>, NotRead> {
+    /// As `chunks`, if no head has to be read before, and the range lies in one extent.
+    pub(super) fn chunks_at_hand(&self, engine: &Engine, range: &Range<u64>) -> Option<Chunks> {
+        let index = self.extent_at(range.start).filter(|_| self.is_one_piece(range))?;
+        let head = self.head_at_hand(engine, index)?;
+        Some(self.chunks(engine, index, head, range))
+    }
+
+    fn head_at_hand(&self, engine: &Engine, index: usize) -> Option<Arc<Head>> {
         if let Some((at, head)) = &*lock(&self.head)
             && *at == index
         {
-            return Ok(Arc::clone(head));
+            return Some(Arc::clone(head));
         }
+        let extent = &self.extents[index];
+        let head = engine.kept_head(extent.location)?;
+        if head.life != extent.life || !extent.is_headed_by(&head.header) {
+            return None;
+        }
+        *lock(&self.head) = Some((index, Arc::clone(&head)));
+        Some(head)
+    }
+
+    fn head_of(&self, engine: &Arc<Engine>, index: usize) -> Result<Arc<Head>, NotRead> {
+        if let Some(head) = self.head_at_hand(engine, index) {
+            return Ok(head);
+        }
+        let extent = &self.extents[index];
         let head = or_lost(engine.read_head(extent.location, 0))?;
         if extent.is_overwritten(engine) {
             return Err(Lost::Overwritten.into());
         }
         let head = head?;
-        let header = &head.header;
-        let same =
-            header.value_len == extent.len && header.sequence().low_half() == extent.record_seq;
-        if !header.chunked || !same {
+        if !extent.is_headed_by(&head.header) {
             return Err(Lost::Damaged.into());
         }
         *lock(&self.head) = Some((index, Arc::clone(&head)));
         Ok(head)
+    }
+}
+
+impl Chunks {
+    pub(super) fn submit(
+        self,
+        engine: &Arc<Engine>,
+        run: Run,
+        done: impl FnOnce(Result<Piece, Lost>) + Send + 'static,
+    ) {
+        let (segment, offset) = (self.extent.segment, self.offset);
+        let pieces = vec![(run.clone(), self.len)];
+        let this = Arc::clone(engine);
+        engine.space.submit(IoOp::Read, segment, offset, pieces, move |outcome| {
+            done(self.accept(&this, run, outcome.is_ok()));
+        });
+    }
+
+    /// Bytes to verify once they are read.
+    pub(super) fn verified_bytes(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Counts the read, which ended now, and verifies what it brought.
+    fn accept(self, engine: &Engine, run: Run, is_read: bool) -> Result<Piece, Lost> {
+        engine.count_read(&engine.counters.range_reads, self.len as u64);
+        if self.extent.is_overwritten(engine) {
+            return Err(Lost::Overwritten);
+        }
+        if !is_read {
+            return Err(Lost::Unreadable);
+        }
+        let head = &self.head;
+        let chunks = run.bytes(self.chunks.start, self.chunks.len());
+        if !verify_chunks(&head.header, &head.bytes, self.first_chunk, chunks) {
+            add(&engine.counters.damaged_records, 1);
+            return Err(Lost::Damaged);
+        }
+        Ok(Piece { run, start: self.wanted.start, len: self.wanted.len() })
     }
 }
 

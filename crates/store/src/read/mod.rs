@@ -2,8 +2,9 @@
 //! (`disk`) or submitted (`submit`). The disk read is of the object or of its page (`page`, chosen
 //! by `page_choice`), shared with concurrent callers (`flight`), and bounded in the memory it may
 //! take (`under_way`, `gathering`); `assembled` keeps what was read of objects whose newer metadata
-//! wait. `range` and `stream` read parts of large objects (`large`), of which the `heads` are kept;
-//! `prefetch` reads whole groups. What cannot be had (`lost`) is forgotten (`gone`).
+//! wait. `range` and `stream` read parts of large objects (`large`), of which the `heads` are kept,
+//! blocking or submitted (`submit_part`); `prefetch` reads whole groups. What cannot be had (`lost`)
+//! is forgotten (`gone`).
 
 pub(crate) mod assembled;
 pub(crate) mod disk;
@@ -11,7 +12,7 @@ pub(crate) mod flight;
 pub(crate) mod gathering;
 mod gone;
 pub(crate) mod heads;
-mod large;
+pub(crate) mod large;
 pub(crate) mod lost;
 pub(crate) mod memory;
 pub(crate) mod operation;
@@ -21,4 +22,5 @@ pub(crate) mod prefetch;
 pub(crate) mod range;
 pub(crate) mod stream;
 mod submit;
+mod submit_part;
 pub(crate) mod under_way;

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use super::disk::{Asked, InHand, Indirect};
+use super::large::LargeObject;
 use super::memory::InMemory;
+use super::range::ByHead;
 use crate::deferred::{Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -14,13 +16,19 @@ use crate::stats::add;
 use crate::types::KeyHash;
 use crate::workers::Lane;
 
+/// A read that has begun, or is to begin.
+pub(crate) type Reading<T> = Deferred<'static, Result<Option<T>, ReadError>>;
+
 /// What is known of a key without I/O.
 pub(crate) enum AtOnce {
     /// It is in memory, and counted as a hit.
     Object(Object),
     /// A miss, which is counted.
     Nothing,
-    Unknown,
+    /// Its newer metadata, or the list of its parts, are in memory, the object is not.
+    Indirect,
+    /// The index has places where it may lie; nothing of it is in memory.
+    OnDisk,
 }
 
 impl Engine {
@@ -36,9 +44,9 @@ impl Engine {
             return AtOnce::Object(object);
         }
         match indirect {
-            Indirect::Found(..) => AtOnce::Unknown,
+            Indirect::Found(..) => AtOnce::Indirect,
             Indirect::Dead => AtOnce::Nothing,
-            Indirect::Nothing if !self.index.candidates(hash.get()).is_empty() => AtOnce::Unknown,
+            Indirect::Nothing if !self.index.candidates(hash.get()).is_empty() => AtOnce::OnDisk,
             Indirect::Nothing => {
                 add(&self.counters.misses_not_found, 1);
                 AtOnce::Nothing
@@ -46,11 +54,56 @@ impl Engine {
         }
     }
 
-    /// Starts a read; it is complete at once if the object is in memory or certainly absent.
-    pub(crate) fn read_operation(
+    /// What is asked of one object: at once if it is in memory or certainly absent, and as
+    /// `of_disk` says if its head is kept.
+    pub(crate) fn reading_of<T: Send + 'static>(
         self: &Arc<Engine>,
         key: &[u8],
-    ) -> Deferred<'static, Result<Option<Object>, ReadError>> {
+        of_memory: impl FnOnce(Object) -> T,
+        of_disk: impl FnOnce(LargeObject) -> Reading<T>,
+        blocking: impl FnOnce(&Arc<Engine>, &[u8]) -> Result<Option<T>, ReadError> + Send + 'static,
+    ) -> Reading<T> {
+        if self.is_closed() {
+            return Deferred::ready(Err(ReadError::Closed));
+        }
+        let hash = self.hash(key);
+        match self.at_once(hash, key) {
+            AtOnce::Object(object) => return Deferred::ready(Ok(Some(of_memory(object)))),
+            AtOnce::Nothing => return Deferred::ready(Ok(None)),
+            AtOnce::Indirect => {}
+            AtOnce::OnDisk => match self.by_kept_head(hash, key) {
+                Some(ByHead::Large(large)) => return of_disk(large),
+                Some(ByHead::Gone) => return Deferred::ready(Ok(None)),
+                Some(ByHead::OtherKey | ByHead::LookAgain) | None => {}
+            },
+        }
+        let (this, key) = (Arc::clone(self), key.to_vec());
+        self.reading(move || blocking(&this, &key))
+    }
+
+    pub(crate) fn reading<T: Send + 'static>(
+        self: &Arc<Engine>,
+        work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+    ) -> Deferred<'static, Result<T, ReadError>> {
+        if self.is_closed() {
+            return Deferred::ready(Err(ReadError::Closed));
+        }
+        // Asked again: a close does not wait for all that is queued by then.
+        let this = Arc::clone(self);
+        Deferred::blocking(self, move || match this.is_closed() {
+            true => Err(ReadError::Closed),
+            false => work(),
+        })
+    }
+
+    /// What an object's head tells, which is a hit.
+    pub(crate) fn told<T: Send + 'static>(&self, told: T) -> Reading<T> {
+        add(&self.counters.hits_disk, 1);
+        Deferred::ready(Ok(Some(told)))
+    }
+
+    /// Starts a read; it is complete at once if the object is in memory or certainly absent.
+    pub(crate) fn read_operation(self: &Arc<Engine>, key: &[u8]) -> Reading<Object> {
         if self.is_closed() {
             return Deferred::ready(Err(ReadError::Closed));
         }
@@ -58,7 +111,7 @@ impl Engine {
         match self.at_once(hash, key) {
             AtOnce::Object(object) => return Deferred::ready(Ok(Some(object))),
             AtOnce::Nothing => return Deferred::ready(Ok(None)),
-            AtOnce::Unknown => {}
+            AtOnce::Indirect | AtOnce::OnDisk => {}
         }
         let key: Arc<[u8]> = Arc::from(key);
         let (this, wanted) = (Arc::clone(self), Arc::clone(&key));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::disk::{Found, Indirect, LOOKS_MAX, Look, RawRecord, Whole};
+use super::heads::Head;
 use super::large::{LargeObject, info_of};
 use super::lost::{Lost, NotRead, or_lost};
 use super::memory::InMemory;
@@ -17,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
-use crate::object::{Object, ObjectRange};
+use crate::object::{Object, ObjectInfo, ObjectRange};
 use crate::stats::add;
 use crate::types::{KeyHash, SegmentLife};
 
@@ -29,8 +30,8 @@ pub(crate) enum Source {
     Disk(Arc<LargeObject>),
 }
 
-/// The outcome of reading a candidate's head.
-enum ByHead {
+/// The outcome of looking at a candidate's head.
+pub(crate) enum ByHead {
     /// Another key with the same tag.
     OtherKey,
     /// The key's object, but expired, purged, damaged or incomplete: a miss that ends the search.
@@ -96,6 +97,13 @@ impl Engine {
             add(&self.counters.hits_disk, 1);
         }
         Ok(source)
+    }
+
+    pub(crate) fn lookup(self: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectInfo>, ReadError> {
+        Ok(self.resolve_and_count(key)?.map(|source| match source {
+            Source::Memory(object) => ObjectInfo::of(&object),
+            Source::Disk(large) => large.info.clone(),
+        }))
     }
 
     fn resolve_once(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Result<Resolved, ReadError> {
@@ -188,27 +196,50 @@ impl Engine {
                 return Ok(ByHead::of(&self.damaged(hash, candidate.location, life)));
             }
         };
-        let header = head.header;
-        if header.key_hash() != hash || head.bytes.get(header.key_range()) != Some(key) {
+        if !head.is_of(hash, key) {
             // Another record lies there if the segment was reused before the read.
             let moved = !self.knows(hash, candidate.location, life);
             return Ok(if moved { ByHead::LookAgain } else { ByHead::OtherKey });
         }
+        self.by_head(hash, key, (candidate.location, life), head)
+    }
+
+    /// What the newest candidate is, if its head is kept and tells. `None`: something has to be
+    /// read. No I/O.
+    pub(crate) fn by_kept_head(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Option<ByHead> {
+        let newest = *self.ordered_candidates(hash).first()?;
+        let head = self.kept_head(newest.location)?;
+        // Beside a patch, the head of what it is about would be needed.
+        if !head.is_of(hash, key) || head.header.kind == RecordKind::Patch {
+            return None;
+        }
+        self.index.bump_freq(hash.get(), newest.location, 1);
+        let place = (newest.location, head.life);
+        self.by_head(hash, key, place, head).ok()
+    }
+
+    /// What the key's record is by its head, which lies at a location in this life of its segment.
+    fn by_head(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        key: &[u8],
+        (location, life): (Location, SegmentLife),
+        head: Arc<Head>,
+    ) -> Result<ByHead, ReadError> {
+        let header = head.header;
         let death = self.death(header.group(), key, header.sequence(), header.expires_s);
         if let Some(death) = death {
-            return Ok(ByHead::of(&self.dead(hash, candidate.location, life, death)));
+            return Ok(ByHead::of(&self.dead(hash, location, life, death)));
         }
         match header.kind {
             // It has replaced, meanwhile, the long object whose head was to be read.
             RecordKind::Object if !header.chunked => return Ok(ByHead::LookAgain),
-            RecordKind::Part => {
-                return Ok(ByHead::of(&self.damaged(hash, candidate.location, life)));
-            }
+            RecordKind::Part => return Ok(ByHead::of(&self.damaged(hash, location, life))),
             RecordKind::Object | RecordKind::Manifest | RecordKind::Patch => {}
         }
         let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
         if header.kind == RecordKind::Object {
-            let extent = self.extent(candidate.location, &head);
+            let extent = self.extent(location, &head);
             let head = Some((0, head));
             let info = info_of(&header, header.value_len, metadata);
             return Ok(ByHead::Large(LargeObject {
@@ -219,7 +250,7 @@ impl Engine {
             }));
         }
         // The header is of that life, so nothing read since may count for a later one.
-        self.indirect_of(hash, key, (candidate.location, life), &header, &head.bytes)
+        self.indirect_of(hash, key, (location, life), &header, &head.bytes)
     }
 
     /// What a manifest or a patch refers to.
@@ -266,15 +297,21 @@ impl Engine {
         self.assemble_large(hash, candidate, header, large, &[&key, &meta], (life, look))
     }
 
-    /// Reads a part of an object; the range is clamped to the object's length.
+    /// Reads a part of an object, where it was `found` or wherever it is; the range is clamped to
+    /// the object's length.
     pub(crate) fn read_range_blocking(
         self: &Arc<Engine>,
         key: &[u8],
         range: Range<u64>,
+        mut found: Option<Arc<LargeObject>>,
     ) -> Result<Option<ObjectRange>, ReadError> {
         let mut waited = Duration::ZERO;
         for _ in 0..LOOKS_MAX {
-            let large = match self.resolve(key)? {
+            let source = match found.take() {
+                Some(large) => Some(Source::Disk(large)),
+                None => self.resolve(key)?,
+            };
+            let large = match source {
                 None => return Ok(None),
                 Some(Source::Memory(object)) => {
                     return Ok(Some(ObjectRange::of_object(object, &range)));
@@ -305,8 +342,7 @@ impl Engine {
         range: &Range<u64>,
         waited: &mut Duration,
     ) -> Result<ObjectRange, NotRead> {
-        let length = large.info.length_bytes;
-        let clamped = range.start.min(length)..range.end.min(length).max(range.start.min(length));
+        let clamped = large.clamped(range);
         let size = clamped.end - clamped.start;
         let max = self.piece_max();
         if size > max {

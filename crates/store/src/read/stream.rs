@@ -7,11 +7,9 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::lost::or_lost;
 use super::range::Source;
 use crate::deferred::Deferred;
 use crate::engine::Engine;
@@ -24,7 +22,7 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// Reads one object sequentially, from its start or any offset, to its end or that of a range.
 pub struct Reader {
     engine: Arc<Engine>,
-    source: Arc<Source>,
+    source: Source,
     info: ObjectInfo,
     offset: u64,
     /// End of the range to read, at most the object's length.
@@ -43,7 +41,7 @@ impl Reader {
             Source::Disk(large) => large.info.clone(),
         };
         let (engine, end) = (Arc::clone(engine), info.length_bytes);
-        Reader { engine, source: Arc::new(source), info, offset: 0, end }
+        Reader { engine, source, info, offset: 0, end }
     }
 
     /// Information about the object.
@@ -72,41 +70,22 @@ impl Reader {
 
     /// What is in memory can be read from a closed store, too.
     fn check_open(&self) -> Result<(), ReadError> {
-        let on_disk = matches!(&*self.source, Source::Disk(_));
+        let on_disk = matches!(self.source, Source::Disk(_));
         if on_disk && self.engine.is_closed() { Err(ReadError::Closed) } else { Ok(()) }
     }
 
     /// The piece at the current offset: at once if no I/O is needed, otherwise as deferred work.
     fn piece(&self) -> Result<Bytes, Deferred<'static, Result<Bytes, ReadError>>> {
-        let length = self.info.length_bytes;
-        let end = match &*self.source {
+        match &self.source {
             Source::Memory(object) => {
                 let range = self.offset..self.end;
-                return Ok(ObjectRange::of_object(object.clone(), &range).into());
+                Ok(ObjectRange::of_object(object.clone(), &range).into())
             }
-            Source::Disk(large) => large.piece_end(self.offset, PIECE_BYTES).min(self.end),
-        };
-        let (engine, source, range) =
-            (Arc::clone(&self.engine), Arc::clone(&self.source), self.offset..end);
-        Err(Deferred::blocking(&self.engine, move || {
-            let Source::Disk(large) = &*source else { return Err(ReadError::Gone) };
-            if engine.is_closed() {
-                return Err(ReadError::Closed);
+            Source::Disk(large) => {
+                let end = large.piece_end(self.offset, PIECE_BYTES).min(self.end);
+                Err(self.engine.piece_operation(large, self.offset..end))
             }
-            let mut waited = Duration::ZERO;
-            let piece = or_lost(large.read_piece(&engine, range.clone(), &mut waited))?;
-            let (run, start, len) = piece.map_err(|_| ReadError::Gone)?;
-            let group = large.info.group;
-            Ok(Bytes::from(ObjectRange {
-                run: Some(run),
-                start,
-                len,
-                offset: range.start,
-                object_length: length,
-                group,
-                metadata: Bytes::new(),
-            }))
-        }))
+        }
     }
 
     fn advance(&mut self, piece: &Bytes) {

@@ -1,0 +1,156 @@
+//! Parts of long objects as operations: one submitted I/O, with no thread waiting for it, where the
+//! head is at hand.
+//!
+//! Owns nothing. A part that needs more than one I/O is read on a worker thread. Threads: as in
+//! `submit`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::large::{LargeObject, Piece};
+use super::lost::{Lost, or_lost};
+use super::operation::Reading;
+use super::submit::SUBMITTED_BYTES_MAX;
+use super::under_way::Room;
+use crate::deferred::{Deferred, OneShot};
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::format::CHUNK_BYTES;
+use crate::object::ObjectRange;
+use crate::policy::residency::Hint;
+use crate::stats::add;
+use crate::workers::Lane;
+
+type Outcome<T> = Result<T, ReadError>;
+type Promise<T> = Arc<OneShot<Outcome<T>>>;
+type OutcomeOf<T> = Box<dyn FnOnce(Result<Piece, Lost>) -> Option<Outcome<T>> + Send>;
+type Work<T> = Box<dyn FnOnce() -> Outcome<T> + Send>;
+
+/// What an awaited read of a part asks for, and who is told.
+struct Asked<T> {
+    large: Arc<LargeObject>,
+    /// Within the object, and not empty.
+    range: Range<u64>,
+    promise: Promise<T>,
+    /// What the caller gets of it. `None`: a worker thread is to read it.
+    outcome: OutcomeOf<T>,
+    on_worker: Work<T>,
+}
+
+impl Engine {
+    /// Reads a range of an object that was found on disk.
+    pub(crate) fn range_operation(
+        self: &Arc<Engine>,
+        large: LargeObject,
+        key: &[u8],
+        range: Range<u64>,
+    ) -> Reading<ObjectRange> {
+        let clamped = large.clamped(&range);
+        if clamped.is_empty() {
+            add(&self.counters.hits_disk, 1);
+            return Deferred::ready(Ok(Some(large.range_of_nothing(clamped.start))));
+        }
+        let (this, key, large) = (Arc::clone(self), Arc::<[u8]>::from(key), Arc::new(large));
+        let found = Arc::clone(&large);
+        let blocking = move || match this.is_closed() {
+            true => Err(ReadError::Closed),
+            false => this.read_range_blocking(&key, range, Some(found)),
+        };
+        let (this, again) = (Arc::clone(self), blocking.clone());
+        Deferred::startable(blocking, move |promise| {
+            let (engine, found) = (Arc::clone(&this), Arc::clone(&large));
+            let offset = clamped.start;
+            let outcome = move |piece| match piece {
+                Ok(piece) => {
+                    add(&engine.counters.hits_disk, 1);
+                    Some(Ok(Some(found.range_of(offset, piece))))
+                }
+                // It may have been kept elsewhere.
+                Err(Lost::Overwritten) => None,
+                Err(lost) => {
+                    engine.missed(lost);
+                    Some(Ok(None))
+                }
+            };
+            let (outcome, on_worker) = (Box::new(outcome), Box::new(again));
+            this.submit_part(Asked { large, range: clamped, promise, outcome, on_worker }, None);
+        })
+    }
+
+    /// Reads a piece of an object, in one of its extents.
+    pub(super) fn piece_operation(
+        self: &Arc<Engine>,
+        large: &Arc<LargeObject>,
+        range: Range<u64>,
+    ) -> Deferred<'static, Outcome<Bytes>> {
+        let (this, found, within) = (Arc::clone(self), Arc::clone(large), range.clone());
+        let blocking = move || {
+            if this.is_closed() {
+                return Err(ReadError::Closed);
+            }
+            let mut waited = Duration::ZERO;
+            let piece = or_lost(found.read_piece(&this, within.clone(), &mut waited))?;
+            let piece = piece.map_err(|_| ReadError::Gone)?;
+            Ok(Bytes::from(found.range_of(within.start, piece)))
+        };
+        let (this, large, again) = (Arc::clone(self), Arc::clone(large), blocking.clone());
+        Deferred::startable(blocking, move |promise| {
+            let (found, offset) = (Arc::clone(&large), range.start);
+            let outcome = move |piece: Result<Piece, Lost>| {
+                let bytes = |piece| Bytes::from(found.range_of(offset, piece));
+                Some(piece.map(bytes).map_err(|_| ReadError::Gone))
+            };
+            let (outcome, on_worker) = (Box::new(outcome), Box::new(again));
+            this.submit_part(Asked { large, range, promise, outcome, on_worker }, None);
+        })
+    }
+
+    /// `reserved`: what a read has that waited for room.
+    fn submit_part<T: Send + 'static>(self: &Arc<Engine>, asked: Asked<T>, reserved: Option<Room>) {
+        let chunks = asked.large.chunks_at_hand(self, &asked.range);
+        // A piece of a stream has whole chunks, and so may be a little longer.
+        let is_short = |bytes: usize| bytes as u64 <= SUBMITTED_BYTES_MAX + CHUNK_BYTES;
+        let Some(chunks) = chunks.filter(|chunks| is_short(chunks.verified_bytes())) else {
+            return self.part_on_worker(asked.promise, asked.on_worker);
+        };
+        let Some(room) = self.room_to_submit(chunks.len, reserved) else {
+            return self.part_when_room(chunks.len, asked);
+        };
+        let Some(run) = self.cache.take(chunks.len, Hint::Neutral) else {
+            return self.part_on_worker(asked.promise, asked.on_worker);
+        };
+        let this = Arc::clone(self);
+        chunks.submit(self, run, move |piece| {
+            match (asked.outcome)(piece) {
+                Some(outcome) => asked.promise.put(outcome),
+                None => this.part_on_worker(asked.promise, asked.on_worker),
+            }
+            drop(room);
+        });
+    }
+
+    /// As `submit_part`, from the beginning, once there is memory for a read of `bytes`.
+    fn part_when_room<T: Send + 'static>(self: &Arc<Engine>, bytes: usize, asked: Asked<T>) {
+        add(&self.counters.reads_queued, 1);
+        let this = Arc::clone(self);
+        self.reads_under_way.wait(self.cache.pool.run_bytes_for(bytes), move |room| {
+            let promise = Arc::clone(&asked.promise);
+            promise.begin(|| match this.is_closed() {
+                true => asked.promise.put(Err(ReadError::Closed)),
+                false => this.submit_part(asked, Some(room)),
+            });
+        });
+    }
+
+    fn part_on_worker<T: Send + 'static>(&self, promise: Promise<T>, work: Work<T>) {
+        // The workers of a closed store are gone, and this may be the I/O thread: a read here would
+        // wait for itself.
+        if self.is_closed() {
+            return promise.put(Err(ReadError::Closed));
+        }
+        self.workers.run(Lane::Soon, Box::new(move || promise.begin(|| promise.put(work()))));
+    }
+}
