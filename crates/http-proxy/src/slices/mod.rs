@@ -22,7 +22,6 @@ mod slice;
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::IF_RANGE;
 
 use crate::answer::{self, Answer, with_hit_status};
 use crate::collapse::unsliceable::Unsliceable;
@@ -412,10 +411,11 @@ pub(crate) async fn probe(
     }
     fetching.end_lead(Outcome::Abandoned);
     fetching.conditions = Conditions::Clients;
+    // Conditions, without which it was asked for, come before the range (RFC 9110 §13.2.2, §14.2):
+    // the client may want no part at all, and by `If-Range` with an older version the answer is the
+    // whole, however short that is now.
     let is_answer = match asked.response.status() {
-        StatusCode::PARTIAL_CONTENT => is_part_wanted(ask, &want, &asked),
-        // Conditions, without which it was asked for, come before the range (RFC 9110 §14.2): by
-        // one that names an older version the answer is the whole, however short that is now.
+        StatusCode::PARTIAL_CONTENT => !ask.is_conditional() && is_part_wanted(&want, &asked),
         StatusCode::RANGE_NOT_SATISFIABLE => !ask.is_conditional(),
         _ => true,
     };
@@ -427,8 +427,7 @@ pub(crate) async fn probe(
 }
 
 /// Whether the received part happens to be exactly the client's range.
-fn is_part_wanted(ask: &Ask, want: &Want, asked: &Asked) -> bool {
+fn is_part_wanted(want: &Want, asked: &Asked) -> bool {
     let Some(part) = Part::of(asked.response.headers()) else { return false };
-    let wanted = want.spec().within(part.complete_bytes);
-    !ask.headers.contains_key(IF_RANGE) && wanted == (part.start..part.end)
+    want.spec().within(part.complete_bytes) == (part.start..part.end)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
+use crate::ranges::slice_of;
 use crate::support::{Origin, Proxy, date, eventually, reply};
 
 /// RFC 9110 §13.1.1, §13.1.4, §13.2.2.
@@ -55,6 +56,38 @@ fn preconditions_count_where_nothing_is_stored() {
             assert_eq!(answer.status(), status, "{cache_control} {condition}");
             let header = condition.split(':').next().unwrap();
             assert!(!origin.last().has(header), "{cache_control} {condition}");
+        }
+    }
+}
+
+/// RFC 9110 §13.2.2, §14.2: of what varies no slices are kept, also where the one that was asked for
+/// without the conditions turns out to be the very range.
+#[test]
+fn preconditions_come_before_a_range_that_is_no_slice() {
+    let modified = date(-1000);
+    let headers = format!("Vary: Accept\nETag: \"v1\"\nLast-Modified: {modified}");
+    let origin = Origin::start(move |request| {
+        let same = |name: &str| !request.has(name) || request.header(name) == "\"v1\"";
+        let old = request.has("if-unmodified-since");
+        match (same("if-match") && !old, request.header("if-none-match").as_str()) {
+            (false, _) => reply(412, "", ""),
+            (true, "\"v1\"") => reply(304, &headers, ""),
+            _ => slice_of(request, b"0123456789", &headers),
+        }
+    });
+    for (conditions, status) in [
+        ("If-Match: \"v2\"", 412),
+        ("If-Match: \"v1\"", 206),
+        (&format!("If-Unmodified-Since: {}", date(-2000)), 412),
+        ("If-None-Match: \"v1\"", 304),
+        ("If-None-Match: \"v2\"", 206),
+    ] {
+        // Nothing is known of it yet.
+        let proxy = Proxy::start(&origin);
+        for range in ["bytes=0-9", "bytes=0-1048575"] {
+            let path = format!("/{range}");
+            let answer = proxy.get_with(&path, &format!("Range: {range}\n{conditions}"));
+            assert_eq!(answer.status(), status, "{range} {conditions}");
         }
     }
 }
