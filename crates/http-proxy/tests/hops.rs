@@ -207,6 +207,26 @@ fn reasons_pass_and_are_not_invented() {
     }
 }
 
+/// RFC 9110 §8.6: clients of HTTP/2 take a length that no content follows for a broken stream.
+#[test]
+fn what_never_has_content_says_no_length() {
+    let origin = Origin::start(|request| {
+        let kept = if request.path() == "/kept" { "max-age=60" } else { "no-store" };
+        reply(204, &format!("Content-Length: 3\nCache-Control: {kept}"), "")
+    });
+    let proxy = Proxy::start(&origin);
+    let asked = [(Method::GET, "/"), (Method::HEAD, "/"), (Method::POST, "/")];
+    for (method, path) in asked.into_iter().chain([(Method::GET, "/kept"), (Method::GET, "/kept")])
+    {
+        let answer = block_on(async {
+            let mut sender = http2_to(proxy.info.address).await;
+            ask_http2(&mut sender, http2_request(method, path)).await
+        });
+        assert_eq!(answer.status, 204, "{answer:?}");
+        assert!(!answer.headers.contains_key("content-length"), "{answer:?}");
+    }
+}
+
 #[test]
 fn names_of_fields_are_in_lower_case() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: no-store\nX-Told: 1", "x"));

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
+use http::{HeaderMap, Response, StatusCode};
 
 use crate::error::FetchError;
 use crate::rules::list_members;
@@ -35,6 +35,15 @@ pub(super) fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Fe
         return Err(FetchError::HeadersTooLarge);
     }
     if framings > 1 || !plain { Err(FetchError::Framing) } else { Ok(()) }
+}
+
+/// Takes the length off a response that has no content whatever it says (RFC 9110 §8.6, §15.3.5).
+/// Clients of HTTP/2 would wait for content of that length, and reset the stream for its end.
+pub(super) fn without_false_length<B>(mut response: Response<B>) -> Response<B> {
+    if response.status() == StatusCode::NO_CONTENT {
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    response
 }
 
 /// How long an idle connection may be reused, by its origin's `Keep-Alive: timeout=SECONDS`.

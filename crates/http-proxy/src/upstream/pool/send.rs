@@ -20,7 +20,7 @@ use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
 use crate::metrics::Counters;
 use crate::upstream::OriginBody;
-use crate::upstream::head::{check_head, kept_for};
+use crate::upstream::head::{check_head, kept_for, without_false_length};
 use crate::upstream::pinned::{self, Pinned};
 use crate::upstream::pool::leased::{Lease, Leased};
 use crate::upstream::pool::{Connection, Http1, Need, Pool};
@@ -116,7 +116,7 @@ impl Pool {
         let response = response.map_err(|_| FetchError::HeaderTimeout)?;
         let response = response.map_err(|error| FetchError::of(&error))?;
         check_head(response.headers(), settings.header_bytes_max)?;
-        Ok(response)
+        Ok(without_false_length(response))
     }
 
     async fn send_on(
@@ -157,6 +157,7 @@ impl Pool {
         let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
         let pinned = pinned.or_else(wanted);
         let lease = Lease { pool: self.clone(), connection, pinned };
+        let response = without_false_length(response);
         Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None, idle)))
     }
 
@@ -211,6 +212,7 @@ impl Pool {
         let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
         let response = self.head_of(sending, idle.clone()).await?;
         let response = response.map_err(|error| self.failed_on(&stream, error))?;
+        let response = without_false_length(response);
         Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream), idle)))
     }
 
