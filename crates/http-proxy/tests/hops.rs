@@ -184,9 +184,10 @@ fn reasons_pass_and_are_not_invented() {
             let mut stream = stream.expect("accept");
             let mut reader = std::io::BufReader::new(stream.try_clone().expect("clone"));
             let Some(request) = read_message(&mut reader, false) else { continue };
-            let status = request.path().trim_start_matches('/').replace('_', " ");
-            let fields = "Cache-Control: max-age=60\r\nContent-Length: 0\r\nConnection: close";
-            let head = format!("HTTP/1.1 {status}\r\n{fields}\r\n\r\n");
+            let path = request.path().trim_start_matches('/').replace('_', " ");
+            let (status, kept) = path.split_once('?').unwrap_or((&path, "max-age=60"));
+            let fields = "Content-Length: 0\r\nConnection: close";
+            let head = format!("HTTP/1.1 {status}\r\nCache-Control: {kept}\r\n{fields}\r\n\r\n");
             stream.write_all(head.as_bytes()).expect("write");
         }
     });
@@ -199,6 +200,15 @@ fn reasons_pass_and_are_not_invented() {
     ] {
         let answer = proxy.ask("POST", asked, "Content-Length: 0");
         assert_eq!(answer.line, told);
+    }
+    for (asked, told) in [
+        ("/403_Not_you?no-store", "HTTP/1.1 403 Not you"),
+        ("/299_?no-store", "HTTP/1.1 299"),
+        ("/999_Request_denied", "HTTP/1.1 999 Request denied"),
+    ] {
+        for method in ["GET", "HEAD"] {
+            assert_eq!(proxy.ask(method, asked, "").line, told);
+        }
     }
     // What is stored has none.
     for _ in 0..2 {

@@ -21,7 +21,7 @@ use crate::rules::CacheStatus;
 use crate::worker::Worker;
 
 pub(crate) use hit::{reused, serve_hit, with_hit_status};
-pub(crate) use passed_on::{own_fields, pass_on, remove_hop_by_hop};
+pub(crate) use passed_on::{keep_reason, own_fields, pass_on, remove_hop_by_hop};
 pub(crate) use stored::{
     begin, from_store, is_there, not_modified, part_suffices, precondition_failed,
 };

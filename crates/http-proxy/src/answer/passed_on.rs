@@ -1,7 +1,7 @@
 //! The origin's responses, passed on without hop-by-hop fields. Threads: the worker's.
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, TRAILER};
-use http::{HeaderMap, Response, response};
+use http::{Extensions, HeaderMap, Response, response};
 use hyper::ext::ReasonPhrase;
 
 use crate::answer::body::ProxyBody;
@@ -13,14 +13,20 @@ use crate::upstream::Timed;
 /// The origin's response as it is, including its reason phrase, without hop-by-hop fields.
 pub(crate) fn pass_on(ask: &Ask, mut parts: response::Parts, body: Timed) -> Response<ProxyBody> {
     remove_hop_by_hop(ask, &mut parts.headers);
+    let mut extensions = std::mem::take(&mut parts.extensions);
     let body = ProxyBody::timed(body);
-    let reason = parts.extensions.remove::<ReasonPhrase>();
     let mut response = with_headers(parts.status, parts.headers, body);
-    if let Some(reason) = reason {
-        response.extensions_mut().insert(reason);
-    }
+    keep_reason(&mut extensions, &mut response);
     *response.version_mut() = parts.version;
     response
+}
+
+/// Gives the answer the reason phrase with which the origin's response came, if it is not the
+/// status' own.
+pub(crate) fn keep_reason(received: &mut Extensions, response: &mut Response<ProxyBody>) {
+    if let Some(reason) = received.remove::<ReasonPhrase>() {
+        response.extensions_mut().insert(reason);
+    }
 }
 
 /// Removes hop-by-hop fields from a response that is passed through. Announcements of trailers stay

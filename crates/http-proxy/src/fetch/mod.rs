@@ -331,7 +331,7 @@ impl<'a> Fetch<'a> {
         self,
         worker: &Worker,
         condition: Condition,
-        parts: response::Parts,
+        mut parts: response::Parts,
         body: ProxyBody,
     ) -> Answer {
         let mut headers = parts.headers;
@@ -341,6 +341,10 @@ impl<'a> Fetch<'a> {
             Condition::Failed => answer::precondition_failed(worker, &headers),
             Condition::Proceed => answer::with_headers(parts.status, headers, body),
         };
+        // Hits would not have it.
+        if condition == Condition::Proceed && !self.status.stored {
+            answer::keep_reason(&mut parts.extensions, &mut response);
+        }
         *response.version_mut() = parts.version;
         (response, self.status)
     }
