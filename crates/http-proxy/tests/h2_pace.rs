@@ -11,11 +11,11 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use support::frames::{
-    DATA, GET_BLOCK, GET_OTHER_BLOCK, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame, http2_raw,
-    next_frame, request, window,
+    DATA, END_HEADERS, END_STREAM, GET_BLOCK, GET_OTHER_BLOCK, GOAWAY, HEADERS, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, frame, http2_raw, next_frame, request, window,
 };
 use support::wire::{ask_http2, block_on, http2_to};
-use support::{Gate, Home, Origin, Proxy, eventually, read_message, reply};
+use support::{Gate, Home, Nobody, Origin, PATIENCE, Proxy, eventually, read_message, reply};
 
 fn hello() -> Origin {
     Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"))
@@ -307,4 +307,59 @@ fn a_proxy_that_stops_delivers_the_ends_of_answers() {
         drop(stream);
         stopping.join().expect("stopped");
     });
+}
+
+/// A request with a body to come, which nobody wants: its answer is there, and has been read.
+fn answered_before_its_body(proxy: &Proxy) -> TcpStream {
+    const POST_BLOCK: &[u8] = b"\x83\x86\x84\x41\x01a";
+    let mut stream = http2_raw(proxy.info.address);
+    stream.write_all(&frame(HEADERS, END_HEADERS, 1, POST_BLOCK)).expect("write");
+    stream.write_all(&frame(DATA, 0, 1, b"x")).expect("write");
+    loop {
+        let next = next_frame(&mut stream).expect("an answer");
+        assert_ne!(next.kind, RST_STREAM);
+        if next.ends_stream() {
+            return stream;
+        }
+    }
+}
+
+/// Clients take a reset right behind an answer for a failure, and some read no answer before all of
+/// their body is sent.
+#[test]
+fn what_still_comes_on_a_stream_that_was_answered_is_read() {
+    let (home, nobody) = (Home::new(), Nobody::new());
+    let proxy = Proxy::start_to(&home, nobody.url(), |config| {
+        config.timeouts.client_header = PATIENCE;
+    });
+    let mut stream = answered_before_its_body(&proxy);
+    // Most of the window of 64 KiB that counts while no settings are acknowledged.
+    for _ in 0..3 {
+        stream.write_all(&frame(DATA, 0, 1, &[b'x'; 16 << 10])).expect("write");
+    }
+    let mut next = next_frame(&mut stream).expect("a frame");
+    while (next.kind, next.stream) != (WINDOW_UPDATE, 1) {
+        assert_ne!(next.kind, RST_STREAM);
+        next = next_frame(&mut stream).expect("a frame");
+    }
+    stream.write_all(&frame(DATA, END_STREAM, 1, b"x")).expect("write");
+    stream.write_all(&request(3, GET_BLOCK)).expect("write");
+    while !next.ends_stream() {
+        assert_ne!(next.kind, RST_STREAM, "of stream {}", next.stream);
+        next = next_frame(&mut stream).expect("a frame");
+    }
+}
+
+#[test]
+fn who_goes_on_sending_on_a_stream_that_was_answered_is_told_to_stop() {
+    let (home, nobody) = (Home::new(), Nobody::new());
+    let proxy = Proxy::start_to(&home, nobody.url(), |config| {
+        config.timeouts.client_header = Duration::from_secs(1);
+    });
+    let mut stream = answered_before_its_body(&proxy);
+    let mut next = next_frame(&mut stream).expect("a frame");
+    while next.kind != RST_STREAM {
+        next = next_frame(&mut stream).expect("a frame");
+    }
+    assert_eq!((next.stream, &next.payload[..]), (1, &[0; 4][..]), "NO_ERROR");
 }

@@ -9,7 +9,6 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::Incoming;
 
 use crate::answer::{Answer, origin_failed, pass_on};
 use crate::error::FetchError;
@@ -20,7 +19,7 @@ use crate::purge::{PurgeKind, url_hash, url_of_key};
 use crate::request::{Ask, hooks};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
-use crate::upstream::{FetchedBody, OriginBody, Timed};
+use crate::upstream::{ClientUpload, FetchedBody, OriginBody, Timed};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::{Shared, Worker};
 
@@ -28,7 +27,7 @@ use crate::worker::{Shared, Worker};
 pub(crate) async fn pass(
     worker: &Worker,
     ask: &Ask,
-    body: Incoming,
+    body: ClientUpload,
     mut status: CacheStatus,
 ) -> Answer {
     let second_bytes = worker.shared.config.limits.upload_second_bytes_min;

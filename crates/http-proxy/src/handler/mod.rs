@@ -28,7 +28,7 @@ mod tunnel;
 pub(crate) mod upgrade;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, DATE, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA,
@@ -49,6 +49,7 @@ use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, ForwardReason, dates, preconditions};
 use crate::ruleset::SiteId;
+use crate::upstream::ClientUpload;
 use crate::vault::PRIMARY_KEY_BYTES_MAX;
 use crate::worker::Worker;
 
@@ -64,6 +65,8 @@ pub(crate) async fn handle(
     let unanswered = Unanswered::new(&worker.counters);
     let is_head = request.method() == Method::HEAD;
     let may_tunnel = request.method() == Method::CONNECT && request.version() < Version::HTTP_2;
+    let linger = lingers(worker, &request);
+    let request = request.map(|body| ClientUpload::new(body, linger));
     let (mut response, mut status) = dispatch(worker, request, peer, start).await;
     if is_head {
         response = answer::headers_only(response);
@@ -88,6 +91,13 @@ pub(crate) async fn handle(
     record::follow(worker, record, &status, response)
 }
 
+/// How long what a client still sends is read where nobody wants it: on streams of HTTP/2 that are
+/// no tunnels. HTTP/1 leaves that to the end of the connection.
+fn lingers<B>(worker: &Worker, request: &Request<B>) -> Option<Duration> {
+    let is_stream = request.version() == Version::HTTP_2 && request.method() != Method::CONNECT;
+    is_stream.then_some(worker.shared.config.timeouts.client_header)
+}
+
 /// Whether this answer to a CONNECT of HTTP/1 ends the connection. Its client may already have sent
 /// what somebody else wants to go through the tunnel, which must not be read as requests. After a
 /// 407 it is harmless, since they need credentials, and clients come back on the same connection.
@@ -98,7 +108,7 @@ fn ends_connection(status: StatusCode) -> bool {
 /// Answers a request of any kind. `start`: when it was read.
 async fn dispatch(
     worker: &Arc<Worker>,
-    mut request: Request<Incoming>,
+    mut request: Request<ClientUpload>,
     mut peer: Peer,
     start: Instant,
 ) -> Answer {
@@ -156,7 +166,7 @@ async fn dispatch(
 async fn route(
     worker: &Arc<Worker>,
     ask: &Ask,
-    body: Incoming,
+    body: ClientUpload,
     upgrade: Option<Upgrade>,
 ) -> Answer {
     if ask.method.as_str() == "PURGE" && worker.shared.config.purge.method {
@@ -202,7 +212,7 @@ async fn route(
 
 /// Whether the request has a body. One of HTTP/2 need not announce it: its stream just goes on
 /// behind the headers.
-fn has_body(ask: &Ask, body: &Incoming) -> bool {
+fn has_body(ask: &Ask, body: &ClientUpload) -> bool {
     let goes_on = !ask.headers.contains_key(CONTENT_LENGTH) && !body.is_end_stream();
     announces_body(&ask.headers) || goes_on
 }

@@ -21,16 +21,17 @@ use crate::io::deadline::poll_deadline;
 use crate::io::idle::IdleTimer;
 use crate::rules::trailers;
 use crate::upstream::response_body::FetchedBody;
+use crate::upstream::upload::ClientUpload;
 
 /// An incoming body, from either side.
 #[derive(Debug)]
 pub(crate) enum Source {
-    Client(Incoming),
+    Client(ClientUpload),
     Origin(FetchedBody),
 }
 
-impl From<Incoming> for Source {
-    fn from(body: Incoming) -> Source {
+impl From<ClientUpload> for Source {
+    fn from(body: ClientUpload) -> Source {
         Source::Client(body)
     }
 }
@@ -55,7 +56,7 @@ pub(crate) fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> Polled
 impl Source {
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         match self {
-            Source::Client(body) => poll_incoming(body, cx),
+            Source::Client(body) => Pin::new(body).poll_frame(cx),
             Source::Origin(body) => body.next_frame(cx),
         }
     }

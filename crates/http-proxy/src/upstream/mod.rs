@@ -26,6 +26,7 @@ mod response_body;
 mod shared;
 mod sites;
 mod stream;
+mod upload;
 mod version;
 
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub(crate) use redirects::X_FORWARDED_HOST;
 pub(crate) use request_body::OriginBody;
 pub(crate) use response_body::{FetchedBody, Hold};
 pub(crate) use sites::Sites;
+pub(crate) use upload::ClientUpload;
 
 /// Sends requests to origins.
 pub(crate) struct Fetcher {

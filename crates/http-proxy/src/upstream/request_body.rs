@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::BodyError;
@@ -21,6 +21,7 @@ use crate::io::deadline::poll_deadline;
 use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
 use crate::upstream::incoming::Timed;
+use crate::upstream::upload::ClientUpload;
 
 /// Limit on the kept beginning of a body: enough for the whole request of most RPCs.
 const KEPT_BYTES_MAX: usize = 64 << 10;
@@ -201,7 +202,7 @@ impl Pace {
 impl OriginBody {
     /// Streams `body`. `limit` bounds both a single silence and the grace period of the total wait;
     /// beyond the grace period, each second of waiting must bring `second_bytes` bytes.
-    pub(crate) fn stream(body: Incoming, limit: Duration, second_bytes: u32) -> OriginBody {
+    pub(crate) fn stream(body: ClientUpload, limit: Duration, second_bytes: u32) -> OriginBody {
         if body.is_end_stream() {
             OriginBody::Empty
         } else {
