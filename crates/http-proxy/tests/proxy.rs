@@ -27,6 +27,8 @@ mod stale;
 mod support;
 #[path = "proxy/unstored.rs"]
 mod unstored;
+#[path = "proxy/webdav.rs"]
+mod webdav;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -8,9 +8,18 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::key::normal_host;
 
+/// Methods registered as safe that the library does not know as such (RFC 4918 §9.1, RFC 3253 §3.6,
+/// RFC 5323 §2): clients of WebDAV send them for whatever they are about to read.
+const SAFE_BY_REGISTRY: [&str; 3] = ["PROPFIND", "REPORT", "SEARCH"];
+
+/// Whether a method is known to change nothing.
+pub fn is_safe(method: &Method) -> bool {
+    method.is_safe() || SAFE_BY_REGISTRY.contains(&method.as_str())
+}
+
 /// Whether a response means that the target has changed.
 pub fn invalidates(method: &Method, status: StatusCode) -> bool {
-    !method.is_safe() && (status.is_success() || status.is_redirection())
+    !is_safe(method) && (status.is_success() || status.is_redirection())
 }
 
 /// The URI of a request.
@@ -28,6 +37,13 @@ pub fn named<'a>(base: Base<'a>, response: &'a HeaderMap) -> impl Iterator<Item 
     lines
         .filter_map(|name| response.get(name))
         .filter_map(move |value| resolve(base, value.to_str().ok()?.trim()))
+}
+
+/// Path and query of the URI that a copy or move writes to (RFC 4918 §10.3), if it is of the same
+/// origin.
+pub fn destination(base: Base<'_>, method: &Method, request: &HeaderMap) -> Option<String> {
+    let value = request.get("destination").filter(|_| ["COPY", "MOVE"].contains(&method.as_str()));
+    resolve(base, value?.to_str().ok()?.trim())
 }
 
 /// True if the response declares that its content represents the target itself (RFC 9110 §8.7).
@@ -182,6 +198,11 @@ mod tests {
             ("HEAD", 200, false),
             ("OPTIONS", 200, false),
             ("TRACE", 200, false),
+            ("PROPFIND", 207, false),
+            ("REPORT", 200, false),
+            ("SEARCH", 207, false),
+            ("propfind", 207, true),
+            ("PROPPATCH", 207, true),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
             let method: Method = method.parse().unwrap();
@@ -233,6 +254,23 @@ mod tests {
     fn both_fields_are_followed() {
         let response = headers(&[("location", "/new"), ("content-location", "http://h:8080/too")]);
         assert_eq!(named(BASE, &response).collect::<Vec<_>>(), ["/new", "/too"]);
+    }
+
+    /// RFC 4918 §9.8, §9.9, §10.3.
+    #[test]
+    fn where_a_copy_or_move_goes() {
+        for (method, said, expected) in [
+            ("MOVE", "http://h:8080/x", Some("/x")),
+            ("COPY", "/x/", Some("/x/")),
+            ("COPY", "http://elsewhere/x", None),
+            ("PUT", "/x", None),
+            ("move", "/x", None),
+        ] {
+            let method: Method = method.parse().unwrap();
+            let found = destination(BASE, &method, &headers(&[("destination", said)]));
+            assert_eq!(found.as_deref(), expected, "{method} {said}");
+        }
+        assert_eq!(destination(BASE, &"MOVE".parse().unwrap(), &headers(&[])), None);
     }
 
     #[test]

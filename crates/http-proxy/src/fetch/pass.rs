@@ -73,7 +73,7 @@ pub(crate) async fn send_upgrade(
         if invalidation::invalidates(&ask.method, status) {
             invalidate(worker, ask, (status, response.headers()), epoch).await;
         }
-    } else if !ask.method.is_safe() {
+    } else if !invalidation::is_safe(&ask.method) {
         invalidate_key(&worker.shared, &worker.counters, &ask.target.primary).await;
     }
     Ok(response)
@@ -91,8 +91,11 @@ async fn answered(
         let is_unasked = response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes();
         if is_unasked { Err(FetchError::Unasked) } else { Ok(response) }
     });
-    if answered.as_ref().is_err_and(FetchError::may_have_acted) && !ask.method.is_safe() {
-        invalidate_key(&worker.shared, &worker.counters, &ask.target.primary).await;
+    let is_safe = invalidation::is_safe(&ask.method);
+    if answered.as_ref().is_err_and(FetchError::may_have_acted) && !is_safe {
+        for key in written_by(worker, ask) {
+            invalidate_key(&worker.shared, &worker.counters, &key).await;
+        }
     }
     unanswered.end();
     answered
@@ -166,6 +169,13 @@ async fn invalidate(
     shared.vault.invalidate_groups_since(&groups, own.unwrap_or(epoch)).filter(|_| own.is_some())
 }
 
+/// Keys of what an unsafe request may have changed, by its own words.
+fn written_by(worker: &Worker, ask: &Ask) -> Vec<Vec<u8>> {
+    let (shared, keys) = (&worker.shared, &worker.shared.config.caching.key);
+    let destination = ask.key_of_destination(keys, shared.sites.get(ask.site).name());
+    [ask.target.primary.clone()].into_iter().chain(destination).collect()
+}
+
 async fn invalidate_key(shared: &Shared, counters: &Counters, key: &[u8]) {
     counters.invalidations.one();
     shared.vault.invalidate(key).await;
@@ -193,7 +203,7 @@ struct Unanswered<'a> {
 
 impl<'a> Unanswered<'a> {
     fn new(worker: &'a Worker, ask: &'a Ask) -> Unanswered<'a> {
-        Unanswered { worker, ask: Some(ask).filter(|ask| !ask.method.is_safe()) }
+        Unanswered { worker, ask: Some(ask).filter(|ask| !invalidation::is_safe(&ask.method)) }
     }
 
     /// The origin has answered, or failed.
@@ -210,9 +220,11 @@ impl Drop for Unanswered<'_> {
             return;
         };
         let (shared, counters) = (Arc::clone(&self.worker.shared), self.worker.counters.clone());
-        let (key, alive) = (ask.target.primary.clone(), self.worker.alive.clone());
+        let (keys, alive) = (written_by(self.worker, ask), self.worker.alive.clone());
         handle.spawn(async move {
-            invalidate_key(&shared, &counters, &key).await;
+            for key in keys {
+                invalidate_key(&shared, &counters, &key).await;
+            }
             drop(alive);
         });
     }

@@ -230,7 +230,8 @@ impl Ask {
         request
     }
 
-    /// Keys of the same-origin URIs that a response to this request names.
+    /// Keys of the same-origin URIs that a response to this request names, and of the one that the
+    /// request itself writes to besides its target.
     pub(crate) fn keys_of_named(
         &self,
         response: &HeaderMap,
@@ -239,7 +240,19 @@ impl Ask {
     ) -> Vec<Vec<u8>> {
         let Target { scheme, host, .. } = &self.target;
         let paths = invalidation::named(self.base(origin), response);
-        paths.map(|path| keys.primary(scheme, host, &path)).collect()
+        let paths = paths.map(|path| keys.primary(scheme, host, &path));
+        paths.chain(self.key_of_destination(keys, origin)).collect()
+    }
+
+    /// Key of the same-origin URI that a copy or move writes to.
+    pub(crate) fn key_of_destination(
+        &self,
+        keys: &KeyRules,
+        origin: (&str, &str),
+    ) -> Option<Vec<u8>> {
+        let Target { scheme, host, .. } = &self.target;
+        let path = invalidation::destination(self.base(origin), &self.method, &self.headers)?;
+        Some(keys.primary(scheme, host, &path))
     }
 
     /// The host that the client asked for, with the port if it said one: of a trusted proxy, if one
