@@ -1,7 +1,7 @@
-//! A store whose file system fails as a whole, as XFS does for an error of its disk: it goes on
-//! with errors, and the process lives. And one whose file system is full before it says so. Needs
-//! the tools of XFS and a user who may mount; elsewhere the tests say why they are skipped, and
-//! pass.
+//! A store whose file system fails as a whole, as XFS and ext4 do for an error of their disk: it
+//! goes on with errors, and the process lives. And one whose file system is full before it says so.
+//! Needs the tools of these file systems (`xfs_io` for both) and a user who may mount; elsewhere
+//! the tests say why they are skipped, and pass.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
@@ -22,7 +22,7 @@ const REMOVES: u32 = 500;
 /// Names the store for the child whose file system fails.
 const CHILD: &str = "DAMELO_TEST_FAILED_FILE_SYSTEM";
 
-/// An XFS in a file, mounted. Goes when dropped.
+/// A file system in a file, mounted. Goes when dropped.
 struct Mounted {
     dir: tempfile::TempDir,
     _file: tempfile::NamedTempFile,
@@ -30,12 +30,13 @@ struct Mounted {
 
 impl Mounted {
     /// Or why there is none.
-    fn new() -> Result<Mounted, String> {
+    fn new(kind: &str, options: &str, bytes: u64) -> Result<Mounted, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(FILE_SYSTEM_BYTES).unwrap();
-        run(Command::new("mkfs.xfs").arg("-q").arg(file.path()))?;
+        file.as_file().set_len(bytes).unwrap();
+        run(Command::new(format!("mkfs.{kind}")).arg("-q").arg(file.path()))?;
         let dir = tempfile::tempdir().unwrap();
-        run(Command::new("mount").args(["-o", "loop"]).arg(file.path()).arg(dir.path()))?;
+        let options = format!("loop,{options}");
+        run(Command::new("mount").args(["-o", &options]).arg(file.path()).arg(dir.path()))?;
         Ok(Mounted { dir, _file: file })
     }
 
@@ -57,14 +58,16 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said())) }
 }
 
-fn mounted() -> Option<Mounted> {
-    Mounted::new().inspect_err(|reason| eprintln!("SKIPPED: no XFS to be had: {reason}")).ok()
+fn mounted(kind: &str, options: &str, bytes: u64) -> Option<Mounted> {
+    Mounted::new(kind, options, bytes)
+        .inspect_err(|reason| eprintln!("SKIPPED: no {kind} ({options}) to be had: {reason}"))
+        .ok()
 }
 
 /// The blocks that count as free are not all to be had: XFS needs some for itself.
 #[test]
 fn a_store_is_not_lost_to_one_for_which_there_is_no_room_after_all() {
-    let Some(mounted) = mounted() else { return };
+    let Some(mounted) = mounted("xfs", "rw", FILE_SYSTEM_BYTES) else { return };
     let path = mounted.dir.path().join("store");
     let mut config = Config::new(&path, ByteSize::new(STORE_BYTES));
     config.memory = ByteSize::new(4 << 20);
@@ -89,7 +92,22 @@ fn a_store_is_not_lost_to_one_for_which_there_is_no_room_after_all() {
 
 #[test]
 fn removes_fail_with_an_error_where_the_file_system_has_shut_down() {
-    let Some(mounted) = mounted() else { return };
+    let kinds = [
+        ("xfs", "rw"),
+        ("ext2", "rw"),
+        ("ext3", "rw"),
+        ("ext4", "rw"),
+        ("ext4", "nodelalloc"),
+        ("ext4", "data=journal"),
+    ];
+    for (kind, options) in kinds {
+        let Some(mounted) = mounted(kind, options, FILE_SYSTEM_BYTES) else { continue };
+        outlives(&mounted, &format!("{kind} {options}"));
+    }
+}
+
+/// Has a process go on removing while its file system shuts down.
+fn outlives(mounted: &Mounted, case: &str) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "removes_once_it_is_told_to", "--ignored", "--nocapture"])
         .env(CHILD, mounted.dir.path().join("store"))
@@ -104,14 +122,14 @@ fn removes_fail_with_an_error_where_the_file_system_has_shut_down() {
     drop(child.stdin.take());
     let removed = lines.any(|line| line.contains("removed"));
     let status = child.wait().unwrap();
-    assert!(synced, "the child ended early: {status}");
+    assert!(synced, "{case}: the child ended early: {status}");
     if let Err(reason) = shut_down {
-        return eprintln!("SKIPPED: this XFS cannot be shut down: {reason}");
+        return eprintln!("SKIPPED: {case} cannot be shut down: {reason}");
     }
-    assert!(removed && status.success(), "{status}");
+    assert!(removed && status.success(), "{case}: {status}");
 }
 
-/// The child of the test above.
+/// The child of the tests above.
 #[test]
 #[ignore = "started by another test, which lets its file system fail"]
 fn removes_once_it_is_told_to() {

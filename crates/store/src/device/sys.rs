@@ -106,14 +106,15 @@ mod linux {
     use std::mem::MaybeUninit;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::ptr::{self, NonNull};
 
     /// File systems known to let mapped pages be stored to whatever becomes of the disk, if their
-    /// blocks are allocated (ext2/3/4, tmpfs). XFS is none of them: once it has shut down for an
-    /// error, and where it is full and a block is shared with a reflinked copy, a store to a page
-    /// that was written out is a SIGBUS.
-    const STORABLE: [u64; 2] = [0xef53, 0x0102_1994];
+    /// blocks are allocated: tmpfs, and ext4 where it allocates late. XFS is none of them: once it
+    /// has shut down for an error, and where it is full and a block is shared with a reflinked
+    /// copy, a store to a page that was written out is a SIGBUS.
+    const TMPFS: u64 = 0x0102_1994;
+    const EXT4: u64 = 0xef53;
 
     /// Whether a block device is write-protected (`linux/fs.h`); not in `libc`.
     const BLKROGET: libc::Ioctl = libc::_IO(0x12, 94);
@@ -183,8 +184,7 @@ mod linux {
     /// virtual disks report seeks by default, and NVMe never has them.
     pub(crate) fn seeks(meta: &Metadata) -> bool {
         let device = if meta.file_type().is_block_device() { meta.rdev() } else { meta.dev() };
-        let link = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
-        let Ok(mut dir) = fs::canonicalize(link) else { return false };
+        let Some(mut dir) = disk_of(device) else { return false };
         if dir.join("partition").exists() {
             dir.pop();
         }
@@ -232,7 +232,8 @@ mod linux {
     /// True if storing to a mapping of allocated blocks cannot fail, neither for want of room nor
     /// because the disk fails.
     pub(crate) fn stores_never_fail(file: &File) -> bool {
-        if file.metadata().is_ok_and(|m| m.file_type().is_block_device()) {
+        let Ok(meta) = file.metadata() else { return false };
+        if meta.file_type().is_block_device() {
             return true;
         }
         let mut fs = MaybeUninit::<libc::statfs>::uninit();
@@ -243,7 +244,27 @@ mod linux {
         // SAFETY: the call succeeded, so it filled the structure.
         let fs = unsafe { fs.assume_init() };
         #[allow(clippy::unnecessary_cast, reason = "the field type differs between targets")]
-        STORABLE.contains(&(fs.f_type as u64 & 0xffff_ffff))
+        match fs.f_type as u64 & 0xffff_ffff {
+            TMPFS => true,
+            EXT4 => allocates_late(&meta),
+            _ => false,
+        }
+    }
+
+    /// Whether the ext4 that has a file allocates late, as it does unless it is mounted as ext2 or
+    /// ext3, or to journal data. Otherwise it begins a transaction for a store to a page that was
+    /// written out, and has none to give once it has shut down for an error: that is a SIGBUS.
+    fn allocates_late(meta: &Metadata) -> bool {
+        let Some(disk) = disk_of(meta.dev()) else { return false };
+        let Some(name) = disk.file_name() else { return false };
+        let options = Path::new("/proc/fs/ext4").join(name).join("options");
+        fs::read_to_string(options).is_ok_and(|text| text.lines().any(|word| word == "delalloc"))
+    }
+
+    /// Where the system describes a disk or partition.
+    fn disk_of(device: libc::dev_t) -> Option<PathBuf> {
+        let link = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+        fs::canonicalize(link).ok()
     }
 
     /// A shared, resident, locked mapping of a part of a file.
