@@ -7,7 +7,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 #![expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -38,6 +39,22 @@ impl Mounted {
         let options = format!("loop,{options}");
         run(Command::new("mount").args(["-o", &options]).arg(file.path()).arg(dir.path()))?;
         Ok(Mounted { dir, _file: file })
+    }
+
+    /// Takes all that is free, of an ext4 also what it keeps for itself.
+    fn fill_up(&self) -> Result<(), String> {
+        let mut find = Command::new("findmnt");
+        let source = find.args(["-no", "SOURCE"]).arg(self.dir.path()).output();
+        let source = source.map_err(|error| format!("{find:?}: {error}"))?.stdout;
+        let disk = String::from_utf8_lossy(&source).trim().replace("/dev/", "");
+        let reserved = Path::new("/sys/fs/ext4").join(disk).join("reserved_clusters");
+        std::fs::write(&reserved, "0").map_err(|error| format!("{reserved:?}: {error}"))?;
+        let mut fill = File::create(self.dir.path().join("fill")).unwrap();
+        for block in [1 << 20, 4096] {
+            while fill.write_all(&vec![0; block]).is_ok() {}
+        }
+        // What waits is written, and its blocks are taken.
+        fill.sync_all().map_err(|error| error.to_string())
     }
 
     fn shut_down(&self) -> Result<(), String> {
@@ -106,8 +123,20 @@ fn removes_fail_with_an_error_where_the_file_system_has_shut_down() {
     }
 }
 
+/// Where ext4 has next to nothing left it does not allocate late.
+#[test]
+fn removes_are_made_where_an_ext4_that_is_full_has_shut_down() {
+    let Some(mounted) = mounted("ext4", "rw", STORE_BYTES + (32 << 20)) else { return };
+    outlives_with(&mounted, "ext4 that is full", || mounted.fill_up());
+}
+
 /// Has a process go on removing while its file system shuts down.
 fn outlives(mounted: &Mounted, case: &str) {
+    outlives_with(mounted, case, || Ok(()));
+}
+
+/// The same, with something that happens before.
+fn outlives_with(mounted: &Mounted, case: &str, before: impl Fn() -> Result<(), String>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "removes_once_it_is_told_to", "--ignored", "--nocapture"])
         .env(CHILD, mounted.dir.path().join("store"))
@@ -117,7 +146,7 @@ fn outlives(mounted: &Mounted, case: &str) {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let synced = lines.any(|line| line.contains("synced"));
-    let shut_down = mounted.shut_down();
+    let shut_down = before().and_then(|()| mounted.shut_down());
     // The child goes on.
     drop(child.stdin.take());
     let removed = lines.any(|line| line.contains("removed"));

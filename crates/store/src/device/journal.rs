@@ -59,12 +59,9 @@ impl FileJournal {
         }
         let file =
             if direct { sys::reopen(&core.file, &core.path)? } else { core.file.try_clone()? };
-        settle(&file, offset, len)?;
-        let map = if sys::stores_never_fail(&file) {
-            sys::Mapping::new(&file, offset, len)
-        } else {
-            None
-        };
+        let is_mapped = sys::stores_never_fail(&file);
+        settle(&file, offset, len, is_mapped)?;
+        let map = if is_mapped { sys::Mapping::new(&file, offset, len) } else { None };
         Ok(FileJournal { file, _core: Arc::clone(core), offset, len, map })
     }
 
@@ -82,17 +79,20 @@ impl FileJournal {
 }
 
 /// Reads the whole area, to check that it is readable. On a file it also writes the same bytes
-/// back, to allocate blocks (a new or sparse file may have none); an interruption leaves the
-/// contents unchanged.
-fn settle(file: &File, offset: u64, len: u64) -> io::Result<()> {
+/// back, to allocate blocks (a new or sparse file may have none), and if it is to be mapped: ext4
+/// keeps with a page that was written, not with one that was read, where its blocks lie. Where it
+/// is nearly full it would otherwise look them up for a store, and once it has shut down it cannot.
+/// An interruption leaves the contents unchanged.
+fn settle(file: &File, offset: u64, len: u64, is_mapped: bool) -> io::Result<()> {
     // Checked first: cached pages can make an unwritten range look like data.
     let allocate = sys::has_holes(file, offset, len)?;
+    let writes = allocate || (is_mapped && file.metadata()?.is_file());
     let mut chunk = vec![0; len.min(CHUNK) as usize];
     let mut at = 0;
     while at < len {
         let n = (len - at).min(CHUNK) as usize;
         file.read_exact_at(&mut chunk[..n], offset + at)?;
-        if allocate {
+        if writes {
             file.write_all_at(&chunk[..n], offset + at)?;
         }
         at += n as u64;
