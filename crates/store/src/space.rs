@@ -327,9 +327,19 @@ unsafe fn part_of(run: &Run, from: usize, len: usize) -> IoBuf {
 
 impl Space {
     /// Counts an I/O outcome; an error is given the volume's path.
+    ///
+    /// Want of room does not count against the last volume in service: what it has can be read, and
+    /// room may come again, for a sparse file, a quota, or a file system that writes elsewhere on
+    /// each overwrite. Of several one that has none goes out, or the others would wait for it.
     fn noted(&self, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
-        volume.note(&outcome, self.errors_max);
+        if !outcome.as_ref().is_err_and(is_want_of_room) || self.in_service() > 1 {
+            volume.note(&outcome, self.errors_max);
+        }
         outcome.map_err(|error| volume.named(error))
+    }
+
+    fn in_service(&self) -> usize {
+        self.volumes.iter().filter(|volume| !volume.is_out()).count()
     }
 
     /// Makes durable what was written to a volume.
@@ -347,8 +357,7 @@ impl Space {
         let errors = volume.sync_errors_in_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if errors >= self.errors_max {
             let _alone = lock(&self.leaving);
-            let in_service = self.volumes.iter().filter(|volume| !volume.is_out()).count();
-            if in_service > 1 {
+            if self.in_service() > 1 {
                 volume.take_out(format!("{errors} syncs in a row failed, the last: {error}"));
             }
         }
@@ -359,6 +368,11 @@ impl Space {
     pub(crate) fn sync_at(&self, segment: SegmentId) -> io::Result<()> {
         self.sync(self.spot(segment, 0).volume)
     }
+}
+
+/// True if a write failed only because there is no room, which there may be later.
+pub(crate) fn is_want_of_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Volume {

@@ -109,6 +109,43 @@ fn without_its_first_volume_it_forgets_rather_than_serve_what_was_deleted() {
     store.checkpoint().unwrap();
 }
 
+/// A sparse file on a full file system, say. Room may come again.
+#[test]
+fn the_last_volume_stays_in_service_without_room_for_what_is_new() {
+    let disk = [Disk::new(24 << 20)];
+    let store = open(&disk, |_| ());
+    (0..500).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    store.sync().unwrap();
+    disk[0].set_full(true);
+    for n in 0..50 {
+        put(&store, &format!("lost/{n}"), 1, &[8; 5_000]);
+        assert!(store.sync().is_err());
+    }
+    assert_eq!(in_service(&store), [true]);
+    assert_eq!(store.stats().drops_write_error, 50);
+    store.drop_memory();
+    for n in 0..500 {
+        assert_eq!(get(&store, &format!("old/{n}")).as_deref(), Some(&[7; 5_000][..]), "{n}");
+    }
+    disk[0].set_full(false);
+    put(&store, "new", 1, b"there is room again");
+    store.sync().unwrap();
+    store.drop_memory();
+    assert_eq!(get(&store, "new").as_deref(), Some(&b"there is room again"[..]));
+}
+
+#[test]
+fn of_two_volumes_without_room_one_stays_in_service() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    disks.iter().for_each(|disk| disk.set_full(true));
+    for n in 0..50 {
+        put(&store, &format!("lost/{n}"), 1, &[8; 5_000]);
+        assert!(store.sync().is_err());
+    }
+    assert_eq!(in_service(&store).into_iter().filter(|is_in| *is_in).count(), 1);
+}
+
 /// Each I/O there might take as long as the device takes to give up.
 #[test]
 fn a_volume_out_of_service_is_left_alone() {

@@ -19,9 +19,13 @@ use crate::format::{
 };
 use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
 use crate::ring::SegmentKind;
-use crate::space::SegmentId;
+use crate::space::{SegmentId, is_want_of_room};
 use crate::stats::add;
 use crate::types::{SegmentLife, Sequence};
+
+/// Limit on the free segments that are tried in a row where there is no room for them. The next are
+/// tried by who comes next.
+const ROOMLESS_MAX: usize = 16;
 
 pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
@@ -147,7 +151,7 @@ pub(crate) fn open_segment(
     kind: SegmentKind,
     page_stride: u64,
 ) -> Result<OpenSegment, io::Error> {
-    let mut failed = None;
+    let (mut failed, mut roomless) = (None, 0);
     // Each segment may fail once; after that, none is left to try.
     for _ in 0..=engine.ring.segments() {
         while engine.ring.usable_free(&engine.space, 2) < 2 {
@@ -183,7 +187,11 @@ pub(crate) fn open_segment(
             }
             Err(error) => {
                 engine.ring.free(id);
+                roomless += usize::from(is_want_of_room(&error));
                 failed = Some(error);
+                if roomless == ROOMLESS_MAX {
+                    break;
+                }
             }
         }
     }

@@ -40,6 +40,7 @@ struct Troubles {
     fails: AtomicBool,
     fails_next_write: AtomicBool,
     fails_syncs: AtomicBool,
+    is_full: AtomicBool,
     /// Who syncs waits here for the others: so many are still to come.
     syncs_meet: Mutex<(usize, Option<Arc<Barrier>>)>,
     unreadable: Mutex<Range<u64>>,
@@ -116,6 +117,11 @@ impl Disk {
     /// Whether syncs fail from now on.
     pub(crate) fn fail_syncs(&self, fail: bool) {
         self.troubles.fails_syncs.store(fail, Ordering::SeqCst);
+    }
+
+    /// Whether there is no room for anything from now on, as on a full file system.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.troubles.is_full.store(is_full, Ordering::SeqCst);
     }
 
     /// The next so many syncs wait until all of them have come.
@@ -250,6 +256,9 @@ impl Disk {
         self.check()?;
         if self.troubles.fails_next_write.swap(false, Ordering::SeqCst) {
             return Err(io::Error::other("one write fails"));
+        }
+        if self.troubles.is_full.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         let end = offset + buf.len() as u64;
         let unwritable = self.troubles.unwritable.lock().unwrap();
