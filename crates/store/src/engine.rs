@@ -226,9 +226,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Counts a journal failure.
+    /// Counts a journal failure, and says of which volume it is.
     pub(crate) fn counted<T>(&self, written: std::io::Result<T>) -> std::io::Result<T> {
-        written.inspect_err(|_| add(&self.counters.journal_errors, 1))
+        written.map_err(|error| {
+            add(&self.counters.journal_errors, 1);
+            self.space.of_journal(error)
+        })
     }
 
     /// Sets a group's hint; `Neutral` removes it.

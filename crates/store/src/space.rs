@@ -364,6 +364,11 @@ impl Space {
         Err(volume.named(error))
     }
 
+    /// Prefixes an error of the journal, which is on the first volume, with that volume's path.
+    pub(crate) fn of_journal(&self, error: io::Error) -> io::Error {
+        self.volumes[0].named(error)
+    }
+
     /// As `sync`, of the volume that has this segment.
     pub(crate) fn sync_at(&self, segment: SegmentId) -> io::Result<()> {
         self.sync(self.spot(segment, 0).volume)

@@ -109,6 +109,23 @@ fn without_its_first_volume_it_forgets_rather_than_serve_what_was_deleted() {
     store.checkpoint().unwrap();
 }
 
+#[test]
+fn a_journal_that_fails_is_said_to_be_on_the_first_volume() {
+    let disks = ["one", "two"].map(|name| Disk::new(24 << 20).named(name));
+    let store = open(&disks, |_| ());
+    put(&store, "old", 1, b"value");
+    put(&store, "other", 2, b"value");
+    disks[0].fail_journal();
+    let says_where = |error: &dyn Error| {
+        let cause = error.source().unwrap().to_string();
+        assert_eq!(cause, "one: no journal works");
+    };
+    says_where(&store.remove(b"old").unwrap_err());
+    says_where(&store.purge_group(GroupId::new(2)).unwrap_err());
+    says_where(&store.sync().unwrap_err());
+    assert!(store.stats().journal_errors >= 2);
+}
+
 /// A sparse file on a full file system, say. Room may come again.
 #[test]
 fn the_last_volume_stays_in_service_without_room_for_what_is_new() {

@@ -19,7 +19,7 @@ impl Engine {
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
             self.space.sync(volume).map_err(SyncError::Io)?;
         }
-        self.journal.sync().map_err(SyncError::Io)?;
+        self.journal.sync().map_err(|error| SyncError::Io(self.space.of_journal(error)))?;
         if self.space.all_gone() {
             return Err(SyncError::VolumesGone { reason: self.space.why_gone() });
         }

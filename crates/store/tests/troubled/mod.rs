@@ -1,6 +1,6 @@
 //! A device in the memory of the test that can be put in trouble: that fails, reads slowly, fails
 //! in some places, or holds reads until it is told to go on. Its journal is mapped memory, which
-//! works whatever the rest does.
+//! works whatever the rest does, unless it is told to fail, too.
 //!
 //! Owns the bytes, behind one mutex, and what is wrong, in atomics. Threads: any.
 
@@ -41,6 +41,7 @@ struct Troubles {
     fails_next_write: AtomicBool,
     fails_syncs: AtomicBool,
     is_full: AtomicBool,
+    fails_journal: AtomicBool,
     /// Who syncs waits here for the others: so many are still to come.
     syncs_meet: Mutex<(usize, Option<Arc<Barrier>>)>,
     unreadable: Mutex<Range<u64>>,
@@ -122,6 +123,11 @@ impl Disk {
     /// Whether there is no room for anything from now on, as on a full file system.
     pub(crate) fn set_full(&self, is_full: bool) {
         self.troubles.is_full.store(is_full, Ordering::SeqCst);
+    }
+
+    /// The journal can be neither written nor synced from now on.
+    pub(crate) fn fail_journal(&self) {
+        self.troubles.fails_journal.store(true, Ordering::SeqCst);
     }
 
     /// The next so many syncs wait until all of them have come.
@@ -358,6 +364,15 @@ struct Journal {
     len: u64,
 }
 
+impl Journal {
+    fn check(&self) -> io::Result<()> {
+        match self.disk.troubles.fails_journal.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("no journal works")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl JournalArea for Journal {
     fn read_all(&self) -> io::Result<Vec<u8>> {
         let (start, len) = (self.offset as usize, self.len as usize);
@@ -365,12 +380,13 @@ impl JournalArea for Journal {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
         self.disk.put(self.offset + offset, bytes);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        self.check()
     }
 }
 
