@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::durable::segment_contents::entries_in;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
@@ -62,9 +63,8 @@ impl Entries {
             self.ready.push_back(Err(ReadError::Gone));
             return;
         }
-        for summary in
-            crate::durable::segment_contents::segment_entries(engine, segment).unwrap_or_default()
-        {
+        // From the image: what was read once need not be readable again.
+        for summary in entries_in(engine, segment, &image) {
             let offset = u64::from(summary.offset_units) * UNIT_BYTES;
             let location = engine.space.location(segment, offset);
             if !engine.index.contains_at(summary.hash, location)

@@ -131,3 +131,19 @@ fn creates_and_purges_side_by_side_leave_each_other_room() {
     assert_eq!(stats.journal_errors, 0);
     assert!(stats.checkpoints > 0, "the journal was never full");
 }
+
+#[test]
+fn a_listing_has_no_further_need_of_a_segment_that_it_has_read() {
+    let disk = Disk::new(24 << 20);
+    let store = open(&disk, |_| ());
+    (0..20).for_each(|n| put(&store, &format!("{n}"), 1, &[1; 500]));
+    store.sync().unwrap();
+    disk.hold_one(0..24 << 20, 0);
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| store.entries().filter(Result::is_ok).count());
+        disk.wait_held();
+        disk.set_unreadable(0..24 << 20);
+        disk.let_go();
+        assert_eq!(listing.join().unwrap(), 20);
+    });
+}

@@ -26,6 +26,16 @@ pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec
     }
 }
 
+/// The same, of a segment that was read as a whole.
+pub(crate) fn entries_in(engine: &Engine, segment: SegmentId, image: &[u8]) -> Vec<SummaryEntry> {
+    let (before, block) = image.split_at(image.len() - FOOTER_BLOCK_BYTES);
+    let summary = footer_in(engine, segment, block).and_then(|footer| {
+        let from = before.get(footer.summary_offset as usize..)?;
+        decode_summary(from, &footer).ok()
+    });
+    summary.unwrap_or_else(|| walk_image(engine, image))
+}
+
 /// The summary that the footer vouches for; `None` if it cannot be read or is damaged.
 pub(crate) fn read_summary(
     engine: &Engine,
@@ -133,8 +143,13 @@ pub(crate) fn read_footer(
     let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
     engine.read_for_itself(segment, at, &mut block)?;
-    let footer = SegmentFooter::decode(&block, engine.space.nonce, engine.space.segment_bytes);
-    Ok(footer.ok().filter(|footer| footer.segment_id == segment.0))
+    Ok(footer_in(engine, segment, &block))
+}
+
+/// The footer in the last block of a segment, if it is a valid one.
+fn footer_in(engine: &Engine, segment: SegmentId, block: &[u8]) -> Option<SegmentFooter> {
+    let footer = SegmentFooter::decode(block, engine.space.nonce, engine.space.segment_bytes);
+    footer.ok().filter(|footer| footer.segment_id == segment.0)
 }
 
 impl Engine {
