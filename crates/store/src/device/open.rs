@@ -357,7 +357,7 @@ fn open_file(options: &OpenOptions, raw: bool) -> io::Result<File> {
 /// open.
 fn busy(path: &Path, seen: &Metadata) -> DeviceOpenError {
     let path = path.to_path_buf();
-    match sys::lock_holder(seen) {
+    match sys::lock_holder_at(seen) {
         Some(pid) => DeviceOpenError::Locked { path, pid: Some(pid) },
         None => DeviceOpenError::InUse { path },
     }
@@ -374,8 +374,7 @@ fn lock(file: &File, path: &Path) -> Result<(), DeviceOpenError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
-            let pid = file.metadata().ok().and_then(|meta| sys::lock_holder(&meta));
-            Err(DeviceOpenError::Locked { path: path.to_path_buf(), pid })
+            Err(DeviceOpenError::Locked { path: path.to_path_buf(), pid: sys::lock_holder(file) })
         }
         Err(TryLockError::Error(e)) => Err(describe(path, "lock it", e)),
     }

@@ -90,17 +90,18 @@ pub(super) fn reopen(file: &File, path: &Path) -> io::Result<File> {
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
     Mapping, allocate, direct_align, has_holes, is_alive, is_write_protected, lock_holder,
-    sector_bytes, seeks, set_direct, stores_never_fail,
+    lock_holder_at, sector_bytes, seeks, set_direct, stores_never_fail,
 };
 
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{
     Mapping, allocate, direct_align, has_holes, is_alive, is_write_protected, lock_holder,
-    sector_bytes, seeks, set_direct, stores_never_fail,
+    lock_holder_at, sector_bytes, seeks, set_direct, stores_never_fail,
 };
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::fmt::Display;
     use std::fs::{self, File, Metadata};
     use std::io;
     use std::mem::MaybeUninit;
@@ -196,9 +197,39 @@ mod linux {
     }
 
     /// The process that holds a file's lock, if the system reports it.
-    pub(crate) fn lock_holder(meta: &Metadata) -> Option<u32> {
-        let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
-        let wanted = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    pub(crate) fn lock_holder(file: &File) -> Option<u32> {
+        let by_metadata = || file.metadata().ok().and_then(|meta| lock_holder_at(&meta));
+        // Overlays and btrfs give out other numbers than the system locks their files by.
+        locked_as(file).and_then(|wanted| holder_of(&wanted)).or_else(by_metadata)
+    }
+
+    /// The same of a file that cannot be opened.
+    pub(crate) fn lock_holder_at(meta: &Metadata) -> Option<u32> {
+        holder_of(&lock_name(libc::major(meta.dev()), libc::minor(meta.dev()), &meta.ino()))
+    }
+
+    /// What the list of locks calls a file.
+    fn lock_name(major: u32, minor: u32, inode: &dyn Display) -> String {
+        format!("{major:02x}:{minor:02x}:{inode}")
+    }
+
+    /// The same by what the system says of an open file (the inode since Linux 5.14), and of the
+    /// mount that it is on.
+    fn locked_as(file: &File) -> Option<String> {
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let (mount, inode) = (field("mnt_id:")?, field("ino:")?);
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        // 36 35 98:0 /root /mount/point ...
+        let device = mounts.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next()? == mount).then(|| words.nth(1)).flatten()
+        });
+        let (major, minor) = device?.split_once(':')?;
+        Some(lock_name(major.parse().ok()?, minor.parse().ok()?, &inode))
+    }
+
+    fn holder_of(wanted: &str) -> Option<u32> {
         let locks = fs::read_to_string(PathBuf::from("/proc/locks")).ok()?;
         // 1: FLOCK  ADVISORY  WRITE 1234 fd:00:56789 0 EOF
         locks.lines().find_map(|line| {
@@ -362,7 +393,11 @@ mod other {
         false
     }
 
-    pub(crate) fn lock_holder(_: &Metadata) -> Option<u32> {
+    pub(crate) fn lock_holder(_: &File) -> Option<u32> {
+        None
+    }
+
+    pub(crate) fn lock_holder_at(_: &Metadata) -> Option<u32> {
         None
     }
 
