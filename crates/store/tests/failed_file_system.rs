@@ -107,6 +107,17 @@ fn a_store_is_not_lost_to_one_for_which_there_is_no_room_after_all() {
     assert_eq!(store.read(b"key").wait().unwrap().as_deref(), Some(&b"value"[..]));
 }
 
+/// An image, say, has no room either, and freeing some would not help.
+#[test]
+fn a_store_that_is_to_be_made_where_nothing_can_be_written_is_refused_for_that() {
+    let Some(mounted) = mounted("ext4", "ro", FILE_SYSTEM_BYTES) else { return };
+    let config = Config::new(mounted.dir.path().join("store"), ByteSize::new(1 << 40));
+    match Store::open(config).map(drop).unwrap_err() {
+        OpenError::Device(DeviceOpenError::ReadOnly { .. }) => {}
+        other => panic!("{other}"),
+    }
+}
+
 #[test]
 fn removes_fail_with_an_error_where_the_file_system_has_shut_down() {
     let kinds = [

@@ -13,7 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Bytes that an ordinary user may still allocate on the file system of `path`; `None` if it does
-/// not count any, as some in-memory file systems.
+/// not count any, as some in-memory file systems. An error if it takes none at all, as it is
+/// mounted read-only: it may be full besides, as those of images are.
 pub(super) fn free_bytes(path: &Path) -> io::Result<Option<u64>> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     let mut vfs = MaybeUninit::<libc::statvfs>::uninit();
@@ -23,6 +24,9 @@ pub(super) fn free_bytes(path: &Path) -> io::Result<Option<u64>> {
     }
     // SAFETY: the call succeeded, so it filled the structure.
     let vfs = unsafe { vfs.assume_init() };
+    if vfs.f_flag & libc::ST_RDONLY != 0 {
+        return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+    }
     #[allow(clippy::unnecessary_cast, reason = "the field types differ between targets")]
     let (blocks, free, bytes) = (vfs.f_blocks as u64, vfs.f_bavail as u64, vfs.f_frsize as u64);
     Ok(free_of(blocks, free, bytes))
