@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use damelo::format::RECORD_HEADER_BYTES;
+use damelo::format::{RECORD_HEADER_BYTES, Superblock};
 use damelo::{ByteSize, Clock, Config, CreateOptions, GroupId, Store};
 use troubled::{Disk, Stopped, get, put};
 
@@ -186,6 +186,28 @@ fn what_is_used_in_memory_is_kept_and_not_read_for_it() {
     let reads = stats.maintenance_reads - before.maintenance_reads;
     let of_each = "footer, summary, and the block whose header is erased";
     assert_eq!(reads, 3 * stats.segments_reused, "{of_each}");
+}
+
+/// What lies in it is gone with its life, and is not taken for damage in the next one.
+#[test]
+fn a_segment_whose_contents_cannot_be_read_is_forgotten_as_a_whole() {
+    let (disk, objects) = (Disk::new(8 << 20), 60);
+    let store = with_objects(&disk, 8 << 20, objects);
+    let superblock = disk.with_bytes(|bytes| Superblock::decode_either(bytes).unwrap());
+    let end = superblock.segments_offset + superblock.segment_bytes;
+    disk.set_unreadable(end - SECTOR_BYTES..end);
+    let mut filled = 0;
+    while store.stats().segments_reused < 4 {
+        put(&store, &format!("filler/{filled}"), 2, &[0; 3_000]);
+        filled += 1;
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    assert_eq!(lost(&store, objects).len(), objects);
+    let stats = store.stats();
+    assert_eq!((stats.misses_damaged, stats.damaged_records), (0, 0));
+    assert_eq!(stats.misses_not_found, objects as u64);
+    assert!(stats.evicted_ring >= objects as u64);
 }
 
 /// What lies on it is lost and nothing else; and one sector does not take the volume out of

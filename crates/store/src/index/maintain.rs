@@ -73,15 +73,25 @@ impl Locked<'_> {
         loaded.loaded += u64::from(evicted.iter().all(|gone| gone.location != location));
     }
 
-    /// Drops entries whose location `keep` rejects; returns how many.
-    pub(super) fn retain(&self, keep: impl Fn(Location) -> bool) -> u64 {
+    /// Drops the entries at the locations that are `gone`, and what is older of their families;
+    /// returns how many of the former.
+    pub(super) fn drop_where(
+        &self,
+        gone: impl Fn(Location) -> bool,
+        ring_age: &impl Fn(Location) -> u64,
+    ) -> u64 {
         let mut dropped = 0;
         for at in self.all_places() {
             let slot = self.load(at);
-            if slot != EMPTY && !keep(self.location(slot)) {
-                self.clear(at);
-                dropped += 1;
+            if slot == EMPTY || !gone(self.location(slot)) {
+                continue;
             }
+            let key = self.shard.key_bits.of_slot(slot);
+            let pair = Pair::of_entry(self.shard.buckets.len() as u32, at.bucket, key);
+            self.drop_older(pair, ring_age(self.location(slot)), ring_age);
+            self.note_dropped(pair);
+            self.clear(at);
+            dropped += 1;
         }
         dropped
     }

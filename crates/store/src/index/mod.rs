@@ -347,15 +347,19 @@ impl Index {
         self.shard(shard).lock().load_image(image, keep, &ring_age)
     }
 
-    /// Drops the entries of a shard whose location `keep` rejects; returns how many.
-    ///
-    /// Where a key has several entries, readers may find an older one after the newer is gone, so
-    /// `keep` should reject only locations whose records readers already refuse.
+    /// As [`Index::drop_at`] for all entries of a shard whose locations are `gone`, whatever their
+    /// hashes; drops what [`Index::candidates`] would find older beside them, too. Returns how many
+    /// there were. A pass over the whole shard.
     ///
     /// # Panics
     /// When there is no such shard.
-    pub fn retain(&self, shard: usize, keep: impl Fn(Location) -> bool) -> u64 {
-        self.shard(shard).lock().retain(keep)
+    pub fn drop_where(
+        &self,
+        shard: usize,
+        gone: impl Fn(Location) -> bool,
+        ring_age: impl Fn(Location) -> u64,
+    ) -> u64 {
+        self.shard(shard).lock().drop_where(gone, &ring_age)
     }
 
     #[inline]

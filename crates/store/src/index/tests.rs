@@ -430,16 +430,23 @@ fn loading_merges_and_leaves_out() {
 }
 
 #[test]
-fn retain_drops_by_location() {
+fn entries_are_dropped_by_location_with_what_is_older_of_their_families() {
     let index = Index::new(if cfg!(miri) { 100 } else { 70_000 });
     let count = index.slots() / 2;
     let (hashes, _) = fill(&index, count, 1);
-    let dropped: u64 =
-        (0..index.shard_count()).map(|shard| index.retain(shard, |l| l.units() >= 10)).sum();
-    assert_eq!((dropped, index.len()), (10, count - 10));
+    let (older, newer) = (Location::new(count), Location::new(count + 1));
+    assert!(insert(&index, hashes[20], older.units()).evicted.is_empty());
+    assert!(insert(&index, hashes[0], newer.units()).evicted.is_empty());
+    let gone = |location: Location| location.units() < 10 || location == older;
+    let shards = 0..index.shard_count();
+    let dropped: u64 = shards.map(|shard| index.drop_where(shard, gone, ring_age)).sum();
+    assert_eq!(dropped, 11);
     for (n, &hash) in hashes.iter().enumerate() {
-        assert_eq!(index.contains_at(hash, Location::new(n as u64)), n >= 10);
+        let stays = n >= 10 && n != 20;
+        assert_eq!(index.contains_at(hash, Location::new(n as u64)), stays, "{n}");
+        assert!(stays || index.has_dropped(hash));
     }
+    assert!(!index.contains_at(hashes[20], older) && index.contains_at(hashes[0], newer));
 }
 
 #[test]

@@ -95,7 +95,9 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let sparse = take_sparse(engine);
     let oldest = || engine.ring.take_oldest(&engine.space);
     let Some(segment) = sparse.or_else(oldest) else { return false };
-    let entries = segment_entries(engine, segment).unwrap_or_default();
+    let read = segment_entries(engine, segment);
+    let is_unread = read.is_none();
+    let entries = read.unwrap_or_default();
     keep_some(engine, segment, choose(engine, segment, &entries));
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
@@ -114,6 +116,9 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
         };
         add(&engine.counters.evicted_ring, u64::from(forgotten.is_some()));
     }
+    if is_unread {
+        forget_unread(engine, segment);
+    }
     engine.ring.free(segment);
     add(&engine.counters.segments_reused, 1);
     // The nursery first: an object that leaves it before the ring is asked is then in an open
@@ -121,6 +126,19 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let waiting = engine.nursery.oldest_seq().unwrap_or(Sequence::MAX);
     engine.marks.prune(waiting.min(engine.ring.oldest_object()));
     true
+}
+
+/// Forgets what lies in a segment of which nobody can read what that is. The index would point into
+/// the segment's next life, where a reader takes what it finds for damage.
+fn forget_unread(engine: &Engine, segment: SegmentId) {
+    if engine.index.units_in(segment.0) == 0 {
+        return;
+    }
+    let gone = |location| engine.space.split(location).0 == segment;
+    let age = |location| engine.ring.age(&engine.space, location);
+    let shards = 0..engine.index.shard_count();
+    let forgotten: u64 = shards.map(|shard| engine.index.drop_where(shard, gone, age)).sum();
+    add(&engine.counters.evicted_ring, forgotten);
 }
 
 /// The emptiest segment, if most of its contents are gone. `None` while recovery runs, since the
