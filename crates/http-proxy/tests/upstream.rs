@@ -167,6 +167,33 @@ fn connections_are_used_again_until_they_are_too_old() {
 }
 
 #[test]
+fn of_too_many_idle_connections_the_oldest_goes() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let (home, url) = (Home::new(), format!("http://{}", listener.local_addr().expect("address")));
+    let proxy = Proxy::start_to(&home, url, |config| {
+        config.workers = 1;
+        config.limits.pool_idle_max = 1;
+    });
+    let asked = |path: &str| {
+        let client = send_to(proxy.info.address, "GET", path, "", b"");
+        let (origin, _) = listener.accept().expect("accept");
+        origin.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        let mut origin = BufReader::new(origin);
+        assert_eq!(read_message(&mut origin, true).expect("a request").path(), path);
+        (client, origin)
+    };
+    let answer = b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 1\r\n\r\nx";
+    let ((mut first, mut older), (mut second, mut newer)) = (asked("/1"), asked("/2"));
+    for (client, origin) in [(&mut first, &mut older), (&mut second, &mut newer)] {
+        origin.get_mut().write_all(answer).expect("write");
+        assert_eq!(read_message(client, false).expect("an answer").text(), "x");
+    }
+    assert_eq!(older.read(&mut [0]).expect("the end"), 0);
+    let _third = send_to(proxy.info.address, "POST", "/3", "Content-Length: 0", b"");
+    assert_eq!(read_message(&mut newer, true).expect("a request").path(), "/3");
+}
+
+#[test]
 fn headers_of_an_origin_have_a_limit() {
     let origin = Origin::start(|request| {
         let length: usize = request.path().trim_start_matches('/').parse().expect("a length");

@@ -223,10 +223,15 @@ impl Pool {
         ready.is_ok_and(|ready| ready.is_ok()).then_some(Connection::Http1(own))
     }
 
+    /// Keeps a connection that a request has just ended on. If the pool is full, the one that has
+    /// been idle for longest goes: connections that are no longer [`FRESH`] would otherwise hold
+    /// the places, and every request that may not be sent twice would open a new connection.
     fn put(&self, connection: Http1) {
         let mut idle = lock(&self.inner.idle);
-        if idle.len() < self.inner.settings.idle_max {
-            idle.push(Idle { connection, since: Instant::now() });
+        idle.push(Idle { connection, since: Instant::now() });
+        if idle.len() > self.inner.settings.idle_max {
+            // They are in the order in which they came back.
+            idle.remove(0);
         }
     }
 }
