@@ -1,7 +1,7 @@
 //! The access log: one line per request, to standard output or a file.
 //!
-//! Threads: workers hand finished lines to one writer thread through a bounded queue. When the
-//! disk or the reader of standard output is too slow, lines are dropped and counted; neither
+//! Threads: workers hand finished lines to one writer thread through a bounded queue, which it
+//! empties at most once in [`GATHERING`]: it is not woken for every line. When the disk or the reader of standard output is too slow, lines are dropped and counted; neither
 //! requests nor signals ever wait, and the end of the proxy waits at most [`LAST_LINES_MAX`].
 //! Invariants: files are only appended to, and a reopen happens between two lines, so a rotated
 //! file ends with a whole line and the reopen loses none. If a file cannot be opened again, the old
@@ -29,6 +29,11 @@ use crate::say::say;
 
 /// Capacity of the writer's queue, in messages.
 const LINES_WAITING_MAX: usize = 8192;
+/// How long the writer lets lines gather after it has written some. To wake it costs the worker and
+/// the writer more than a hit in memory does; a line that finds it idle is written at once.
+const GATHERING: Duration = Duration::from_millis(10);
+/// Bytes of lines that are written at once.
+const WRITE_BYTES_MAX: usize = 64 << 10;
 /// How long the end waits for the last lines to be written: a pipe may have a reader that reads
 /// nothing, and the store has yet to be closed.
 const LAST_LINES_MAX: Duration = Duration::from_secs(5);
@@ -73,8 +78,8 @@ impl AccessLog {
     pub(crate) fn start(target: &LogTarget) -> io::Result<Option<(AccessLog, LogEnd)>> {
         let sink = match target {
             LogTarget::None => return Ok(None),
-            LogTarget::Stdout => Sink::Stdout(BufWriter::new(io::stdout())),
-            LogTarget::File(path) => Sink::File(BufWriter::new(open(path)?), path.clone()),
+            LogTarget::Stdout => Sink::Stdout(buffered(io::stdout())),
+            LogTarget::File(path) => Sink::File(buffered(open(path)?), path.clone()),
         };
         let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
         let (ends, end) = sync_channel(0);
@@ -82,7 +87,8 @@ impl AccessLog {
         let (reopen, errors) = (log.reopen.clone(), log.write_errors.clone());
         std::thread::Builder::new().name("damelo-log".to_owned()).spawn(move || {
             let _ends: SyncSender<Never> = ends;
-            write_lines(sink, &waiting, &reopen, &errors);
+            let gather = || std::thread::sleep(GATHERING);
+            write_lines(sink, &waiting, &reopen, &errors, gather);
         })?;
         Ok(Some((log, LogEnd(end))))
     }
@@ -141,7 +147,7 @@ impl Sink {
         let Sink::File(out, path) = self else { return };
         match open(path) {
             // The old writer was flushed, so dropping it loses nothing.
-            Ok(file) => *out = BufWriter::new(file),
+            Ok(file) => *out = buffered(file),
             Err(error) => {
                 say(format_args!(
                     "damelo: cannot open the access log {} again: {error}",
@@ -152,11 +158,17 @@ impl Sink {
     }
 }
 
+fn buffered<W: Write>(to: W) -> BufWriter<W> {
+    BufWriter::with_capacity(WRITE_BYTES_MAX, to)
+}
+
+/// Writes lines until every handle is dropped; `gather` waits for more of them after each batch.
 fn write_lines(
     mut sink: Sink,
     waiting: &Receiver<Message>,
     wants_reopen: &AtomicBool,
     errors: &Counter,
+    mut gather: impl FnMut(),
 ) {
     while let Ok(first) = waiting.recv() {
         let mut next = Ok(first);
@@ -190,6 +202,7 @@ fn write_lines(
         if reopen {
             sink.reopen();
         }
+        gather();
     }
 }
 
@@ -275,6 +288,28 @@ mod tests {
         end.wait();
         assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "one\ntwo\nthree\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "four\n");
+    }
+
+    #[test]
+    fn lines_that_gather_are_written_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let sink = Sink::File(buffered(open(&path).unwrap()), path.clone());
+        let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
+        let line = |text: &str| Message::Line(format!("{text}\n"));
+        messages.send(line("one")).unwrap();
+        let (mut messages, mut seen) = (Some(messages), Vec::new());
+        write_lines(sink, &waiting, &AtomicBool::default(), &Counter::default(), || {
+            seen.push(std::fs::read_to_string(&path).unwrap());
+            let Some(messages) = messages.take_if(|_| seen.len() > 1) else {
+                for text in ["two", "three"] {
+                    messages.as_ref().unwrap().send(line(text)).unwrap();
+                }
+                return;
+            };
+            drop(messages);
+        });
+        assert_eq!(seen, ["one\n", "one\ntwo\nthree\n"]);
     }
 
     /// The reader of a FIFO reads nothing, until the queue is full and stays so.
