@@ -1,9 +1,9 @@
 //! The access log: one line per request, to standard output or a file.
 //!
 //! Threads: workers hand finished lines to one writer thread through a bounded queue, which it
-//! empties at most once in [`GATHERING`]: it is not woken for every line. When the disk or the reader of standard output is too slow, lines are dropped and counted; neither
-//! requests nor signals ever wait, and the end of the proxy waits at most [`LAST_LINES_MAX`].
-//! Invariants: files are only appended to, and a reopen happens between two lines, so a rotated
+//! empties at most once in [`GATHERING`]: it is not woken for every line. When the disk or the
+//! reader of standard output is too slow, lines are dropped and counted; neither requests nor
+//! signals ever wait, and the end of the proxy waits at most [`LAST_LINES_MAX`]. Invariants: files are only appended to, and a reopen happens between two lines, so a rotated
 //! file ends with a whole line and the reopen loses none. If a file cannot be opened again, the old
 //! one stays in use.
 
