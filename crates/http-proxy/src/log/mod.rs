@@ -3,9 +3,10 @@
 //! Threads: workers hand finished lines to one writer thread through a bounded queue, which it
 //! empties at most once in [`GATHERING`]: it is not woken for every line. When the disk or the
 //! reader of standard output is too slow, lines are dropped and counted; neither requests nor
-//! signals ever wait, and the end of the proxy waits at most [`LAST_LINES_MAX`]. Invariants: files are only appended to, and a reopen happens between two lines, so a rotated
-//! file ends with a whole line and the reopen loses none. If a file cannot be opened again, the old
-//! one stays in use.
+//! signals ever wait, and the end of the proxy waits at most [`LAST_LINES_MAX`]. Invariants: files
+//! are only appended to, and a reopen happens between two lines, so a rotated file ends with a
+//! whole line and the reopen loses none. If a file cannot be opened again, the old one stays in
+//! use.
 
 mod format;
 
@@ -41,14 +42,22 @@ const LAST_LINES_MAX: Duration = Duration::from_secs(5);
 enum Message {
     Line(String),
     Reopen,
+    End,
 }
 
-/// Handle to the writer thread. Cheap to clone; the thread ends with the last handle.
+/// Messages that found no place in the queue.
+#[derive(Debug, Default)]
+struct Wishes {
+    reopen: AtomicBool,
+    end: AtomicBool,
+}
+
+/// Handle to the writer thread. Cheap to clone; the thread ends with the last handle, or when it is
+/// told to.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessLog {
     messages: SyncSender<Message>,
-    /// A reopen that found no place in the queue.
-    reopen: Arc<AtomicBool>,
+    wishes: Arc<Wishes>,
     /// Lines that reached the writer but could not be written.
     pub(crate) write_errors: Arc<Counter>,
 }
@@ -60,8 +69,7 @@ pub(crate) struct LogEnd(Receiver<Never>);
 enum Never {}
 
 impl LogEnd {
-    /// Waits until every handle is dropped and the last line is written, but no longer than
-    /// [`LAST_LINES_MAX`].
+    /// Waits until the last line is written, but no longer than [`LAST_LINES_MAX`].
     pub(crate) fn wait(self) {
         if let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(LAST_LINES_MAX) {
             say(format_args!(
@@ -74,7 +82,7 @@ impl LogEnd {
 
 impl AccessLog {
     /// Starts the writer; `None` if there is no target. The caller waits for the returned end once
-    /// its handles are dropped, so that the last lines are written.
+    /// it has told the log to end, or dropped its handles, so that the last lines are written.
     pub(crate) fn start(target: &LogTarget) -> io::Result<Option<(AccessLog, LogEnd)>> {
         let sink = match target {
             LogTarget::None => return Ok(None),
@@ -83,12 +91,12 @@ impl AccessLog {
         };
         let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
         let (ends, end) = sync_channel(0);
-        let log = AccessLog { messages, reopen: Arc::default(), write_errors: Arc::default() };
-        let (reopen, errors) = (log.reopen.clone(), log.write_errors.clone());
+        let log = AccessLog { messages, wishes: Arc::default(), write_errors: Arc::default() };
+        let (wishes, errors) = (log.wishes.clone(), log.write_errors.clone());
         std::thread::Builder::new().name("damelo-log".to_owned()).spawn(move || {
             let _ends: SyncSender<Never> = ends;
             let gather = || std::thread::sleep(GATHERING);
-            write_lines(sink, &waiting, &reopen, &errors, gather);
+            write_lines(sink, &waiting, &wishes, &errors, gather);
         })?;
         Ok(Some((log, LogEnd(end))))
     }
@@ -98,7 +106,15 @@ impl AccessLog {
     /// next signal may be the one that ends the proxy.
     pub(crate) fn reopen(&self) {
         if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Reopen) {
-            self.reopen.store(true, Ordering::Relaxed);
+            self.wishes.reopen.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the writer after the lines that are queued, whoever holds handles: later lines are
+    /// dropped, and counted.
+    pub(crate) fn end(&self) {
+        if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::End) {
+            self.wishes.end.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -162,48 +178,61 @@ fn buffered<W: Write>(to: W) -> BufWriter<W> {
     BufWriter::with_capacity(WRITE_BYTES_MAX, to)
 }
 
-/// Writes lines until every handle is dropped; `gather` waits for more of them after each batch.
+/// Writes lines until it is told to end, or every handle is dropped; `gather` waits for more of them
+/// after each batch.
 fn write_lines(
     mut sink: Sink,
     waiting: &Receiver<Message>,
-    wants_reopen: &AtomicBool,
+    wishes: &Wishes,
     errors: &Counter,
     mut gather: impl FnMut(),
 ) {
     while let Ok(first) = waiting.recv() {
-        let mut next = Ok(first);
-        let mut unflushed = 0;
-        let mut reopen = false;
-        // All queued lines are written before one flush.
-        loop {
-            match next {
-                Ok(Message::Line(text)) => {
-                    if sink.writer().write_all(text.as_bytes()).is_err() {
-                        errors.one();
-                    } else {
-                        unflushed += 1;
-                    }
-                    if wants_reopen.swap(false, Ordering::Relaxed) {
-                        reopen = true;
-                        break;
-                    }
-                    next = waiting.try_recv();
-                }
-                Ok(Message::Reopen) => {
-                    reopen = true;
-                    break;
-                }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-            }
-        }
-        if sink.writer().flush().is_err() {
-            errors.add(unflushed);
-        }
-        if reopen {
-            sink.reopen();
+        match write_batch(&mut sink, first, waiting, wishes, errors) {
+            After::More => {}
+            After::Reopen => sink.reopen(),
+            After::End => return,
         }
         gather();
     }
+}
+
+/// What is to be done after some lines.
+enum After {
+    More,
+    Reopen,
+    End,
+}
+
+/// Writes all queued lines before one flush.
+fn write_batch(
+    sink: &mut Sink,
+    first: Message,
+    waiting: &Receiver<Message>,
+    wishes: &Wishes,
+    errors: &Counter,
+) -> After {
+    let (mut next, mut unflushed) = (Ok(first), 0);
+    let after = loop {
+        match next {
+            Ok(Message::Line(text)) => match sink.writer().write_all(text.as_bytes()) {
+                Ok(()) => unflushed += 1,
+                Err(_) => errors.one(),
+            },
+            Ok(Message::Reopen) => break After::Reopen,
+            Ok(Message::End) => break After::End,
+            Err(_) if wishes.end.load(Ordering::Relaxed) => break After::End,
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => break After::More,
+        }
+        if wishes.reopen.swap(false, Ordering::Relaxed) {
+            break After::Reopen;
+        }
+        next = waiting.try_recv();
+    };
+    if sink.writer().flush().is_err() {
+        errors.add(unflushed);
+    }
+    after
 }
 
 /// The record of one request. Dropping it queues its line: at the end of the response body, or of
@@ -299,7 +328,7 @@ mod tests {
         let line = |text: &str| Message::Line(format!("{text}\n"));
         messages.send(line("one")).unwrap();
         let (mut messages, mut seen) = (Some(messages), Vec::new());
-        write_lines(sink, &waiting, &AtomicBool::default(), &Counter::default(), || {
+        write_lines(sink, &waiting, &Wishes::default(), &Counter::default(), || {
             seen.push(std::fs::read_to_string(&path).unwrap());
             let Some(messages) = messages.take_if(|_| seen.len() > 1) else {
                 for text in ["two", "three"] {
@@ -310,6 +339,19 @@ mod tests {
             drop(messages);
         });
         assert_eq!(seen, ["one\n", "one\ntwo\nthree\n"]);
+    }
+
+    #[test]
+    fn what_was_logged_before_the_end_is_written_while_somebody_holds_the_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
+        for number in 0..5 {
+            log.messages.send(Message::Line(format!("{number}\n"))).unwrap();
+        }
+        log.end();
+        end.wait();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n1\n2\n3\n4\n");
     }
 
     /// The reader of a FIFO reads nothing, until the queue is full and stays so.

@@ -212,13 +212,9 @@ impl Proxy {
         if ends.iter().any(Result::is_err) {
             return Err(ProxyError::WorkerDied);
         }
-        // The control in `info` holds the last handle of the log. The caller may hold another; then
-        // the last lines are written when that one is dropped.
-        let others = self.info.control.is_shared();
-        drop(self.info);
-        if let Some(end) = self.log_end
-            && !others
-        {
+        // The caller may hold handles of the log beyond this.
+        self.info.control.end_log();
+        if let Some(end) = self.log_end {
             end.wait();
         }
         Ok(())

@@ -64,11 +64,6 @@ impl Control {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Whether another handle exists.
-    pub(crate) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.current) > 1
-    }
-
     /// The current shared state.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         self.current.borrow().clone()
@@ -147,6 +142,13 @@ impl Control {
     pub fn reopen_log(&self) {
         if let Some(log) = &self.shared().log {
             log.reopen();
+        }
+    }
+
+    /// Ends the access log, once nothing is left to log.
+    pub(crate) fn end_log(&self) {
+        if let Some(log) = &self.shared().log {
+            log.end();
         }
     }
 }
