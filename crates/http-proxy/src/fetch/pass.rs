@@ -79,8 +79,8 @@ pub(crate) async fn send_upgrade(
     Ok(response)
 }
 
-/// Waits for the origin's answer. Where nobody knows what an unsafe method has done, its target is
-/// invalidated: after some errors, and if the client leaves meanwhile.
+/// Waits for the origin's answer. Where nobody knows what an unsafe method has done, what it may
+/// have written to is invalidated: after some errors, and if the client leaves meanwhile.
 async fn answered(
     worker: &Worker,
     ask: &Ask,
@@ -138,8 +138,9 @@ async fn keep_for_get(
 }
 
 /// RFC 9111 §4.4, RFC 9875 §3: a successful request with an unsafe method invalidates its target,
-/// and the resources and groups that its response names. Returns the epoch in which the response,
-/// fetched since `epoch`, may be stored: `None` if something else changed the resource since.
+/// and the resources and groups that it or its response names. Returns the epoch in which the
+/// response, fetched since `epoch`, may be stored: `None` if something else changed the resource
+/// since.
 async fn invalidate(
     worker: &Worker,
     ask: &Ask,
@@ -195,7 +196,8 @@ fn url_of(key: &[u8]) -> Scope {
 }
 
 /// Guards a request in flight to the origin. If the client leaves before the response arrives, the
-/// effect of an unsafe method stays unknown; dropping the guard then invalidates the target.
+/// effect of an unsafe method stays unknown; dropping the guard then invalidates what it may have
+/// written to.
 struct Unanswered<'a> {
     worker: &'a Worker,
     ask: Option<&'a Ask>,
