@@ -332,13 +332,16 @@ impl Space {
     /// room may come again, for a sparse file, a quota, or a file system that writes elsewhere on
     /// each overwrite. Of several one that has none goes out, or the others would wait for it.
     fn noted(&self, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
-        if !outcome.as_ref().is_err_and(is_want_of_room) || self.in_service() > 1 {
+        let is_want = outcome.as_ref().is_err_and(is_want_of_room);
+        let _alone = is_want.then(|| lock(&self.leaving));
+        if !is_want || self.in_service() > 1 {
             volume.note(&outcome, self.errors_max);
         }
         outcome.map_err(|error| volume.named(error))
     }
 
-    fn in_service(&self) -> usize {
+    /// Volumes in service.
+    pub(crate) fn in_service(&self) -> usize {
         self.volumes.iter().filter(|volume| !volume.is_out()).count()
     }
 

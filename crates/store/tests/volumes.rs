@@ -163,6 +163,29 @@ fn of_two_volumes_without_room_one_stays_in_service() {
     assert_eq!(in_service(&store).into_iter().filter(|is_in| *is_in).count(), 1);
 }
 
+/// However many of its segments are free, and tried first.
+#[test]
+fn a_volume_that_has_room_takes_what_one_without_cannot() {
+    for errors_max in [16, 200] {
+        let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+        let store = open(&disks, |config| config.volume_errors_max = errors_max);
+        // All segments were used once, and few are free.
+        (0..12_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+        store.sync().unwrap();
+        assert!(store.stats().segments_reused > 0);
+        disks[0].set_full(true);
+        for n in 0..300 {
+            put(&store, &format!("new/{n}"), 1, &[8; 5_000]);
+            let _ = store.sync();
+        }
+        store.drop_memory();
+        let found = |n: &usize| get(&store, &format!("new/{n}")).is_some();
+        // The first may have gone to the segment that was open on the full one.
+        assert!((0..300).filter(found).count() >= 299, "{errors_max}");
+        assert!(store.stats().drops_write_error <= 1, "{errors_max}");
+    }
+}
+
 /// Each I/O there might take as long as the device takes to give up.
 #[test]
 fn a_volume_out_of_service_is_left_alone() {

@@ -393,8 +393,9 @@ fn planned(path: &Path, bytes: u64, own_bytes: u64) -> Result<u64, DeviceOpenErr
         Some(needed) if needed <= most => needed,
         _ => return Err(DeviceOpenError::TooLarge { path: owned(), needed: bytes }),
     };
-    let parent = parent_of(path);
-    let free = sys::free_bytes(parent).map_err(|e| describe(path, "ask for free space", e))?;
+    // A file may be mounted by itself, below a directory that is read-only.
+    let place = if path.exists() { path } else { parent_of(path) };
+    let free = sys::free_bytes(place).map_err(|e| describe(path, "ask for free space", e))?;
     let available = free.map_or(u64::MAX, |free| free.saturating_add(own_bytes));
     if needed > available {
         return Err(DeviceOpenError::NoRoom { path: owned(), needed, available });

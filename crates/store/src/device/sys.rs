@@ -114,10 +114,10 @@ mod linux {
     use std::path::{Path, PathBuf};
     use std::ptr::{self, NonNull};
 
-    /// File systems known to let mapped pages be stored to whatever becomes of the disk, if their
-    /// blocks are allocated: tmpfs, and ext4 where it allocates late. XFS is none of them: once it
-    /// has shut down for an error, and where it is full and a block is shared with a reflinked
-    /// copy, a store to a page that was written out is a SIGBUS.
+    // File systems known to let mapped pages be stored to whatever becomes of the disk, if their
+    // blocks are allocated: tmpfs, and ext4 where it allocates late. XFS is none of them: once it
+    // has shut down for an error, and where it is full and a block is shared with a reflinked copy,
+    // a store to a page that was written out is a SIGBUS.
     const TMPFS: u64 = 0x0102_1994;
     const EXT4: u64 = 0xef53;
 

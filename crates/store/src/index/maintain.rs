@@ -74,7 +74,7 @@ impl Locked<'_> {
     }
 
     /// Drops the entries at the locations that are `gone`, and what is older of their families;
-    /// returns how many of the former.
+    /// returns how many of the former, but for those that went as older ones.
     pub(super) fn drop_where(
         &self,
         gone: impl Fn(Location) -> bool,

@@ -22,7 +22,7 @@
 //! - At most three entries have the same tag and buckets.
 //! - When the index drops an entry on its own, or drops several at once, readers never find an
 //!   older entry with the same tag and buckets without the newer one. (Entries that the caller
-//!   removes by location, with [`Index::remove_at`] or [`Index::retain`], are the caller's
+//!   removes by location, with [`Index::remove_at`] or [`Index::drop_at`], are the caller's
 //!   responsibility.)
 //!
 //! **Threads.** All methods take `&self` and may be called from any thread. Lookups and
@@ -244,8 +244,9 @@ impl Index {
     }
 
     /// True if recovery may find a record of this key that the index has dropped: by
-    /// [`Index::insert`] for lack of room, or by [`Index::drop_at`] or [`Index::remove_all`]. Ask
-    /// after looking at the candidates. False positives are rare. Takes no lock.
+    /// [`Index::insert`] for lack of room, or by [`Index::drop_at`], [`Index::drop_where`] or
+    /// [`Index::remove_all`]. Ask after looking at the candidates. False positives are rare. Takes
+    /// no lock.
     pub fn has_dropped(&self, hash: u64) -> bool {
         let (shard, pair) = self.locate(hash);
         shard.head.dropped.is_set(pair)
@@ -349,7 +350,7 @@ impl Index {
 
     /// As [`Index::drop_at`] for all entries of a shard whose locations are `gone`, whatever their
     /// hashes; drops what [`Index::candidates`] would find older beside them, too. Returns how many
-    /// there were. A pass over the whole shard.
+    /// there were, but for those that went as older ones. A pass over the whole shard.
     ///
     /// # Panics
     /// When there is no such shard.

@@ -95,9 +95,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let sparse = take_sparse(engine);
     let oldest = || engine.ring.take_oldest(&engine.space);
     let Some(segment) = sparse.or_else(oldest) else { return false };
-    let read = segment_entries(engine, segment);
-    let is_unread = read.is_none();
-    let entries = read.unwrap_or_default();
+    let entries = segment_entries(engine, segment).unwrap_or_default();
     keep_some(engine, segment, choose(engine, segment, &entries));
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
@@ -116,9 +114,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
         };
         add(&engine.counters.evicted_ring, u64::from(forgotten.is_some()));
     }
-    if is_unread {
-        forget_unread(engine, segment);
-    }
+    forget_unread(engine, segment);
     engine.ring.free(segment);
     add(&engine.counters.segments_reused, 1);
     // The nursery first: an object that leaves it before the ring is asked is then in an open
@@ -128,8 +124,8 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     true
 }
 
-/// Forgets what lies in a segment of which nobody can read what that is. The index would point into
-/// the segment's next life, where a reader takes what it finds for damage.
+/// Forgets what else the index has in a segment: nobody could read what that is. The index would
+/// point into the segment's next life, where a reader takes what it finds for damage.
 fn forget_unread(engine: &Engine, segment: SegmentId) {
     if engine.index.units_in(segment.0) == 0 {
         return;

@@ -187,7 +187,9 @@ pub(crate) fn open_segment(
             }
             Err(error) => {
                 engine.ring.free(id);
-                roomless += usize::from(is_want_of_room(&error));
+                // Of several volumes one without room goes out, and another takes what it cannot.
+                let is_last = engine.space.in_service() <= 1;
+                roomless += usize::from(is_last && is_want_of_room(&error));
                 failed = Some(error);
                 if roomless == ROOMLESS_MAX {
                     break;
