@@ -1,6 +1,6 @@
 //! Outcomes that are ready at once or come later: the implementation of every operation type.
 //!
-//! An operation that needs no waiting is ready when it is made and allocates nothing. Otherwise
+//! An operation that needs no waiting is ready when it is made, which allocates nothing. Otherwise
 //! `wait` does the work on the calling thread, and polling hands it to the store's own threads.
 //! Invariants: work is done at most once, and never if the operation is dropped before. An
 //! operation that is dropped while a thread works on it is abandoned: work that changes the store

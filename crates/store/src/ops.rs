@@ -1,8 +1,9 @@
 //! The operation types that `Store` returns: values that callers await on any executor, or wait
 //! for.
 //!
-//! An operation that needs no waiting is ready when it is returned and allocates nothing. Otherwise
-//! `.wait()` does the work on the calling thread, and polling hands it to the store's own threads.
+//! An operation that needs no waiting is ready when it is returned; what is in memory, or nowhere,
+//! is so without an allocation. Otherwise `.wait()` does the work on the calling thread, and polling
+//! hands it to the store's own threads.
 //! Invariant: an operation that is not ready, and is dropped before it is waited for or polled,
 //! does nothing. Threads: any.
 
@@ -24,7 +25,8 @@ macro_rules! operations {
 
         impl $name {
             /// True if the outcome is available without further work or waiting. A read is ready if
-            /// the object is in memory or certainly absent.
+            /// the object is in memory or certainly absent; a look-up or reader of a long object is
+            /// if the object's head is.
             #[inline]
             pub fn is_ready(&self) -> bool {
                 self.0.is_ready()

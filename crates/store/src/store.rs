@@ -19,6 +19,8 @@ use crate::device::{Device, UndoOnDrop};
 use crate::durable::progress::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
+#[cfg(doc)]
+use crate::error::ReadError;
 use crate::error::{CreateError, OpenError, PurgeError, SyncError};
 use crate::format::{JournalOp, RecordKind};
 use crate::group::GroupStats;
@@ -293,7 +295,7 @@ impl Store {
         ReadRange(self.engine().reading_of(
             key,
             |object| ObjectRange::of_object(object, &of_memory),
-            |large| self.engine().range_operation(large, key, of_disk),
+            |kept| self.engine().range_operation(kept, key, of_disk),
             |engine, key| engine.read_range_blocking(key, range, None),
         ))
     }
@@ -306,7 +308,7 @@ impl Store {
         OpenReader(self.engine().reading_of(
             key,
             |object| Reader::of(self.engine(), Source::Memory(object)),
-            |large| self.engine().told(Reader::of(self.engine(), Source::Disk(Arc::new(large)))),
+            |kept| self.engine().told(kept, |large| Reader::of(self.engine(), Source::Disk(large))),
             Reader::open,
         ))
     }
@@ -320,7 +322,7 @@ impl Store {
         Lookup(self.engine().reading_of(
             key,
             |object| ObjectInfo::of(&object),
-            |large| self.engine().told(large.info),
+            |kept| self.engine().told(kept, |large| large.info.clone()),
             Engine::lookup,
         ))
     }
@@ -333,7 +335,7 @@ impl Store {
         Length(self.engine().reading_of(
             key,
             |object| object.len() as u64,
-            |large| self.engine().told(large.info.length_bytes),
+            |kept| self.engine().told(kept, |large| large.info.length_bytes),
             |engine, key| Ok(engine.lookup(key)?.map(|info| info.length_bytes)),
         ))
     }

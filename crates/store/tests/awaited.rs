@@ -312,3 +312,14 @@ fn parts_that_wait_when_the_store_closes_say_so() {
     });
     assert!(closed.count() > OBJECTS as usize / 2);
 }
+
+#[test]
+fn a_part_that_is_first_polled_after_the_close_is_not_read() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = with_heads(&disk);
+    let mut read = store.read_range(&7_u32.to_le_bytes(), 5..9);
+    store.close().unwrap();
+    let polled = Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(ReadError::Closed))), "{polled:?}");
+    assert_eq!(slow.submitted(), 0);
+}

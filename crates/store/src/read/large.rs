@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::chunks::{Chunks, Extent, Piece};
 use super::gathering::GatheringRoom;
 use super::heads::Head;
 use super::lost::{Lost, NotRead, or_lost};
-use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{
     CHUNK_BYTES, Manifest, ManifestPart, Patch, RecordHeader, RecordKind, UNIT_BYTES, verify_body,
-    verify_chunks, verify_head,
+    verify_head,
 };
 use crate::index::Location;
 use crate::memory::pool::Run;
@@ -39,40 +39,6 @@ pub(crate) struct LargeObject {
     pub(super) extents: Vec<Extent>,
     /// Head of the extent that was read last.
     pub(super) head: Mutex<Option<(usize, Arc<Head>)>>,
-}
-
-/// A chunked record, and the part of the value it holds.
-#[derive(Clone, Copy)]
-pub(super) struct Extent {
-    segment: SegmentId,
-    life: SegmentLife,
-    location: Location,
-    start: u64,
-    len: u64,
-    /// Low half of the record's sequence number.
-    record_seq: u32,
-}
-
-/// One read: the blocks of an extent that hold some of its chunks, and what is wanted of them.
-pub(super) struct Chunks {
-    extent: Extent,
-    head: Arc<Head>,
-    /// Where the blocks begin in the extent's segment, in bytes.
-    offset: u64,
-    /// Bytes of the blocks.
-    pub(super) len: usize,
-    first_chunk: u64,
-    /// Where the chunks lie in the blocks.
-    chunks: Range<usize>,
-    /// Where the bytes that are wanted lie in the blocks.
-    wanted: Range<usize>,
-}
-
-/// Verified bytes of an object, in a run.
-pub(crate) struct Piece {
-    run: Run,
-    start: usize,
-    len: usize,
 }
 
 impl Engine {
@@ -263,19 +229,6 @@ fn checked_head(header: RecordHeader, bytes: &[u8], life: SegmentLife) -> Option
     undamaged.then(|| Head { header, bytes: bytes[..len as usize].to_vec(), life })
 }
 
-impl Extent {
-    /// Whether its segment was reused since it was found.
-    fn is_overwritten(&self, engine: &Engine) -> bool {
-        engine.ring.life(self.segment) != self.life
-    }
-
-    /// Whether this is its record's header.
-    fn is_headed_by(&self, header: &RecordHeader) -> bool {
-        let is_it = header.sequence().low_half() == self.record_seq;
-        header.chunked && is_it && header.value_len == self.len
-    }
-}
-
 impl LargeObject {
     /// True if a range lies in one extent, so that reading it takes memory only once.
     pub(super) fn is_one_piece(&self, range: &Range<u64>) -> bool {
@@ -359,40 +312,15 @@ impl LargeObject {
         // Its parts are as long as the object: nobody asks beyond them.
         let index = self.extent_at(range.start).ok_or(Lost::Damaged)?;
         let head = self.head_of(engine, index)?;
-        let chunks = self.chunks(engine, index, head, &range);
-        let run = engine.take_more_for_read(chunks.len, waited)?;
-        // SAFETY: the run is fresh and known to this thread only.
-        let buf = unsafe { run.bytes_mut(0, chunks.len) };
-        let outcome = engine.space.read(chunks.extent.segment, chunks.offset, buf);
-        Ok(chunks.accept(engine, run, outcome.is_ok())?)
+        Chunks::of(engine, self.extents[index], head, &range).read(engine, waited)
     }
 
-    /// What is to be read from the start of a range to its end or that of the extent.
-    fn chunks(&self, engine: &Engine, index: usize, head: Arc<Head>, range: &Range<u64>) -> Chunks {
-        let extent = self.extents[index];
-        let from = range.start - extent.start;
-        let to = (range.end - extent.start).min(extent.len);
-        let first_chunk = from / CHUNK_BYTES;
-        let chunk_start = first_chunk * CHUNK_BYTES;
-        let chunk_end = to.next_multiple_of(CHUNK_BYTES).min(extent.len);
-        let value = head.header.value_range().start as u64;
-        let at = engine.space.split(extent.location).1 + value + chunk_start;
-        let block = engine.space.block();
-        let offset = at - at % block;
-        let end = (at + (chunk_end - chunk_start)).next_multiple_of(block);
-        let len = (end.min(engine.space.segment_bytes) - offset) as usize;
-        let skip = (at - offset) as usize;
-        let chunks = skip..skip + (chunk_end - chunk_start) as usize;
-        let start = skip + (from - chunk_start) as usize;
-        let wanted = start..start + (to - from) as usize;
-        Chunks { extent, head, offset, len, first_chunk, chunks, wanted }
-    }
-
-    /// As `chunks`, if no head has to be read before, and the range lies in one extent.
+    /// What is to be read for a range, if it lies in one extent, of which no head has to be read
+    /// before.
     pub(super) fn chunks_at_hand(&self, engine: &Engine, range: &Range<u64>) -> Option<Chunks> {
         let index = self.extent_at(range.start).filter(|_| self.is_one_piece(range))?;
         let head = self.head_at_hand(engine, index)?;
-        Some(self.chunks(engine, index, head, range))
+        Some(Chunks::of(engine, self.extents[index], head, range))
     }
 
     fn head_at_hand(&self, engine: &Engine, index: usize) -> Option<Arc<Head>> {
@@ -425,45 +353,6 @@ impl LargeObject {
         }
         *lock(&self.head) = Some((index, Arc::clone(&head)));
         Ok(head)
-    }
-}
-
-impl Chunks {
-    pub(super) fn submit(
-        self,
-        engine: &Arc<Engine>,
-        run: Run,
-        done: impl FnOnce(Result<Piece, Lost>) + Send + 'static,
-    ) {
-        let (segment, offset) = (self.extent.segment, self.offset);
-        let pieces = vec![(run.clone(), self.len)];
-        let this = Arc::clone(engine);
-        engine.space.submit(IoOp::Read, segment, offset, pieces, move |outcome| {
-            done(self.accept(&this, run, outcome.is_ok()));
-        });
-    }
-
-    /// Bytes to verify once they are read.
-    pub(super) fn verified_bytes(&self) -> usize {
-        self.chunks.len()
-    }
-
-    /// Counts the read, which ended now, and verifies what it brought.
-    fn accept(self, engine: &Engine, run: Run, is_read: bool) -> Result<Piece, Lost> {
-        engine.count_read(&engine.counters.range_reads, self.len as u64);
-        if self.extent.is_overwritten(engine) {
-            return Err(Lost::Overwritten);
-        }
-        if !is_read {
-            return Err(Lost::Unreadable);
-        }
-        let head = &self.head;
-        let chunks = run.bytes(self.chunks.start, self.chunks.len());
-        if !verify_chunks(&head.header, &head.bytes, self.first_chunk, chunks) {
-            add(&engine.counters.damaged_records, 1);
-            return Err(Lost::Damaged);
-        }
-        Ok(Piece { run, start: self.wanted.start, len: self.wanted.len() })
     }
 }
 

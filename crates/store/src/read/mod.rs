@@ -2,11 +2,12 @@
 //! (`disk`) or submitted (`submit`). The disk read is of the object or of its page (`page`, chosen
 //! by `page_choice`), shared with concurrent callers (`flight`), and bounded in the memory it may
 //! take (`under_way`, `gathering`); `assembled` keeps what was read of objects whose newer metadata
-//! wait. `range` and `stream` read parts of large objects (`large`), of which the `heads` are kept,
-//! blocking or submitted (`submit_part`); `prefetch` reads whole groups. What cannot be had (`lost`)
-//! is forgotten (`gone`).
+//! wait. `range` and `stream` read parts of large objects (`large`, by `chunks`), of which the
+//! `heads` are kept, blocking or submitted (`submit_part`); `prefetch` reads whole groups. What
+//! cannot be had (`lost`) is forgotten (`gone`).
 
 pub(crate) mod assembled;
+mod chunks;
 pub(crate) mod disk;
 pub(crate) mod flight;
 pub(crate) mod gathering;

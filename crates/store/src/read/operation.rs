@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::disk::{Asked, InHand, Indirect};
 use super::large::LargeObject;
 use super::memory::InMemory;
-use super::range::ByHead;
+use super::range::KeptHead;
 use crate::deferred::{Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -60,7 +60,7 @@ impl Engine {
         self: &Arc<Engine>,
         key: &[u8],
         of_memory: impl FnOnce(Object) -> T,
-        of_disk: impl FnOnce(LargeObject) -> Reading<T>,
+        of_disk: impl FnOnce(KeptHead) -> Reading<T>,
         blocking: impl FnOnce(&Arc<Engine>, &[u8]) -> Result<Option<T>, ReadError> + Send + 'static,
     ) -> Reading<T> {
         if self.is_closed() {
@@ -71,11 +71,11 @@ impl Engine {
             AtOnce::Object(object) => return Deferred::ready(Ok(Some(of_memory(object)))),
             AtOnce::Nothing => return Deferred::ready(Ok(None)),
             AtOnce::Indirect => {}
-            AtOnce::OnDisk => match self.by_kept_head(hash, key) {
-                Some(ByHead::Large(large)) => return of_disk(large),
-                Some(ByHead::Gone) => return Deferred::ready(Ok(None)),
-                Some(ByHead::OtherKey | ByHead::LookAgain) | None => {}
-            },
+            AtOnce::OnDisk => {
+                if let Some(kept) = self.by_kept_head(hash, key) {
+                    return of_disk(kept);
+                }
+            }
         }
         let (this, key) = (Arc::clone(self), key.to_vec());
         self.reading(move || blocking(&this, &key))
@@ -97,9 +97,14 @@ impl Engine {
     }
 
     /// What an object's head tells, which is a hit.
-    pub(crate) fn told<T: Send + 'static>(&self, told: T) -> Reading<T> {
+    pub(crate) fn told<T: Send + 'static>(
+        &self,
+        kept: KeptHead,
+        tell: impl FnOnce(Arc<LargeObject>) -> T,
+    ) -> Reading<T> {
+        kept.is_used(self);
         add(&self.counters.hits_disk, 1);
-        Deferred::ready(Ok(Some(told)))
+        Deferred::ready(Ok(Some(tell(kept.large))))
     }
 
     /// Starts a read; it is complete at once if the object is in memory or certainly absent.

@@ -31,7 +31,7 @@ pub(crate) enum Source {
 }
 
 /// The outcome of looking at a candidate's head.
-pub(crate) enum ByHead {
+enum ByHead {
     /// Another key with the same tag.
     OtherKey,
     /// The key's object, but expired, purged, damaged or incomplete: a miss that ends the search.
@@ -39,6 +39,21 @@ pub(crate) enum ByHead {
     /// The record was outdated when it was read.
     LookAgain,
     Large(LargeObject),
+}
+
+/// An object of which the head is kept.
+#[derive(Clone)]
+pub(crate) struct KeptHead {
+    pub(super) large: Arc<LargeObject>,
+    hash: KeyHash,
+    location: Location,
+}
+
+impl KeptHead {
+    /// Counts a use of the object.
+    pub(super) fn is_used(&self, engine: &Engine) {
+        engine.index.bump_freq(self.hash.get(), self.location, 1);
+    }
 }
 
 impl ByHead {
@@ -204,18 +219,35 @@ impl Engine {
         self.by_head(hash, key, (candidate.location, life), head)
     }
 
-    /// What the newest candidate is, if its head is kept and tells. `None`: something has to be
-    /// read. No I/O.
-    pub(crate) fn by_kept_head(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Option<ByHead> {
+    /// The key's object, if the head of its newest candidate is kept and tells all: neither what a
+    /// patch is about nor what is lost. No I/O, and nothing changes.
+    pub(crate) fn by_kept_head(&self, hash: KeyHash, key: &[u8]) -> Option<KeptHead> {
         let newest = *self.ordered_candidates(hash).first()?;
         let head = self.kept_head(newest.location)?;
-        // Beside a patch, the head of what it is about would be needed.
-        if !head.is_of(hash, key) || head.header.kind == RecordKind::Patch {
+        let header = &head.header;
+        let is_dead = || self.death(header.group(), key, header.sequence(), header.expires_s);
+        if !head.is_of(hash, key) || is_dead().is_some() {
             return None;
         }
-        self.index.bump_freq(hash.get(), newest.location, 1);
-        let place = (newest.location, head.life);
-        self.by_head(hash, key, place, head).ok()
+        let large = match header.kind {
+            RecordKind::Object if header.chunked => self.of_head(newest.location, head),
+            RecordKind::Manifest => {
+                let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
+                self.of_manifest(header, metadata, &head.bytes[header.value_range()]).ok()?
+            }
+            RecordKind::Object | RecordKind::Part | RecordKind::Patch => return None,
+        };
+        Some(KeptHead { large: Arc::new(large), hash, location: newest.location })
+    }
+
+    /// The object of which this is the head, in one record.
+    fn of_head(&self, location: Location, head: Arc<Head>) -> LargeObject {
+        let header = &head.header;
+        let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
+        let extent = self.extent(location, &head);
+        let info = info_of(header, header.value_len, metadata);
+        let (seq, head) = (header.sequence(), Mutex::new(Some((0, head))));
+        LargeObject { info, seq, extents: vec![extent], head }
     }
 
     /// What the key's record is by its head, which lies at a location in this life of its segment.
@@ -237,17 +269,8 @@ impl Engine {
             RecordKind::Part => return Ok(ByHead::of(&self.damaged(hash, location, life))),
             RecordKind::Object | RecordKind::Manifest | RecordKind::Patch => {}
         }
-        let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
         if header.kind == RecordKind::Object {
-            let extent = self.extent(location, &head);
-            let head = Some((0, head));
-            let info = info_of(&header, header.value_len, metadata);
-            return Ok(ByHead::Large(LargeObject {
-                info,
-                seq: header.sequence(),
-                extents: vec![extent],
-                head: Mutex::new(head),
-            }));
+            return Ok(ByHead::Large(self.of_head(location, head)));
         }
         // The header is of that life, so nothing read since may count for a later one.
         self.indirect_of(hash, key, (location, life), &header, &head.bytes)

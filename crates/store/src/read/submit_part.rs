@@ -1,8 +1,8 @@
 //! Parts of long objects as operations: one submitted I/O, with no thread waiting for it, where the
 //! head is at hand.
 //!
-//! Owns nothing. A part that needs more than one I/O is read on a worker thread. Threads: as in
-//! `submit`.
+//! Owns nothing. A part that needs more than one I/O, or is long, is read on a worker thread.
+//! Threads: as in `submit`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::large::{LargeObject, Piece};
+use super::chunks::Piece;
+use super::large::LargeObject;
 use super::lost::{Lost, or_lost};
 use super::operation::Reading;
+use super::range::KeptHead;
 use super::submit::SUBMITTED_BYTES_MAX;
 use super::under_way::Room;
 use crate::deferred::{Deferred, OneShot};
@@ -44,29 +46,33 @@ impl Engine {
     /// Reads a range of an object that was found on disk.
     pub(crate) fn range_operation(
         self: &Arc<Engine>,
-        large: LargeObject,
+        kept: KeptHead,
         key: &[u8],
         range: Range<u64>,
     ) -> Reading<ObjectRange> {
-        let clamped = large.clamped(&range);
+        let clamped = kept.large.clamped(&range);
         if clamped.is_empty() {
-            add(&self.counters.hits_disk, 1);
-            return Deferred::ready(Ok(Some(large.range_of_nothing(clamped.start))));
+            return self.told(kept, |large| large.range_of_nothing(clamped.start));
         }
-        let (this, key, large) = (Arc::clone(self), Arc::<[u8]>::from(key), Arc::new(large));
-        let found = Arc::clone(&large);
-        let blocking = move || match this.is_closed() {
+        let (this, key) = (Arc::clone(self), Arc::<[u8]>::from(key));
+        let look = move |found| match this.is_closed() {
             true => Err(ReadError::Closed),
-            false => this.read_range_blocking(&key, range, Some(found)),
+            false => this.read_range_blocking(&key, range, found),
         };
-        let (this, again) = (Arc::clone(self), blocking.clone());
+        let (this, found, again) = (Arc::clone(self), kept.clone(), look.clone());
+        let blocking = move || {
+            found.is_used(&this);
+            look(Some(found.large))
+        };
+        let this = Arc::clone(self);
         Deferred::startable(blocking, move |promise| {
-            let (engine, found) = (Arc::clone(&this), Arc::clone(&large));
+            let (engine, large) = (Arc::clone(&this), Arc::clone(&kept.large));
             let offset = clamped.start;
             let outcome = move |piece| match piece {
                 Ok(piece) => {
+                    kept.is_used(&engine);
                     add(&engine.counters.hits_disk, 1);
-                    Some(Ok(Some(found.range_of(offset, piece))))
+                    Some(Ok(Some(kept.large.range_of(offset, piece))))
                 }
                 // It may have been kept elsewhere.
                 Err(Lost::Overwritten) => None,
@@ -75,7 +81,7 @@ impl Engine {
                     Some(Ok(None))
                 }
             };
-            let (outcome, on_worker) = (Box::new(outcome), Box::new(again));
+            let (outcome, on_worker) = (Box::new(outcome), Box::new(move || again(None)));
             this.submit_part(Asked { large, range: clamped, promise, outcome, on_worker }, None);
         })
     }
@@ -110,6 +116,9 @@ impl Engine {
 
     /// `reserved`: what a read has that waited for room.
     fn submit_part<T: Send + 'static>(self: &Arc<Engine>, asked: Asked<T>, reserved: Option<Room>) {
+        if self.is_closed() {
+            return asked.promise.put(Err(ReadError::Closed));
+        }
         let chunks = asked.large.chunks_at_hand(self, &asked.range);
         // A piece of a stream has whole chunks, and so may be a little longer.
         let is_short = |bytes: usize| bytes as u64 <= SUBMITTED_BYTES_MAX + CHUNK_BYTES;
@@ -138,10 +147,7 @@ impl Engine {
         let this = Arc::clone(self);
         self.reads_under_way.wait(self.cache.pool.run_bytes_for(bytes), move |room| {
             let promise = Arc::clone(&asked.promise);
-            promise.begin(|| match this.is_closed() {
-                true => asked.promise.put(Err(ReadError::Closed)),
-                false => this.submit_part(asked, Some(room)),
-            });
+            promise.begin(|| this.submit_part(asked, Some(room)));
         });
     }
 
