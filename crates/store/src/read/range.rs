@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::disk::{Found, Indirect, LOOKS_MAX, Look, RawRecord, Whole};
+use super::disk::{Found, Indirect, LOOKS_MAX, Whole};
 use super::heads::Head;
 use super::large::{LargeObject, info_of};
 use super::lost::{Lost, NotRead, or_lost};
@@ -299,25 +299,6 @@ impl Engine {
             Ok(large) => ByHead::Large(large),
             Err(lost) => ByHead::of(&self.value_gone(header, location, life, lost)),
         })
-    }
-
-    /// Reads a manifest's whole object into one run.
-    pub(crate) fn assemble_manifest(
-        self: &Arc<Engine>,
-        hash: KeyHash,
-        candidate: &Candidate,
-        raw: RawRecord,
-        header: &RecordHeader,
-        look: Look,
-    ) -> Result<Found, ReadError> {
-        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
-        let key = bytes[header.key_range()].to_vec();
-        let meta = Bytes::copy_from_slice(&bytes[header.meta_range()]);
-        let large = self.of_manifest(header, meta.clone(), &bytes[header.value_range()]);
-        let life = raw.life;
-        self.keep_head_of(&large, look.whole_max, (candidate.location, life), header, bytes);
-        drop(raw);
-        self.assemble_large(hash, candidate, header, large, &[&key, &meta], (life, look))
     }
 
     /// Reads a part of an object, where it was `found` or wherever it is; the range is clamped to

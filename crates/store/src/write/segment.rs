@@ -145,6 +145,33 @@ impl OpenSegment {
     }
 }
 
+/// Reclaims segments until two are free, or none can be.
+fn free_two(engine: &Arc<Engine>) {
+    while engine.ring.usable_free(&engine.space, 2) < 2 {
+        if reclaim_one(engine) {
+            continue;
+        }
+        if engine.ring.usable_free(&engine.space, 1) > 0 || engine.writes_in_flight() == 0 {
+            break;
+        }
+        // On a tiny volume, all other segments may be waiting to be sealed.
+        engine.wait_writes(0);
+    }
+}
+
+/// Writes what makes a segment an open one: no footer of the former life, and what this kind begins
+/// with, of which the length is returned.
+fn begin(engine: &Engine, id: SegmentId, life: SegmentLife, kind: SegmentKind) -> io::Result<u64> {
+    // The footer first: from now on the segment counts as open.
+    let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+    let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
+    engine.space.write(id, at, &zero)?;
+    match kind {
+        SegmentKind::Pages => Ok(0),
+        SegmentKind::Extents => write_lead(engine, id, life),
+    }
+}
+
 /// Begins a new life of a free segment, first reclaiming segments if fewer than two are free.
 pub(crate) fn open_segment(
     engine: &Arc<Engine>,
@@ -154,16 +181,7 @@ pub(crate) fn open_segment(
     let (mut failed, mut roomless) = (None, 0);
     // Each segment may fail once; after that, none is left to try.
     for _ in 0..=engine.ring.segments() {
-        while engine.ring.usable_free(&engine.space, 2) < 2 {
-            if reclaim_one(engine) {
-                continue;
-            }
-            if engine.ring.usable_free(&engine.space, 1) > 0 || engine.writes_in_flight() == 0 {
-                break;
-            }
-            // On a tiny volume, all other segments may be waiting to be sealed.
-            engine.wait_writes(0);
-        }
+        free_two(engine);
         // A lower bound of the numbers that this segment will hold, except for a create that has
         // its number and is not in the nursery yet.
         let next_seq = Sequence::from_raw(engine.next_seq.load(Ordering::SeqCst));
@@ -173,14 +191,7 @@ pub(crate) fn open_segment(
             break;
         };
         engine.ring.note_oldest(id, oldest);
-        // Erase the footer of the former life first: from now on the segment counts as open.
-        let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
-        let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
-        let begun = engine.space.write(id, at, &zero).and_then(|()| match kind {
-            SegmentKind::Pages => Ok(0),
-            SegmentKind::Extents => write_lead(engine, id, life),
-        });
-        match begun {
+        match begin(engine, id, life, kind) {
             Ok(cursor) => {
                 add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64 + cursor);
                 return Ok(OpenSegment::new(id, life, cursor, page_stride));
