@@ -21,7 +21,7 @@ use crate::types::KeyHash;
 
 /// Longer records go to a worker thread: verifying them would occupy the I/O thread for more than
 /// some tens of microseconds.
-pub(super) const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
+const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
 
 impl Engine {
     /// Reserves memory for a read of `bytes`, if available; a reservation that the read has already

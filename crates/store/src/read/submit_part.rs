@@ -1,8 +1,8 @@
 //! Parts of long objects as operations: one submitted I/O, with no thread waiting for it, where the
 //! head is at hand.
 //!
-//! Owns nothing. A part that needs more than one I/O, or is long, is read on a worker thread.
-//! Threads: as in `submit`.
+//! Owns nothing. A part that needs more than one I/O, or lies in more than one chunk, is read on a
+//! worker thread: to verify more would keep the I/O thread from others. Threads: as in `submit`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use super::large::LargeObject;
 use super::lost::{Lost, or_lost};
 use super::operation::Reading;
 use super::range::KeptHead;
-use super::submit::SUBMITTED_BYTES_MAX;
 use super::under_way::Room;
 use crate::deferred::{Deferred, OneShot};
 use crate::engine::Engine;
@@ -120,8 +119,7 @@ impl Engine {
             return asked.promise.put(Err(ReadError::Closed));
         }
         let chunks = asked.large.chunks_at_hand(self, &asked.range);
-        // A piece of a stream has whole chunks, and so may be a little longer.
-        let is_short = |bytes: usize| bytes as u64 <= SUBMITTED_BYTES_MAX + CHUNK_BYTES;
+        let is_short = |bytes: usize| bytes as u64 <= CHUNK_BYTES;
         let Some(chunks) = chunks.filter(|chunks| is_short(chunks.verified_bytes())) else {
             return self.part_on_worker(asked.promise, asked.on_worker);
         };
