@@ -176,6 +176,26 @@ fn reads_of_one_object_that_wait_share_what_the_first_of_them_brings() {
     }
 }
 
+/// Closes the store while reads wait: they say so, but those that are on their way.
+fn close_under<F, T>(store: Store, slow: &Slow, mut reads: Vec<F>)
+where
+    F: Future<Output = Result<Option<T>, ReadError>> + Unpin,
+    T: std::fmt::Debug,
+{
+    store.close().unwrap();
+    while slow.do_one() {}
+    let is_closed = |read: &mut F| {
+        let mut cx = Context::from_waker(Waker::noop());
+        match Pin::new(read).poll(&mut cx) {
+            Poll::Ready(Err(ReadError::Closed)) => true,
+            Poll::Ready(Ok(Some(_))) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    let closed = reads.iter_mut().map(is_closed).filter(|is_closed| *is_closed).count();
+    assert!(closed > OBJECTS as usize / 2);
+}
+
 #[test]
 fn reads_that_wait_when_the_store_closes_say_so() {
     let disk = Disk::new(64 << 20);
@@ -184,17 +204,7 @@ fn reads_that_wait_when_the_store_closes_say_so() {
     for read in &mut reads {
         assert!(poll(read).is_pending());
     }
-    store.close().unwrap();
-    while slow.do_one() {}
-    let closed = reads.iter_mut().filter_map(|read| {
-        let mut cx = Context::from_waker(Waker::noop());
-        match Pin::new(read).poll(&mut cx) {
-            Poll::Ready(Err(ReadError::Closed)) => Some(()),
-            Poll::Ready(Ok(Some(_))) => None,
-            other => panic!("{other:?}"),
-        }
-    });
-    assert!(closed.count() > OBJECTS as usize / 2);
+    close_under(store, &slow, reads);
 }
 
 const LONG: u32 = 40;
@@ -302,17 +312,7 @@ fn parts_that_wait_when_the_store_closes_say_so() {
     for read in &mut reads {
         assert!(poll(read).is_pending());
     }
-    store.close().unwrap();
-    while slow.do_one() {}
-    let closed = reads.iter_mut().filter_map(|read| {
-        let mut cx = Context::from_waker(Waker::noop());
-        match Pin::new(read).poll(&mut cx) {
-            Poll::Ready(Err(ReadError::Closed)) => Some(()),
-            Poll::Ready(Ok(Some(_))) => None,
-            other => panic!("{other:?}"),
-        }
-    });
-    assert!(closed.count() > OBJECTS as usize / 2);
+    close_under(store, &slow, reads);
 }
 
 #[test]
