@@ -102,7 +102,7 @@ impl Engine {
         kept: KeptHead,
         tell: impl FnOnce(Arc<LargeObject>) -> T,
     ) -> Reading<T> {
-        kept.is_used(self);
+        kept.note_use(self);
         add(&self.counters.hits_disk, 1);
         Deferred::ready(Ok(Some(tell(kept.large))))
     }

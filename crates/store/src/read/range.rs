@@ -51,7 +51,7 @@ pub(crate) struct KeptHead {
 
 impl KeptHead {
     /// Counts a use of the object.
-    pub(super) fn is_used(&self, engine: &Engine) {
+    pub(super) fn note_use(&self, engine: &Engine) {
         engine.index.bump_freq(self.hash.get(), self.location, 1);
     }
 }

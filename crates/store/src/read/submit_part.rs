@@ -60,7 +60,7 @@ impl Engine {
         };
         let (this, found, again) = (Arc::clone(self), kept.clone(), look.clone());
         let blocking = move || {
-            found.is_used(&this);
+            found.note_use(&this);
             look(Some(found.large))
         };
         let this = Arc::clone(self);
@@ -69,7 +69,7 @@ impl Engine {
             let offset = clamped.start;
             let outcome = move |piece| match piece {
                 Ok(piece) => {
-                    kept.is_used(&engine);
+                    kept.note_use(&engine);
                     add(&engine.counters.hits_disk, 1);
                     Some(Ok(Some(kept.large.range_of(offset, piece))))
                 }
