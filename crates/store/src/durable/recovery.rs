@@ -12,11 +12,11 @@ use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
 use super::replay::{JournalContents, LostHalf, MARK, Requires};
-use super::segment_contents::{read_footer, segment_entries};
+use super::segment_contents::{read_footer_into, segment_entries};
 use crate::engine::Engine;
 use crate::format::{
-    BLOCK_BYTES, CheckpointHeader, JournalOp, PageHeader, RecordHeader, RecordKind, SummaryEntry,
-    UNIT_BYTES,
+    BLOCK_BYTES, CheckpointHeader, FOOTER_BLOCK_BYTES, JournalOp, PageHeader, RecordHeader,
+    RecordKind, SummaryEntry, UNIT_BYTES,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
@@ -25,7 +25,8 @@ use crate::stats::add;
 use crate::types::{KeyHash, SegmentLife, Sequence};
 
 /// Threads that determine the lives of segments; each waits for one small read after the other.
-const FINDERS_MAX: usize = 8;
+/// Flash needs dozens of reads at once to be fast, and a disk with an arm sorts as many.
+const FINDERS_MAX: usize = 32;
 
 /// Added to the sequence number after a crash: more than the creates that can happen between two
 /// records of journal or checkpoint; 2^64 sequence numbers suffice for 16 million crashes. The low
@@ -248,16 +249,18 @@ impl Engine {
         let next = AtomicU64::new(0);
         let slots: Vec<AtomicU64> = (0..segments).map(|_| AtomicU64::new(0)).collect();
         with_helpers(FINDERS_MAX.min(segments), thread::Builder::new, || {
+            // One for all reads of the thread: buffers are mapped, and mapping stops the others.
+            let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
             loop {
                 let id = next.fetch_add(1, Ordering::Relaxed) as usize;
                 let Some(slot) = slots.get(id) else { break };
                 let segment = SegmentId(id as u32);
-                let life = match read_footer(self, segment) {
+                let life = match read_footer_into(self, segment, &mut block) {
                     Ok(Some(footer)) => {
                         self.ring.set_page_stride(segment, footer.page_stride_bytes.into());
                         footer.life()
                     }
-                    Ok(None) => self.life_of_open(segment).unwrap_or_default(),
+                    Ok(None) => self.life_of_open(segment, &mut block).unwrap_or_default(),
                     Err(_) => {
                         self.recovery.note_unread();
                         SegmentLife::NONE
@@ -277,12 +280,11 @@ impl Engine {
     }
 
     /// The life of a segment without a footer, from the header of its first page, which also has
-    /// the stride of all.
-    fn life_of_open(&self, segment: SegmentId) -> Option<SegmentLife> {
-        let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
-        self.read_for_itself(segment, 0, &mut block).ok()?;
+    /// the stride of all. `block` is overwritten.
+    fn life_of_open(&self, segment: SegmentId, block: &mut [u8]) -> Option<SegmentLife> {
+        self.read_for_itself(segment, 0, block).ok()?;
         let page =
-            PageHeader::decode(&block, self.space.nonce, self.space.page_bytes as u32).ok()?;
+            PageHeader::decode(block, self.space.nonce, self.space.page_bytes as u32).ok()?;
         self.ring.set_page_stride(segment, page.stride_bytes.into());
         Some(page.life())
     }

@@ -15,8 +15,26 @@ use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::SegmentLife;
 
+/// What is read of the end of a segment at first: the footer, and the summary of up to four
+/// thousand objects.
+const TAIL_BYTES: u64 = 128 << 10;
+
 /// The entries of a segment: from its summary if it has one, else by walking it.
 pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
+    entries_in_tail(engine, segment).or_else(|| entries_by_footer(engine, segment))
+}
+
+/// The same with one read, if the summary is not too long for that.
+fn entries_in_tail(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
+    let start = engine.space.segment_bytes.saturating_sub(TAIL_BYTES);
+    let mut tail = AlignedBuf::zeroed((engine.space.segment_bytes - start) as usize);
+    engine.read_for_itself(segment, start, &mut tail).ok()?;
+    let (before, block) = tail.split_at(tail.len() - FOOTER_BLOCK_BYTES);
+    let footer = footer_in(engine, segment, block)?;
+    summary_behind(before, start, &footer)
+}
+
+fn entries_by_footer(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
     match read_footer(engine, segment) {
         Ok(Some(footer)) => {
             read_summary(engine, segment, &footer).or_else(|| walk_segment(engine, segment))
@@ -29,11 +47,15 @@ pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec
 /// The same, of a segment that was read as a whole.
 pub(crate) fn entries_in(engine: &Engine, segment: SegmentId, image: &[u8]) -> Vec<SummaryEntry> {
     let (before, block) = image.split_at(image.len() - FOOTER_BLOCK_BYTES);
-    let summary = footer_in(engine, segment, block).and_then(|footer| {
-        let from = before.get(footer.summary_offset as usize..)?;
-        decode_summary(from, &footer).ok()
-    });
+    let summary =
+        footer_in(engine, segment, block).and_then(|footer| summary_behind(before, 0, &footer));
     summary.unwrap_or_else(|| walk_image(engine, image))
+}
+
+/// The summary in what lies before the footer, from the byte `start` of the segment.
+fn summary_behind(before: &[u8], start: u64, footer: &SegmentFooter) -> Option<Vec<SummaryEntry>> {
+    let skip = u64::from(footer.summary_offset).checked_sub(start)?;
+    decode_summary(before.get(skip as usize..)?, footer).ok()
 }
 
 /// The summary that the footer vouches for; `None` if it cannot be read or is damaged.
@@ -46,8 +68,7 @@ pub(crate) fn read_summary(
     let end = engine.space.segment_bytes - BLOCK_BYTES;
     let mut buf = AlignedBuf::zeroed((end - start) as usize);
     engine.read_for_itself(segment, start, &mut buf).ok()?;
-    let skip = (u64::from(footer.summary_offset) - start) as usize;
-    decode_summary(buf.get(skip..)?, footer).ok()
+    summary_behind(&buf, start, footer)
 }
 
 /// Finds the records of a segment that was still open when the store stopped.
@@ -140,10 +161,18 @@ pub(crate) fn read_footer(
     engine: &Engine,
     segment: SegmentId,
 ) -> std::io::Result<Option<SegmentFooter>> {
-    let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+    read_footer_into(engine, segment, &mut AlignedBuf::zeroed(FOOTER_BLOCK_BYTES))
+}
+
+/// The same with a buffer of the caller's, an aligned one of `FOOTER_BLOCK_BYTES`.
+pub(crate) fn read_footer_into(
+    engine: &Engine,
+    segment: SegmentId,
+    block: &mut [u8],
+) -> std::io::Result<Option<SegmentFooter>> {
     let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
-    engine.read_for_itself(segment, at, &mut block)?;
-    Ok(footer_in(engine, segment, &block))
+    engine.read_for_itself(segment, at, block)?;
+    Ok(footer_in(engine, segment, block))
 }
 
 /// The footer in the last block of a segment, if it is a valid one.
