@@ -15,7 +15,8 @@ use crate::device::{Device, OpenOptions};
 use crate::error::OpenError;
 use crate::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointTables, FORMAT_VERSION, FormatError,
-    JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalRecord, JournalWalk, StoreNonce, Superblock,
+    JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalRecord, JournalWalk, LIVES_PER_BLOCK, LifeBlock,
+    StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::open::{all_there, check_belong, check_paths, is_zero, not_cut};
@@ -74,8 +75,8 @@ pub struct CheckReport {
     pub checkpoint: String,
     /// Records in the journal.
     pub journal_records: u64,
-    /// Damaged records, page headers, footers, summaries, journal records, checkpoints and
-    /// superblock copies.
+    /// Damaged records, page headers, footers, summaries, journal records, checkpoints, blocks of
+    /// the tables of lives and superblock copies.
     pub damaged_total: u64,
     /// Descriptions of the damage outside of segments, at most sixteen.
     pub damaged: Vec<String>,
@@ -134,6 +135,7 @@ pub fn check_volumes(
         if superblock.journal_bytes > 0 {
             check_first_areas(path, device, superblock, &mut report)?;
         }
+        check_lives(path, device.as_ref(), superblock, &mut report)?;
         for local in 0..superblock.segment_count {
             let segment = segment::check_segment(device.as_ref(), superblock, local);
             report.damaged_total +=
@@ -226,6 +228,30 @@ fn check_first_areas(
     if let Some(header) = newest {
         let how = if header.clean { "clean" } else { "while running" };
         report.checkpoint = format!("generation {}, taken {how}", header.generation);
+    }
+    Ok(())
+}
+
+/// Verifies each block of a volume's table of lives.
+fn check_lives(
+    path: &Path,
+    device: &dyn Device,
+    superblock: &Superblock,
+    report: &mut CheckReport,
+) -> Result<(), OpenError> {
+    let at = superblock.layout().lives_offset();
+    for number in 0..superblock.segment_count.div_ceil(LIVES_PER_BLOCK) {
+        let before = number * LIVES_PER_BLOCK;
+        let (first, segments) = (
+            superblock.first_segment + before,
+            LIVES_PER_BLOCK.min(superblock.segment_count - before),
+        );
+        let at = at + u64::from(number) * BLOCK_BYTES;
+        let block = read(path, device, at, BLOCK_BYTES, "reading the table of lives")?;
+        if let Err(error) = LifeBlock::decode(&block, superblock.nonce(), first, segments) {
+            let path = path.display();
+            report.complain(format!("{path}: table of lives, from segment {first}: {error}"));
+        }
     }
     Ok(())
 }

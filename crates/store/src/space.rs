@@ -173,6 +173,12 @@ impl Space {
         self.volumes.iter().for_each(|volume| volume.take_out(why.to_owned()));
     }
 
+    /// Writes outside the segments, synchronously, what no segment can be used without.
+    pub(crate) fn write_beside(&self, volume: &Volume, at: u64, bytes: &[u8]) -> io::Result<()> {
+        volume.usable()?;
+        self.noted(volume, volume.device.write_at(at, bytes))
+    }
+
     /// Reads synchronously on the calling thread.
     pub(crate) fn read(&self, segment: SegmentId, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let spot = self.spot(segment, offset);

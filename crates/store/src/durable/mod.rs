@@ -5,6 +5,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod journal;
+pub(crate) mod lives;
 pub(crate) mod marks;
 pub(crate) mod progress;
 pub(crate) mod recovery;

@@ -11,6 +11,7 @@ use crate::sync::{Arc, exclusive, shared, spawn_scoped, thread};
 use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
+use super::lives::NotedLives;
 use super::replay::{JournalContents, LostHalf, MARK, Requires};
 use super::segment_contents::{read_footer_into, segment_entries};
 use crate::engine::Engine;
@@ -143,10 +144,7 @@ impl Engine {
     /// The recovery thread.
     pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
         let _ends = EndOnPanic(self);
-        let lives = self.lives_of_segments(plan.found.as_ref());
-        let newest = lives.iter().max().copied().unwrap_or_default();
-        self.next_seq.fetch_max(newest.get() + 1, Ordering::AcqRel);
-        self.ring.restore(&lives, &self.space);
+        let lives = self.restore_lives(plan.found.as_ref());
         if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
                 let then = SegmentLife::from_raw(found.tables.segment_seqs[segment.0 as usize]);
@@ -193,10 +191,11 @@ impl Engine {
         }
     }
 
-    /// The life of each segment: from a clean checkpoint, else by reading all segments. After this,
-    /// segments may be written.
-    fn lives_of_segments(&self, found: Option<&Found>) -> Vec<SegmentLife> {
+    /// Restores the life of each segment: from a clean checkpoint, else from the tables of lives and
+    /// the segments themselves. After this, segments may be written.
+    fn restore_lives(&self, found: Option<&Found>) -> Vec<SegmentLife> {
         let clean = found.filter(|found| found.header.clean);
+        let mut noted = None;
         let lives = match clean {
             Some(found) => {
                 self.restore_page_strides(&found.tables.page_stride_blocks);
@@ -204,7 +203,7 @@ impl Engine {
             }
             // A store created just now has no records.
             None if self.created => vec![SegmentLife::NONE; self.space.segments as usize],
-            None => self.find_segments(),
+            None => self.find_lives(found, noted.insert(self.noted_lives())),
         };
         if let Some(found) = clean
             && let Err(error) = checkpoint::clear_clean(self, found)
@@ -214,6 +213,31 @@ impl Engine {
             // volume.
             self.space.take_out(&format!("that the store is in use could not be noted: {error}"));
             add(&self.counters.checkpoint_errors, 1);
+        }
+        let newest = lives.iter().max().copied().unwrap_or_default();
+        self.next_seq.fetch_max(newest.get() + 1, Ordering::AcqRel);
+        self.ring.restore(&lives, &self.space);
+        if let Some(noted) = noted {
+            self.mend_lives(&noted);
+        }
+        lives
+    }
+
+    /// The lives after a crash. A segment that the checkpoint found sealed is still in the life that
+    /// the table has for it, and one that the table has as free is free. Of the others, those that
+    /// were open then or later and those without a whole table, their own contents tell; without a
+    /// checkpoint of all.
+    fn find_lives(&self, found: Option<&Found>, noted: &mut NotedLives) -> Vec<SegmentLife> {
+        let from = found.map_or(SegmentLife::NONE, |f| SegmentLife::from_raw(f.header.ring_seq));
+        let is_sure = |life: &Option<SegmentLife>| life.is_some_and(|life| life < from);
+        let unsure = (0..).map(SegmentId).zip(&noted.lives).filter(|(_, life)| !is_sure(life));
+        let unsure: Vec<_> = unsure.map(|(id, _)| id).collect();
+        let mut lives: Vec<_> = noted.lives.iter().map(|life| life.unwrap_or_default()).collect();
+        for (id, life) in unsure.iter().zip(self.find_segments(&unsure)) {
+            if lives[id.0 as usize] != life {
+                noted.to_mend.push(*id);
+            }
+            lives[id.0 as usize] = life;
         }
         lives
     }
@@ -243,18 +267,16 @@ impl Engine {
         if certain { newest } else { [None; 2] }
     }
 
-    /// The life of each segment, from its footer; without one, from its first page.
-    fn find_segments(&self) -> Vec<SegmentLife> {
-        let segments = self.space.segments as usize;
+    /// The life of each of these segments, from its footer; without one, from its first page.
+    fn find_segments(&self, ids: &[SegmentId]) -> Vec<SegmentLife> {
         let next = AtomicU64::new(0);
-        let slots: Vec<AtomicU64> = (0..segments).map(|_| AtomicU64::new(0)).collect();
-        with_helpers(FINDERS_MAX.min(segments), thread::Builder::new, || {
+        let slots: Vec<AtomicU64> = ids.iter().map(|_| AtomicU64::new(0)).collect();
+        with_helpers(FINDERS_MAX.min(ids.len()), thread::Builder::new, || {
             // One for all reads of the thread: buffers are mapped, and mapping stops the others.
             let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
             loop {
-                let id = next.fetch_add(1, Ordering::Relaxed) as usize;
-                let Some(slot) = slots.get(id) else { break };
-                let segment = SegmentId(id as u32);
+                let at = next.fetch_add(1, Ordering::Relaxed) as usize;
+                let (Some(&segment), Some(slot)) = (ids.get(at), slots.get(at)) else { break };
                 let life = match read_footer_into(self, segment, &mut block) {
                     Ok(Some(footer)) => {
                         self.ring.set_page_stride(segment, footer.page_stride_bytes.into());

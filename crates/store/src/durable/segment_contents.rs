@@ -19,7 +19,9 @@ use crate::types::SegmentLife;
 /// thousand objects.
 const TAIL_BYTES: u64 = 128 << 10;
 
-/// The entries of a segment: from its summary if it has one, else by walking it.
+/// The entries of a segment: from its summary if it has one, else by walking it. `None` if it
+/// cannot be read, or what it holds is of another life than the ring takes it for, as may be after
+/// a loss of power.
 pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
     entries_in_tail(engine, segment).or_else(|| entries_by_footer(engine, segment))
 }
@@ -30,12 +32,14 @@ fn entries_in_tail(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEnt
     let mut tail = AlignedBuf::zeroed((engine.space.segment_bytes - start) as usize);
     engine.read_for_itself(segment, start, &mut tail).ok()?;
     let (before, block) = tail.split_at(tail.len() - FOOTER_BLOCK_BYTES);
-    let footer = footer_in(engine, segment, block)?;
+    let is_current = |footer: &SegmentFooter| footer.life() == engine.ring.life(segment);
+    let footer = footer_in(engine, segment, block).filter(is_current)?;
     summary_behind(before, start, &footer)
 }
 
 fn entries_by_footer(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
     match read_footer(engine, segment) {
+        Ok(Some(footer)) if footer.life() != engine.ring.life(segment) => None,
         Ok(Some(footer)) => {
             read_summary(engine, segment, &footer).or_else(|| walk_segment(engine, segment))
         }
@@ -75,7 +79,9 @@ pub(crate) fn read_summary(
 pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
     let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
     engine.read_for_itself(segment, 0, &mut image).ok()?;
-    Some(walk_image(engine, &image))
+    let first = PageHeader::decode(&image, engine.space.nonce, engine.space.page_bytes as u32);
+    let is_other = |first: PageHeader| first.life() != engine.ring.life(segment);
+    (!first.is_ok_and(is_other)).then(|| walk_image(engine, &image))
 }
 
 /// As `walk_segment`, for a segment of this `life` that is to be appended to. `None` if a later

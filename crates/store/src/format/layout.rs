@@ -2,13 +2,14 @@
 //!
 //! Owns the arithmetic from sizes to offsets. Invariants: a planned layout always passes
 //! `Superblock::validate`; areas follow each other in the order superblocks, journal, checkpoint
-//! slots, segments; a volume that holds fewer than four segments is refused, because one is being
+//! slots, table of lives, segments; a volume that holds fewer than four segments is refused, because one is being
 //! filled, one is being emptied, and the ring needs room to move.
 //!
 //! Threads: none; pure functions.
 
 use super::checkpoint::{MARKS_MAX, ShardPlan};
 use super::journal::JOURNAL_CELL_BYTES;
+use super::lives::lives_area_bytes;
 use super::superblock::{INDEX_SLOTS_MAX, page_size_ok, segment_size_ok};
 use super::{AREAS_OFFSET, BLOCK_BYTES, round_up};
 
@@ -128,7 +129,9 @@ impl VolumeLayout {
             return Err(LayoutError::IndexSlots { index_slots });
         }
         let (journal_bytes, checkpoint_bytes) = first_volume_areas(request, volume_bytes)?;
-        let segments_offset = segments_start(segment_bytes, journal_bytes, checkpoint_bytes);
+        let lives_bytes = lives_bytes(request, volume_bytes);
+        let areas_bytes = journal_bytes + 2 * checkpoint_bytes + lives_bytes;
+        let segments_offset = segments_start(segment_bytes, areas_bytes);
         let segments = volume_bytes.saturating_sub(segments_offset) / segment_bytes;
         if segments < u64::from(SEGMENTS_MIN) {
             let minimum_bytes = minimum_bytes(request)?;
@@ -159,6 +162,12 @@ impl VolumeLayout {
     #[must_use]
     pub const fn checkpoint_slot(&self, slot: usize) -> u64 {
         self.checkpoint_offset.saturating_add(if slot == 0 { 0 } else { self.checkpoint_bytes })
+    }
+
+    /// Offset of the table of lives.
+    #[must_use]
+    pub const fn lives_offset(&self) -> u64 {
+        self.checkpoint_slot(1).saturating_add(self.checkpoint_bytes)
     }
 
     /// Offset on the volume of its `index`-th segment, or `None` if it has no such segment.
@@ -211,6 +220,11 @@ fn first_volume_areas(request: &PlanRequest, volume_bytes: u64) -> Result<(u64, 
 }
 
 /// The count as stored, unless there are too many.
+/// Bytes of the table of lives: for as many segments as fit on the volume without any areas.
+fn lives_bytes(request: &PlanRequest, volume_bytes: u64) -> u64 {
+    lives_area_bytes(segments_upper_bound(volume_bytes, request.segment_bytes))
+}
+
 fn segments_ok(segments: u64) -> Result<u32, LayoutError> {
     u32::try_from(segments)
         .ok()
@@ -219,9 +233,8 @@ fn segments_ok(segments: u64) -> Result<u32, LayoutError> {
 }
 
 /// Where the first segment starts. No overflow: a journal is at most 2^50 bytes, a slot 2^44.
-const fn segments_start(segment_bytes: u64, journal_bytes: u64, checkpoint_bytes: u64) -> u64 {
-    let areas_end = AREAS_OFFSET + journal_bytes + 2 * checkpoint_bytes;
-    areas_end.next_multiple_of(segment_align(segment_bytes))
+const fn segments_start(segment_bytes: u64, areas_bytes: u64) -> u64 {
+    (AREAS_OFFSET + areas_bytes).next_multiple_of(segment_align(segment_bytes))
 }
 
 /// The size at which [`SEGMENTS_MIN`] segments fit. A larger volume has a larger segment table, so
@@ -230,7 +243,8 @@ fn minimum_bytes(request: &PlanRequest) -> Result<u64, LayoutError> {
     let mut minimum = 0;
     loop {
         let (journal, checkpoint) = first_volume_areas(request, minimum)?;
-        let start = segments_start(request.segment_bytes, journal, checkpoint);
+        let areas = journal + 2 * checkpoint + lives_bytes(request, minimum);
+        let start = segments_start(request.segment_bytes, areas);
         let needed = start + u64::from(SEGMENTS_MIN) * request.segment_bytes;
         if needed <= minimum {
             return Ok(minimum);

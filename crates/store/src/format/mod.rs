@@ -10,6 +10,7 @@
 //! - `manifest`   the value of a manifest record: where the parts of a large object are
 //! - `patch`      the value of a patch record: which record the new metadata belongs to
 //! - `segment`    the footer and the summary that close a segment
+//! - `lives`      which life each segment is in
 //! - `journal`    deletions and purges
 //! - `checkpoint` a saved index
 //! - `mend`       a single bit that has turned over under a checksum, put right
@@ -24,6 +25,7 @@ mod checkpoint;
 mod fields;
 mod journal;
 mod layout;
+mod lives;
 mod manifest;
 mod mend;
 mod page;
@@ -43,6 +45,7 @@ pub use layout::{
     LayoutError, PlanRequest, SEGMENTS_MAX, SEGMENTS_MIN, VolumeLayout, checkpoint_slot_bytes,
     segments_upper_bound,
 };
+pub use lives::{LIVES_PER_BLOCK, LifeBlock, LifeEntry, lives_area_bytes};
 pub use manifest::{
     MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES, MANIFEST_PARTS_MAX, Manifest, ManifestPart,
 };
@@ -75,7 +78,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub const BLOCK: usize = 4096;
 
 /// The one version of the format that this code reads and writes.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 
 /// Offset of the journal area (and of everything that follows the two superblocks).
 pub const AREAS_OFFSET: u64 = 65_536;

@@ -9,6 +9,7 @@
 
 use super::fields::{Field, Slot, table};
 use super::layout::{JOURNAL_PARTS, VolumeLayout, checkpoint_slot_bytes, segment_align};
+use super::lives::lives_area_bytes;
 use super::{
     AREAS_OFFSET, BLOCK, BLOCK_BYTES, FORMAT_VERSION, FormatError, StoreNonce, VALUE_MAX_BYTES,
     ensure, first,
@@ -51,7 +52,7 @@ pub(crate) mod at {
             "seed of the key hash, so that keys cannot be made to collide";
         JOURNAL_OFFSET: u64, 80, "journal_offset", "start of the journal, 65536";
         JOURNAL_BYTES: u64, 88, "journal_bytes", "both copies of both halves; 0 on volumes other than 0";
-        CHECKPOINT_OFFSET: u64, 96, "checkpoint_offset", "start of checkpoint slot A; B follows it";
+        CHECKPOINT_OFFSET: u64, 96, "checkpoint_offset", "start of checkpoint slot A; B follows it, and the table of lives B";
         CHECKPOINT_BYTES: u64, 104, "checkpoint_bytes", "one slot; 0 on volumes other than 0";
         SEGMENTS_OFFSET: u64, 112, "segments_offset", "start of the first segment";
         OBJECT_MAX_BYTES: u64, 120, "object_max_bytes", "largest value that may be stored";
@@ -249,7 +250,9 @@ impl Superblock {
         ensure(holds_index, "index larger than a checkpoint slot")?;
         let slots = self.checkpoint_bytes.checked_mul(2);
         let slots_end = slots.and_then(|bytes| self.checkpoint_offset.checked_add(bytes));
-        ensure(slots_end.is_some_and(|end| end <= self.segments_offset), "segments offset")?;
+        let lives_bytes = lives_area_bytes(self.segment_count);
+        let lives_end = slots_end.and_then(|end| end.checked_add(lives_bytes));
+        ensure(lives_end.is_some_and(|end| end <= self.segments_offset), "segments offset")?;
         let align = segment_align(self.segment_bytes);
         ensure(self.segments_offset.is_multiple_of(align), "segments offset alignment")?;
         let segments = u64::from(self.segment_count).checked_mul(self.segment_bytes);

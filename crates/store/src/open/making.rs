@@ -8,6 +8,7 @@ use std::path::Path;
 use super::settings::SEGMENT_MIN;
 use super::{RawVolume, SUPERBLOCKS_BYTES};
 use crate::config::Config;
+use crate::durable::lives::empty_table;
 use crate::error::OpenError;
 use crate::format::{
     BLOCK_BYTES, JOURNAL_PARTS, LayoutError, PlanRequest, Superblock, UNIT_BYTES, VolumeLayout,
@@ -224,6 +225,9 @@ fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), O
         let at = superblock.journal_offset;
         volume.device.write_at(at, &zeros).map_err(io("clearing the journal"))?;
     }
+    let at = superblock.layout().lives_offset();
+    let lives = empty_table(superblock);
+    volume.device.write_at(at, &lives).map_err(io("writing the table of lives"))?;
     volume.device.sync().map_err(io("syncing the cleared areas"))?;
     let encoded = superblock.encode();
     for copy in both.chunks_exact_mut(encoded.len()) {

@@ -32,7 +32,7 @@ use crate::ring::SPARSE_PERCENT;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::sync::shared;
-use crate::types::{KeyHash, Sequence};
+use crate::types::{KeyHash, SegmentLife, Sequence};
 
 /// An object worth keeping.
 struct Keeper {
@@ -149,11 +149,11 @@ fn take_sparse(engine: &Engine) -> Option<SegmentId> {
     sparse
 }
 
-/// Erases the marks by which recovery knows the segment, its footer and the header of its first
-/// page, so that forgotten objects are not found again. Records stay readable until the segment is
-/// reused. False on an I/O error, which the volume counts.
+/// Erases the marks by which recovery knows the segment, its life in the table, its footer and the
+/// header of its first page, so that forgotten objects are not found again. Records stay readable
+/// until the segment is reused. False on an I/O error, which the volume counts.
 fn erase(engine: &Engine, segment: SegmentId) -> bool {
-    let mut erased = true;
+    let mut erased = engine.note_life(segment, SegmentLife::NONE).is_ok();
     let last = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
     let mut first = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     if engine.read_for_itself(segment, 0, &mut first).is_err() {

@@ -162,7 +162,9 @@ fn free_two(engine: &Arc<Engine>) {
 /// Writes what makes a segment an open one: no footer of the former life, and what this kind begins
 /// with, of which the length is returned.
 fn begin(engine: &Engine, id: SegmentId, life: SegmentLife, kind: SegmentKind) -> io::Result<u64> {
-    // The footer first: from now on the segment counts as open.
+    // First, so that a crash finds the segment among those to look at.
+    engine.note_life(id, life)?;
+    // Then the footer: from now on the segment counts as open.
     let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
     engine.space.write(id, at, &zero)?;

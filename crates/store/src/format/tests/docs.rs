@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::format::fields::Field;
 use crate::format::{
-    self, checkpoint, journal, manifest, page, patch, record, segment, superblock,
+    self, checkpoint, journal, lives, manifest, page, patch, record, segment, superblock,
 };
 
 fn find_doc() -> PathBuf {
@@ -67,6 +67,8 @@ fn sections() -> Vec<(&'static str, String)> {
         ("page", table(page::at::FIELDS)),
         ("footer", table(segment::footer_at::FIELDS)),
         ("summary-entry", table(segment::entry_at::FIELDS)),
+        ("lives", table(lives::at::FIELDS)),
+        ("life-entry", table(lives::entry_at::FIELDS)),
         ("journal", table(journal::at::FIELDS)),
         ("checkpoint", table(checkpoint::at::FIELDS)),
     ]

@@ -4,9 +4,9 @@
 
 use super::samples::{self, NONCE, SEGMENT, SLOT};
 use crate::format::{
-    CheckpointHeader, CheckpointTables, JournalRecord, JournalWalk, PageHeader, RecordHeader,
-    RecordKind, RecordWalk, SegmentFooter, Superblock, decode_summary, verify_body, verify_chunks,
-    verify_head,
+    CheckpointHeader, CheckpointTables, JournalRecord, JournalWalk, LifeBlock, PageHeader,
+    RecordHeader, RecordKind, RecordWalk, SegmentFooter, Superblock, decode_summary, verify_body,
+    verify_chunks, verify_head,
 };
 
 /// Asserts that `detects` is false for the bytes and true once any one bit of them is flipped.
@@ -91,6 +91,12 @@ fn segment() {
         SegmentFooter::decode(bytes, NONCE, SEGMENT).is_err()
     });
     every_flip(&samples::summary_bytes(), |bytes| decode_summary(bytes, &footer).is_err());
+}
+
+#[test]
+fn lives() {
+    let block = samples::lives().encode();
+    every_flip(&block, |bytes| LifeBlock::decode(bytes, NONCE, 408, 2).is_err());
 }
 
 #[test]

@@ -6,18 +6,18 @@
 //! Threads: none.
 
 use super::samples;
-use crate::format::{PageHeader, RecordHeader, SegmentFooter, Superblock};
+use crate::format::{LifeBlock, PageHeader, RecordHeader, SegmentFooter, Superblock};
 
 /// The superblock up to its zeros.
 const SUPERBLOCK: &str = "\
-    44414d454c4f0001040000000040000000000002000000006400000000000200\
+    44414d454c4f0001050000000040000000000002000000006400000000000200\
     0000000000000000000102030405060708090a0b0c0d0e0f0000000001000000\
     0000100000000000887766554433221100000100000000000000100000000000\
     00001100000000000000c0000000000000000002000000000000004000000000\
     00f1536500000000";
 
 /// The last four bytes of the superblock.
-const SUPERBLOCK_CRC: &str = "138b912e";
+const SUPERBLOCK_CRC: &str = "b06f58a1";
 
 /// A plain object with an expiry.
 const OBJECT: &str = "\
@@ -59,6 +59,11 @@ const SUMMARY: &str = "\
 const FOOTER: &str = "\
     464f4f540001020303000000020000000500000000000000c0ef0f0040000000\
     ead091a701000000004100000000000000100000000000000000000052e9a728";
+
+/// The table of lives of a free segment and one that is not, up to the end of those entries.
+const LIVES: &str = "\
+    595dc1bc00010203980100000000000000000000000000000000050000000000\
+    00000301000000000000000000000000";
 
 /// One journal record of each kind, the prefix with its payload cells.
 const JOURNAL: &str = "\
@@ -127,6 +132,13 @@ fn segments_are_golden() {
 }
 
 #[test]
+fn lives_are_golden() {
+    let block = samples::lives().encode();
+    assert_eq!(hex(&block[..48]), LIVES);
+    assert!(block[48..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn journal_is_golden() {
     assert_eq!(hex(&samples::journal_bytes()), JOURNAL);
 }
@@ -143,4 +155,7 @@ fn golden_bytes_decode() {
     assert_eq!(page, Ok(samples::page_header()));
     let footer = SegmentFooter::decode(&unhex(FOOTER), samples::NONCE, 1 << 20);
     assert_eq!(footer, Ok(samples::footer()));
+    let mut block = unhex(LIVES);
+    block.resize(4096, 0);
+    assert_eq!(LifeBlock::decode(&block, samples::NONCE, 408, 2), Ok(samples::lives()));
 }

@@ -11,9 +11,9 @@ use fastrand::Rng;
 
 use super::samples::{self, NONCE, SEGMENT, SLOT};
 use crate::format::{
-    CheckpointHeader, CheckpointTables, JournalRecord, JournalWalk, Manifest, PageHeader, Patch,
-    RecordHeader, RecordWalk, SegmentFooter, SummaryEntry, Superblock, decode_summary,
-    encode_summary, verify_body, verify_chunks, verify_head,
+    CheckpointHeader, CheckpointTables, JournalRecord, JournalWalk, LifeBlock, Manifest,
+    PageHeader, Patch, RecordHeader, RecordWalk, SegmentFooter, SummaryEntry, Superblock,
+    decode_summary, encode_summary, verify_body, verify_chunks, verify_head,
 };
 
 const ROUNDS: usize = 20_000;
@@ -228,6 +228,19 @@ fn footer() {
                 assert!(sealed(bytes, 64));
                 assert_eq!(footer.encode()[..64], bytes[..64]);
                 let _ = decode_summary(bytes, &footer);
+            }
+        },
+    );
+}
+
+#[test]
+fn lives() {
+    fuzz(
+        &[samples::lives().encode().to_vec()],
+        |bytes| reseal(bytes, 4..4096, 0),
+        |bytes| {
+            if let Ok(block) = LifeBlock::decode(bytes, NONCE, 408, 2) {
+                assert_eq!(block.encode(), bytes[..4096]);
             }
         },
     );

@@ -4,10 +4,10 @@
 
 use super::samples::{self, NONCE, SEGMENT, SLOT};
 use crate::format::{
-    CheckpointHeader, FormatError, JournalOp, JournalRecord, JournalWalk, LayoutError, Manifest,
-    ManifestPart, PageHeader, PlanRequest, RecordError, RecordFields, RecordHeader, RecordKind,
-    SegmentFooter, StoreNonce, SummaryEntry, Superblock, VolumeLayout, encode_head_into,
-    encode_record_into,
+    CheckpointHeader, FormatError, JournalOp, JournalRecord, JournalWalk, LayoutError, LifeBlock,
+    Manifest, ManifestPart, PageHeader, PlanRequest, RecordError, RecordFields, RecordHeader,
+    RecordKind, SegmentFooter, StoreNonce, SummaryEntry, Superblock, VolumeLayout,
+    encode_head_into, encode_record_into,
 };
 
 /// Asserts that the superblock is refused once `change` was made.
@@ -202,6 +202,19 @@ fn page_record_count() {
     let short = PageHeader { used_bytes: header.used_bytes - 64, ..header };
     let last = short.records(&page).last();
     assert_eq!(last, Some(Err(RecordError::Short { need: 128, have: 64 })));
+}
+
+#[test]
+fn tables_of_lives() {
+    let block = samples::lives().encode();
+    let decode = |first, segments| LifeBlock::decode(&block, NONCE, first, segments);
+    assert_eq!(decode(408, 2), Ok(samples::lives()));
+    // A volume that ends sooner has no entries behind its last segment.
+    assert!(matches!(decode(408, 1), Err(FormatError::Damaged { .. })));
+    assert!(matches!(decode(0, 2), Err(FormatError::Damaged { .. })));
+    assert_eq!(decode(408, 408).map(|block| block.entries.len()), Ok(408));
+    let full = LifeBlock { entries: vec![samples::lives().entries[1]; 408], ..samples::lives() };
+    assert_eq!(LifeBlock::decode(&full.encode(), NONCE, 408, 408), Ok(full));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //! Threads: none; pure functions.
 
 use crate::format::{
-    CheckpointHeader, CheckpointTables, JournalOp, JournalRecord, Manifest, ManifestPart,
-    PageHeader, Patch, RecordFields, RecordKind, SegmentFooter, StoreNonce, SummaryEntry,
-    Superblock, encode_record_into, encode_summary, settle_record,
+    CheckpointHeader, CheckpointTables, JournalOp, JournalRecord, LifeBlock, LifeEntry, Manifest,
+    ManifestPart, PageHeader, Patch, RecordFields, RecordKind, SegmentFooter, StoreNonce,
+    SummaryEntry, Superblock, encode_record_into, encode_summary, settle_record,
 };
 use crate::types::SegmentLife;
 
@@ -164,6 +164,12 @@ pub(super) fn journal_bytes() -> Vec<u8> {
         record.encode_into(NONCE, &mut bytes).unwrap();
     }
     bytes
+}
+
+/// Two segments, of which the first is free.
+pub(super) fn lives() -> LifeBlock {
+    let entry = LifeEntry { segment_seq: LIFE, page_stride_blocks: 0x0103 };
+    LifeBlock { nonce: NONCE, first_segment: 408, entries: vec![LifeEntry::default(), entry] }
 }
 
 pub(super) fn tables() -> CheckpointTables {
