@@ -195,3 +195,58 @@ fn the_store_s_threads_take_no_signals_but_their_own_faults() {
     }
     assert_eq!(mine(), before, "the caller takes what it took");
 }
+
+/// Set in the process that may start no threads.
+const WITHOUT_THREADS: &str = "DAMELO_TEST_WITHOUT_THREADS";
+
+/// The kernel's own threads for a ring count as the program's, where these are limited: for a user,
+/// or in a container.
+#[test]
+fn where_no_thread_can_be_started_what_is_written_and_read_is_not_lost() {
+    if std::env::var_os(WITHOUT_THREADS).is_none() {
+        let name = "where_no_thread_can_be_started_what_is_written_and_read_is_not_lost";
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(WITHOUT_THREADS, "1")
+            .status();
+        assert!(status.unwrap().success(), "see above");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Auto);
+    // Writes to the page cache always take a thread of the kernel.
+    config.direct = false;
+    let store = Store::open(config).unwrap();
+    if !no_more_threads() {
+        println!("skipped: threads can be started all the same");
+        return;
+    }
+    let value = |key: u8| vec![key; 2_000_000];
+    for key in 0..12 {
+        assert_eq!(store.create(&[key], GROUP, &value(key)).wait(), Ok(()), "{key}");
+    }
+    store.sync().unwrap();
+    for key in 0..12 {
+        store.drop_memory();
+        let mut reader = store.reader(&[key]).wait().unwrap().expect("it was synced");
+        let mut read = Vec::new();
+        while let Some(piece) = reader.next().wait().unwrap() {
+            read.extend_from_slice(&piece);
+        }
+        assert!(read == value(key), "{key}");
+    }
+    store.close().unwrap();
+}
+
+/// True if this process can start no threads from now on.
+fn no_more_threads() -> bool {
+    let one = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+    // SAFETY: no pointer but that to the limit. Root has no such limit, and nobody's is another's.
+    unsafe {
+        if libc::geteuid() == 0 {
+            libc::setresuid(65_534, 65_534, 65_534);
+        }
+        libc::setrlimit(libc::RLIMIT_NPROC, &raw const one);
+    }
+    std::thread::Builder::new().spawn(|| ()).is_err()
+}

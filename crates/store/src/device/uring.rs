@@ -9,7 +9,8 @@
 //! set under the lock together with the last check of the queue, so that no submission is missed,
 //! and cleared by the submitter that wakes or by the ring thread when it wakes, whichever is first.
 //! A submitter may defer the wake-up (`batch`). `done` runs on the ring thread, without any lock
-//! held: a slow closure delays all I/O of the device.
+//! held: a slow closure delays all I/O of the device. So does a request that the ring thread moves
+//! itself, because the kernel had no thread for it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,10 +26,10 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::file::{
     AbortOnPanic, Core, Done, Engine, Limits, Request, abort, advance, fill_iovecs,
-    mark_engine_thread, nanos,
+    mark_engine_thread, nanos, transfer,
 };
 use super::queue::IoQueue;
-use super::{IoBuf, IoOp, batch};
+use super::{Io, IoBuf, IoOp, batch};
 use crate::process::SignalsBlocked;
 
 /// `user_data` of the read of the eventfd; all others are slot numbers.
@@ -351,6 +352,13 @@ impl Driver {
                     Ok(true) => Some(Ok(())),
                     Err(e) => Some(Err(e)),
                 }
+            }
+            // The kernel could start no thread for what it cannot move at once: such threads count
+            // as the program's where these are limited. All of it is moved here, again if need be.
+            Err(_) if -result == libc::ECANCELED => {
+                let Io { op, offset, bufs, .. } = &request.io;
+                let iovecs = &mut place.iovecs;
+                Some(transfer(&self.core, *op, *offset, bufs, request.total, iovecs))
             }
             Err(_) => {
                 place.retries += 1;
