@@ -423,8 +423,9 @@ int damelo_writer_open(damelo_store *store, const void *key, size_t key_bytes, u
                        const void *metadata, size_t metadata_bytes, uint64_t expires_unix_s,
                        uint64_t length_hint, damelo_writer **out);
 
-/* Appends. After an error every other write gives DAMELO_ETORN, and so does the commit, which then
- * removes the object that was to be replaced; damelo_writer_abort leaves that in place. */
+/* Appends. When the object is refused (as by damelo_create), the one that was to be replaced is
+ * removed. After an error every other write, and the commit, give DAMELO_ETORN; without one,
+ * damelo_writer_abort leaves the object that was to be replaced in place. */
 int damelo_writer_write(damelo_writer *writer, const void *data, size_t data_bytes);
 
 /* Replaces the metadata that the object will have. It is the commit that refuses what is too large

@@ -219,6 +219,34 @@ fn a_writer_is_not_committed_after_a_write_that_failed_or_was_dropped() {
     assert_eq!(length(store), Some(5), "what was never begun is no harm");
 }
 
+/// As if it had been refused at once: who gives up then, and drops the writer, means the same.
+#[test]
+fn a_write_that_is_refused_removes_the_version_that_the_writer_was_to_replace() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |config| config.object_max = ByteSize::new(4 << 20));
+    let replace = |awaited: bool, bytes: usize| {
+        store.create(KEY, GROUP, b"older").wait().unwrap();
+        let mut writer = store.writer(KEY, GROUP, Default::default()).unwrap();
+        let value = vec![1; bytes];
+        let mut write = writer.write(&value);
+        if !awaited {
+            return write.wait();
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        match Pin::new(&mut write).poll(&mut cx) {
+            std::task::Poll::Ready(taken) => taken,
+            std::task::Poll::Pending => panic!("it is refused by its length alone"),
+        }
+    };
+    for awaited in [false, true] {
+        let refused = replace(awaited, 5 << 20);
+        assert!(matches!(refused, Err(CreateError::TooLarge { .. })), "{refused:?}");
+        assert_eq!(length(&store), None, "awaited: {awaited}");
+        assert_eq!(replace(awaited, 1000), Ok(()));
+        assert_eq!(length(&store), Some(5), "a writer that is only dropped leaves it");
+    }
+}
+
 /// More creates than threads that wait for them: none of them waits for a turn besides.
 #[test]
 fn no_awaited_create_waits_longer_than_memory_wait() {

@@ -31,11 +31,11 @@ impl Driver {
     ) -> Checked {
         let outcome = if error.is_none() { Outcome::Done } else { Outcome::Failed };
         self.record(begin, Change::Create { key, state, contested }, outcome);
-        error.map_or(Ok(()), |error| self.refused("create", &error))
+        error.map_or(Ok(()), |error| self.refused(&error))
     }
 
     /// A create may be refused on sound disks, too.
-    fn refused(&mut self, what: &str, error: &CreateError) -> Checked {
+    fn refused(&mut self, error: &CreateError) -> Checked {
         match error {
             CreateError::NotAdmitted { .. } | CreateError::TooLargeForVolumes { .. } => Ok(()),
             // On a ring of few segments parts may be overwritten before the commit.
@@ -44,7 +44,7 @@ impl Driver {
             {
                 Ok(())
             }
-            error => self.expected(what, error),
+            error => self.expected("create", error),
         }
     }
 
@@ -96,12 +96,14 @@ impl Driver {
 
     pub(super) fn abandon_writer(&mut self, version: u64, object: &NewObject) -> Checked {
         let (key, state) = (self.key(object.key), self.state(version, object));
+        let begin = self.ticks.now();
         match self.filled_writer(&key, &state, 10_000, false, state.length / 2) {
             Ok(writer) => {
                 drop(writer);
                 Ok(())
             }
-            Err(error) => self.refused("abandoned writer", &error),
+            // What it was to replace is gone.
+            Err(error) => self.note_create(begin, key, state, false, Some(error)),
         }
     }
 
@@ -117,7 +119,7 @@ impl Driver {
                 self.held = Some(HeldWriter { key, writer, state, events_before, begin });
                 Ok(())
             }
-            Err(error) => self.refused("held writer", &error),
+            Err(error) => self.note_create(begin, key, state, false, Some(error)),
         }
     }
 

@@ -198,11 +198,12 @@ impl Writer {
     /// Takes the next bytes of the value.
     ///
     /// # Errors
-    /// The object grows too large, no memory is released in time, or the store is closed. After
-    /// another error, and after a write that was begun (polled) and dropped before it was done, the
-    /// number of bytes taken is unknown: the writer is unusable, and every further write and the
-    /// commit fail with [`CreateError::Torn`]. The commit then removes the version to be replaced,
-    /// which a drop of the writer leaves in place.
+    /// The object grows too large, no memory is released in time, or the store is closed. If the
+    /// object is refused, the version to be replaced is removed, as by a refused
+    /// [`Store::create`](crate::Store::create). After another error, and after a write that was
+    /// begun (polled) and dropped before it was done, the number of bytes taken is unknown: the
+    /// writer is unusable, and every further write and the commit fail with [`CreateError::Torn`]
+    /// and remove that version, too, which a drop of the writer leaves in place.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
         Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
     }
@@ -215,8 +216,8 @@ impl Writer {
     /// A part could not be written, or was overwritten by concurrent writes; or no memory was
     /// released in time. [`CreateError::Torn`] if an earlier write failed or was dropped. On an
     /// error the version to be replaced is removed, as by a refused
-    /// [`Store::create`](crate::Store::create); a writer that is dropped without a commit leaves
-    /// that version in place.
+    /// [`Store::create`](crate::Store::create); a writer that is dropped without a commit, and of
+    /// which no write was refused, leaves that version in place.
     pub fn commit(mut self) -> Commit {
         if self.engine.process.is_another() {
             // Its memory is the parent's, and to give it back takes a lock.
@@ -382,8 +383,9 @@ impl Writer {
         stored
     }
 
-    /// For a writer that a program commits, a refusal removes the version to be replaced; other
-    /// users of writers do that themselves.
+    /// For a writer of a program, a refusal removes the version to be replaced: by a write already,
+    /// since a program that gives up then drops the writer. Other users of writers do that
+    /// themselves.
     fn replaced_or_removed(&self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
         match self.asked {
             true => self.engine.or_removed(&self.key, self.caller.as_ref(), stored),
@@ -528,6 +530,11 @@ impl Write<'_> {
     /// # Errors
     /// As for [`Writer::write`].
     pub fn wait(mut self) -> Result<(), CreateError> {
+        let taken = self.take_all();
+        self.writer.replaced_or_removed(taken)
+    }
+
+    fn take_all(&mut self) -> Result<(), CreateError> {
         while !self.push()? {
             self.note_wait()?;
             self.writer.engine.wait_room(ROOM_NAP);
@@ -553,6 +560,24 @@ impl Write<'_> {
         self.idle &= self.writer.parts.len() == parts;
         self.writer.torn = !done;
         Ok(done)
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CreateError>> {
+        loop {
+            if let Some(waiting) = &mut self.waiting {
+                if waiting.poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                self.waiting = None;
+            }
+            if self.push()? {
+                return Poll::Ready(Ok(()));
+            }
+            self.note_wait()?;
+            let engine = Arc::clone(&self.writer.engine);
+            let waiter = Arc::clone(&engine);
+            self.waiting = Some(Deferred::writing(&engine, move |_| waiter.wait_room(ROOM_NAP)));
+        }
     }
 
     fn note_wait(&mut self) -> Result<(), CreateError> {
@@ -586,22 +611,7 @@ impl Future for Write<'_> {
     type Output = Result<(), CreateError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        loop {
-            if let Some(waiting) = &mut this.waiting {
-                if waiting.poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
-                this.waiting = None;
-            }
-            match this.push() {
-                Ok(true) => return Poll::Ready(Ok(())),
-                Err(error) => return Poll::Ready(Err(error)),
-                Ok(false) => this.note_wait()?,
-            }
-            let engine = Arc::clone(&this.writer.engine);
-            let waiter = Arc::clone(&engine);
-            this.waiting = Some(Deferred::writing(&engine, move |_| waiter.wait_room(ROOM_NAP)));
-        }
+        let taken = self.poll_all(cx);
+        taken.map(|taken| self.writer.replaced_or_removed(taken))
     }
 }
