@@ -64,15 +64,18 @@ struct Shared {
 /// # Handles and threads
 /// A clone is another handle on the same store, and cheap. Any number of threads and tasks may use
 /// the store at once. Dropping the last handle closes the store as [`Store::close`] does, but
-/// ignores errors. Objects read ([`Object`](crate::Object)) may outlive the store.
+/// ignores errors. Objects read ([`Object`](crate::Object)) may outlive the store. A handle in a
+/// `static` is never dropped: without [`Store::close`] the program's end is like a crash for what
+/// was created last.
 ///
 /// # Blocking
 /// An operation that is returned as a future blocks no thread when awaited, on any executor;
 /// `.wait()` blocks the calling thread. The following methods block the calling thread:
-/// [`Store::open`], [`Store::sync`], [`Store::checkpoint`], [`Store::close`] and the drop of the
-/// last handle for as long as the disk takes; [`Store::remove`] and the purges while the journal is
-/// full, and with [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. An
-/// asynchronous program calls them on a thread that may block.
+/// [`Store::open`], [`Store::wait_recovered`], [`Store::sync`], [`Store::checkpoint`],
+/// [`Store::close`], the drop of the last handle and each step of [`Store::entries`] for as long as
+/// the disk takes; [`Store::remove`] and the purges while the journal is full, and with
+/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. An asynchronous
+/// program calls them on a thread that may block.
 ///
 /// # Processes
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,

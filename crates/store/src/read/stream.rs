@@ -62,7 +62,8 @@ impl Reader {
     }
 
     /// The next piece, or `None` at the end. Pieces are at most 256 KiB, except that an object in
-    /// memory comes as one.
+    /// memory comes as one. If it is dropped before it is done, nothing is passed over: the next
+    /// call gives the same piece.
     #[expect(clippy::should_implement_trait, reason = "it is awaited, an Iterator cannot be")]
     pub fn next(&mut self) -> NextChunk<'_> {
         NextChunk { reader: self, waiting: None }

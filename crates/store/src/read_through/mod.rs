@@ -98,7 +98,9 @@ impl<E> ReadThrough<E> {
     /// Reads an object, or fetches and stores it in `group`. For a hit in memory nothing is
     /// allocated; `fetch` is called at most once, and only by the caller whose fetch is done.
     ///
-    /// A `fetch` that reads the same key through the same handle waits for itself, for ever.
+    /// A `fetch` that reads the same key through the same handle waits for itself, for ever. A fetch
+    /// goes on while its caller polls: one that keeps this future unpolled, neither done nor
+    /// dropped (as in a loop over `select!`), lets all others wait who miss the same key.
     ///
     /// # Errors
     /// That of the fetch, shared by all who waited for it.
@@ -119,7 +121,7 @@ impl<E> ReadThrough<E> {
     }
 
     /// As [`ReadThrough::read`], on this thread: for programs without futures. Both may be used at
-    /// once.
+    /// once, but not on one thread: it would wait for a fetch that only this thread can poll.
     ///
     /// # Errors
     /// As for [`ReadThrough::read`].
