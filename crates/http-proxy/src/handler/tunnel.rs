@@ -1,6 +1,6 @@
 //! Tunnels: two byte streams joined after an upgrade or CONNECT.
 //!
-//! Invariants: each direction holds one buffer; the end of one direction is passed on, and the
+//! Invariants: each direction holds one buffer, a larger one once it was full; the end of one direction is passed on, and the
 //! other direction continues, also if the end is that nothing can be written any more; a tunnel
 //! without traffic in either direction for its idle time is cut. Threads: one task on the worker of
 //! the client's connection.
@@ -16,6 +16,10 @@ use crate::metrics::{BrokenBy, Counter, Counters};
 
 /// Buffer of one direction.
 const BUFFER_BYTES: usize = 16 << 10;
+
+/// Buffer of a direction in which much comes at once. It takes half the system calls for the same
+/// bytes. Four times as many bytes would save little more, but every tunnel of that kind holds them.
+const BULK_BUFFER_BYTES: usize = 32 << 10;
 
 /// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`. Returns
 /// who broke it off, if not both ended it, after making the cut. `sent` counts the bytes to the
@@ -116,6 +120,9 @@ async fn pump(
         // A TLS stream buffers bytes that its connection had no room for. Without a flush they
         // could stay there while the peer waits for them before it sends more.
         to.flush().await.map_err(|_| Stopped::Writing)?;
+        if length == BUFFER_BYTES && buffer.len() == BUFFER_BYTES {
+            buffer = vec![0; BULK_BUFFER_BYTES];
+        }
     }
 }
 
@@ -169,6 +176,24 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(5), both).await.expect("all has arrived");
     }
 
+    #[tokio::test]
+    async fn a_direction_whose_buffer_was_full_gets_a_larger_one() {
+        let silence = IdleTimer::new();
+        for (come, offered) in [
+            (&[100, BUFFER_BYTES - 1, 100][..], [BUFFER_BYTES; 4]),
+            (
+                &[100, BUFFER_BYTES, 100],
+                [BUFFER_BYTES, BUFFER_BYTES, BULK_BUFFER_BYTES, BULK_BUFFER_BYTES],
+            ),
+        ] {
+            let mut source = Arriving { come: come.to_vec(), offered: Vec::new() };
+            let mut arrived = Vec::new();
+            pump(&mut source, &mut arrived, &silence, &[]).await.unwrap();
+            assert_eq!(source.offered, offered);
+            assert_eq!(arrived.len(), come.iter().sum::<usize>());
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn silence_cuts_but_traffic_one_way_does_not() {
         let counters = Counters::default();
@@ -220,6 +245,26 @@ mod tests {
                 false => join(whole, broken, idle, (&counters, &sent), None).await,
             };
             assert_eq!(broken_by, Some(wanted));
+        }
+    }
+
+    /// Gives so many bytes at each read, then its end, and notes what room each read offered.
+    struct Arriving {
+        come: Vec<usize>,
+        offered: Vec<usize>,
+    }
+
+    impl AsyncRead for Arriving {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.offered.push(buffer.remaining());
+            if !self.come.is_empty() {
+                buffer.put_slice(&vec![3; self.come.remove(0)]);
+            }
+            Poll::Ready(Ok(()))
         }
     }
 
