@@ -49,6 +49,9 @@ pub(crate) struct Ring {
     lives: Box<[AtomicU64]>,
     /// The place of each life in their order. Unlike their numbers, which leave gaps, consecutive.
     ranks: Box<[AtomicU64]>,
+    /// The same as of the last write to each segment: of one that is filled slowly, what was just
+    /// written is not as old as its life.
+    written_ranks: Box<[AtomicU64]>,
     /// Lower bound of the sequence numbers of each segment's objects, for pruning marks.
     oldest_objects: Box<[AtomicU64]>,
     /// True if records elsewhere may refer to this segment in ways that the index does not count:
@@ -77,6 +80,7 @@ impl Ring {
         Ring {
             lives: zeros(),
             ranks: zeros(),
+            written_ranks: zeros(),
             oldest_objects: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             page_strides: (0..segments).map(|_| AtomicU16::new(blocks_of(page_bytes))).collect(),
@@ -87,7 +91,7 @@ impl Ring {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lives.len() * 31
+        self.lives.len() * 39
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -148,6 +152,18 @@ impl Ring {
     fn begin_rank(&self, state: &mut State, segment: SegmentId) {
         state.lives_begun += 1;
         self.ranks[segment.0 as usize].store(state.lives_begun, Ordering::Release);
+        self.written_ranks[segment.0 as usize].store(state.lives_begun, Ordering::Release);
+    }
+
+    /// Notes that something is written to an open segment now.
+    pub(crate) fn note_write(&self, segment: SegmentId) {
+        let newest = lock(&self.state).lives_begun;
+        self.note_written(segment, newest);
+    }
+
+    /// Notes how many lives had begun when the segment was last written to.
+    pub(crate) fn note_written(&self, segment: SegmentId, lives_begun: u64) {
+        self.written_ranks[segment.0 as usize].fetch_max(lives_begun, Ordering::AcqRel);
     }
 
     fn is_near(&self, state: &State, segment: SegmentId) -> bool {
@@ -269,6 +285,7 @@ impl Ring {
     pub(crate) fn free(&self, segment: SegmentId) {
         self.lives[segment.0 as usize].store(SegmentLife::NONE.get(), Ordering::Release);
         self.ranks[segment.0 as usize].store(0, Ordering::Release);
+        self.written_ranks[segment.0 as usize].store(0, Ordering::Release);
         let mut state = lock(&self.state);
         state.reclaimed.retain(|reclaimed| *reclaimed != segment);
         state.free.push_back(segment);
@@ -330,13 +347,25 @@ impl Ring {
         (u128::from(self.life(segment).get()) << 64) | u128::from(offset)
     }
 
-    /// Age of a location; greater is older.
+    /// Age of a location; greater is older. By the lives of segments, so that of two records of a
+    /// kind the later one is younger.
     pub(crate) fn age(&self, space: &Space, location: Location) -> u64 {
+        Ring::age_by(&self.ranks, space, location)
+    }
+
+    /// Age of a location, for choosing which of different objects goes: by the last write to its
+    /// segment. With hardly any extents among many pages, theirs is open for long, and each of them
+    /// would be the oldest of all as soon as it is written.
+    pub(crate) fn age_of_writing(&self, space: &Space, location: Location) -> u64 {
+        Ring::age_by(&self.written_ranks, space, location)
+    }
+
+    fn age_by(ranks: &[AtomicU64], space: &Space, location: Location) -> u64 {
         let (segment, offset) = space.split(location);
         if !space.holds(segment) {
             return u64::MAX;
         }
-        let rank = self.ranks[segment.0 as usize].load(Ordering::Acquire);
+        let rank = ranks[segment.0 as usize].load(Ordering::Acquire);
         u64::MAX - ((rank << 26) | (offset >> 6).min((1 << 26) - 1))
     }
 }

@@ -354,6 +354,16 @@ impl Store {
             || !self.engine().ordered_candidates(hash).is_empty()
     }
 
+    /// False if no disk certainly has the object, so that it ends with the process at the latest: it
+    /// still waits to be written, or is there for as long as memory keeps it. No I/O. Wrongly true as
+    /// rarely as [`Store::may_contain`].
+    pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
+        !self.is_forked() && {
+            let hash = self.engine().hash(key);
+            !self.engine().ordered_candidates(hash).is_empty()
+        }
+    }
+
     /// Replaces an object's metadata without rewriting the value of a large object. `Ok(false)`:
     /// the object does not exist, or was removed, purged or evicted in the meantime.
     ///

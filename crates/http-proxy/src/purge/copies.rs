@@ -30,7 +30,8 @@ use crate::io::locks;
 const SNAPSHOT_KEY: &[u8] = b"\0damelo-proxy/purges/";
 /// The same for deltas.
 const DELTA_KEY: &[u8] = b"\0damelo-proxy/purges/since/";
-/// A snapshot is written again after 1/`REWRITE_DIVISOR` of the log was reused.
+/// A snapshot is written again after 1/`REWRITE_DIVISOR` of the log was reused, or as many objects
+/// as are that share of the index were pushed out of it.
 const REWRITE_DIVISOR: u64 = 4;
 /// The store gives an object that is longer than this part of a page its own blocks on disk. One
 /// that is shorter lies in a page, which takes the room of a whole one when it must be durable at
@@ -48,6 +49,25 @@ pub(crate) enum CopyError {
     Remove(#[from] PurgeError),
 }
 
+/// What a store has let go of since it was opened, to make room, and how much it holds. Both the log
+/// and a full index let go of old objects before new ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turns {
+    pub(crate) segments_reused: u64,
+    pub(crate) segments: u64,
+    pub(crate) index_evictions: u64,
+    pub(crate) index_slots: u64,
+}
+
+impl Turns {
+    /// True if what was written `then` may soon be among the oldest.
+    fn are_far_from(&self, then: &Turns) -> bool {
+        let is_far = |now: u64, then: u64, of: u64| now.saturating_sub(then) > of / REWRITE_DIVISOR;
+        is_far(self.segments_reused, then.segments_reused, self.segments)
+            || is_far(self.index_evictions, then.index_evictions, self.index_slots)
+    }
+}
+
 /// What is wanted of a store.
 pub(crate) trait Shelf {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>>;
@@ -55,10 +75,9 @@ pub(crate) trait Shelf {
     fn remove(&self, key: &[u8]) -> Result<(), CopyError>;
     /// Makes durable what was put and removed.
     fn sync(&self) -> Result<(), CopyError>;
-    /// False if the object is certainly lost. No I/O.
+    /// False if a restart would certainly lose the object. No I/O.
     fn may_have(&self, key: &[u8]) -> bool;
-    /// Segments reused so far, and how many there are.
-    fn turns(&self) -> (u64, u64);
+    fn turns(&self) -> Turns;
     /// Length of the shortest objects that are written by themselves.
     fn least_bytes(&self) -> usize;
 }
@@ -82,12 +101,17 @@ impl Shelf for Store {
     }
 
     fn may_have(&self, key: &[u8]) -> bool {
-        self.may_contain(key)
+        self.may_be_on_disk(key)
     }
 
-    fn turns(&self) -> (u64, u64) {
+    fn turns(&self) -> Turns {
         let stats = self.stats();
-        (stats.segments_reused, stats.segments)
+        Turns {
+            segments_reused: stats.segments_reused,
+            segments: stats.segments,
+            index_evictions: stats.evicted_index_full,
+            index_slots: stats.index_slots,
+        }
     }
 
     fn least_bytes(&self) -> usize {
@@ -107,7 +131,7 @@ struct Base {
     generation: u64,
     bytes: usize,
     /// When it was written.
-    segments_reused: u64,
+    turns: Turns,
     /// Bytes of the deltas written since.
     deltas_bytes: usize,
 }
@@ -181,13 +205,13 @@ impl<S: Shelf> Copies<S> {
         newest
     }
 
-    /// True if the pair in use should be written again: before the log comes round to the snapshot,
-    /// and when the store has lost one of the two, as one that has too small an index may. The
-    /// delta is never older than the snapshot.
+    /// True if the pair in use should be written again: before the log comes round to the snapshot
+    /// or a full index pushes it out, and when the store has lost one of the two. That alone would
+    /// not do for the index: what it has pushed out stays in memory, and is lost by a restart only.
+    /// The delta is never older than the snapshot.
     pub(crate) fn is_in_danger(&self, written: &Written) -> bool {
         let Some(base) = &written.base else { return false };
-        let (reused, segments) = self.shelf.turns();
-        reused.saturating_sub(base.segments_reused) > segments / REWRITE_DIVISOR
+        self.shelf.turns().are_far_from(&base.turns)
             || !self.shelf.may_have(&key(SNAPSHOT_KEY, written.snapshot_slot))
             || !self.shelf.may_have(&key(DELTA_KEY, written.delta_slot))
     }
@@ -216,7 +240,7 @@ impl<S: Shelf> Copies<S> {
                 number,
                 generation: planned.generation,
                 bytes: bytes.len(),
-                segments_reused: self.shelf.turns().0,
+                turns: self.shelf.turns(),
                 deltas_bytes: 0,
             });
         } else if let Some(base) = &mut written.base {

@@ -152,8 +152,9 @@ impl Shelf for Model {
         self.objects().contains_key(key)
     }
 
-    fn turns(&self) -> (u64, u64) {
-        (self.state().segments_reused, 64)
+    fn turns(&self) -> Turns {
+        let segments_reused = self.state().segments_reused;
+        Turns { segments_reused, segments: 64, index_evictions: 0, index_slots: 1 << 16 }
     }
 
     fn least_bytes(&self) -> usize {
@@ -460,6 +461,6 @@ fn a_snapshot_is_written_again_before_the_log_comes_round_to_it() {
         assert!(puts == snapshots || is_due || puts == snapshots + 1);
         snapshots = puts;
         let base = alone.written.base.unwrap();
-        assert!(reused - base.segments_reused <= 64 / REWRITE_DIVISOR);
+        assert!(reused - base.turns.segments_reused <= 64 / REWRITE_DIVISOR);
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the ledger on stores of files: over restarts, with losses, from many threads, and the
 //! bytes that it writes.
 
-use damelo::{ByteSize, Config};
+use damelo::{ByteSize, Config, GroupId};
 
 use super::super::stamp::{Stamp, TagId};
 use super::*;
@@ -86,6 +86,35 @@ fn lost_marks_make_everything_older_gone() {
     let ledger = Ledger::open(store).unwrap();
     assert_ne!(ledger.now().unwrap().ledger, before.ledger);
     assert_eq!(standing(&ledger, before, 2), Standing::Gone);
+}
+
+/// The store forgets where on disk something lies, and still has it in memory: only a restart shows.
+#[test]
+fn marks_outlive_the_process_where_the_index_is_too_small() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = Config::new(directory.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.objects_max = Some(4096);
+    let store = Store::open(config.clone()).unwrap();
+    let ledger = Ledger::open(store.clone()).unwrap();
+    let before = ledger.now().unwrap();
+    for number in 0..20_000_u32 {
+        let key = number.to_le_bytes();
+        store.create(&key, GroupId::of(key), &[7; 100]).wait().unwrap();
+        if number % 500 == 0 {
+            store.sync().unwrap();
+            Ledger::tend(&Arc::downgrade(&ledger)).unwrap();
+        }
+    }
+    store.sync().unwrap();
+    assert!(store.stats().evicted_index_full > 10_000);
+    drop(ledger);
+    store.close().unwrap();
+    let store = Store::open(config).unwrap();
+    store.wait_recovered();
+    let ledger = Ledger::open(store).unwrap();
+    assert_eq!(ledger.now().unwrap().ledger, before.ledger);
+    assert_eq!(standing(&ledger, before, 1), Standing::Untouched);
 }
 
 /// As by an answer to an unsafe method while the store recovers.

@@ -163,7 +163,7 @@ impl Engine {
         let order = by_age(&lives);
         let replay: Vec<_> = order.iter().copied().filter(|(life, _)| *life >= from).collect();
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
-        let newest = self.replay_all(&replay, since);
+        let newest = self.replay_all(&replay, since, &order);
         for (kind, id) in newest.into_iter().flatten() {
             // The newest segment of its kind may still be too old to rest.
             if self.ring.may_rest(id) {
@@ -187,7 +187,7 @@ impl Engine {
             if self.is_closed() {
                 break;
             }
-            self.learn_groups(*id, *life);
+            self.learn_groups(*id, *life, &order);
         }
     }
 
@@ -246,16 +246,17 @@ impl Engine {
     /// could not be read.
     fn replay_all(
         &self,
-        order: &[(SegmentLife, SegmentId)],
+        replay: &[(SegmentLife, SegmentId)],
         since: Sequence,
+        order: &[(SegmentLife, SegmentId)],
     ) -> [Option<(SegmentKind, SegmentId)>; 2] {
         let mut newest = [None; 2];
         let mut certain = true;
-        for &(life, segment) in order {
+        for &(life, segment) in replay {
             if self.is_closed() {
                 return [None; 2];
             }
-            match self.replay(segment, life, since) {
+            match self.replay(segment, life, since, order) {
                 Some(kind) => newest[kind as usize] = Some((kind, segment)),
                 None => {
                     certain = false;
@@ -318,12 +319,11 @@ impl Engine {
         segment: SegmentId,
         life: SegmentLife,
         since: Sequence,
+        order: &[(SegmentLife, SegmentId)],
     ) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
-        let (mut oldest, mut newest) = (Sequence::MAX, Sequence::ZERO);
+        let newest = self.note_age(segment, &entries, order);
         for entry in &entries {
-            oldest = oldest.min(entry.sequence());
-            newest = newest.max(entry.sequence());
             let is_object = matches!(
                 entry.kind,
                 Some(RecordKind::Object | RecordKind::Manifest | RecordKind::Patch)
@@ -346,7 +346,6 @@ impl Engine {
             self.recovery.objects.fetch_add(1, Ordering::Relaxed);
         }
         self.next_seq.fetch_max(newest.next().get(), Ordering::AcqRel);
-        self.ring.note_oldest(segment, oldest);
         self.note_groups(segment, life, &entries);
         // In a segment of pages, the first record follows the page header; in a segment of extents,
         // it follows a whole block.
@@ -376,17 +375,36 @@ impl Engine {
         RecordHeader::decode(bytes, self.space.nonce).ok().filter(|header| header.is_of(life))
     }
 
-    fn learn_groups(&self, segment: SegmentId, life: SegmentLife) {
+    /// Notes between which numbers a segment was written, of which the greatest is returned. `order`
+    /// is that of all lives at the open, by which a segment that was filled slowly, and is older
+    /// than others, may have been written to after them.
+    fn note_age(
+        &self,
+        segment: SegmentId,
+        entries: &[SummaryEntry],
+        order: &[(SegmentLife, SegmentId)],
+    ) -> Sequence {
+        let numbers = || entries.iter().map(SummaryEntry::sequence);
+        let newest = numbers().max().unwrap_or(Sequence::ZERO);
+        self.ring.note_oldest(segment, numbers().min().unwrap_or(Sequence::MAX));
+        let lives_before = order.partition_point(|(life, _)| life.get() <= newest.get());
+        self.ring.note_written(segment, lives_before as u64);
+        newest
+    }
+
+    fn learn_groups(
+        &self,
+        segment: SegmentId,
+        life: SegmentLife,
+        order: &[(SegmentLife, SegmentId)],
+    ) {
         if self.ring.life(segment) != life {
             return;
         }
         if let Some(entries) = segment_entries(self, segment)
             && self.ring.life(segment) == life
         {
-            self.ring.note_oldest(
-                segment,
-                entries.iter().map(SummaryEntry::sequence).min().unwrap_or(Sequence::MAX),
-            );
+            self.note_age(segment, &entries, order);
             self.note_groups(segment, life, &entries);
         }
     }

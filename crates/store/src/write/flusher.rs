@@ -412,6 +412,7 @@ fn begin_write(
     engine.wait_writes(writes_max(engine) - 1);
     engine.writes_begin();
     open.writes.begin();
+    engine.ring.note_write(open.id);
     let (this, writes) = (Arc::clone(engine), Arc::clone(&open.writes));
     let begun = engine.clock.monotonic();
     move |outcome| {

@@ -191,8 +191,8 @@ impl Engine {
                 self.index.drop_at(hash.get(), other.location);
             }
         }
-        let inserted =
-            self.index.insert(hash.get(), location, class, freq, |l| self.ring.age(&self.space, l));
+        let age = |location| self.ring.age_of_writing(&self.space, location);
+        let inserted = self.index.insert(hash.get(), location, class, freq, age);
         for evicted in &inserted.evicted {
             let counter = match evicted.reason {
                 crate::index::EvictionReason::IndexFull => &self.counters.evicted_index_full,
