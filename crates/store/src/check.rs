@@ -130,12 +130,15 @@ pub fn check_volumes(
     }
     let total_bytes =
         volumes.iter().map(|(_, _, s)| u64::from(s.segment_count) * s.segment_bytes).sum();
-    let mut done_bytes = 0;
+    let (mut done_bytes, mut is_closed) = (0, false);
     for (path, device, superblock) in &volumes {
         if superblock.journal_bytes > 0 {
-            check_first_areas(path, device, superblock, &mut report)?;
+            is_closed = check_first_areas(path, device, superblock, &mut report)?;
         }
-        check_lives(path, device.as_ref(), superblock, &mut report)?;
+        // A crash may tear a block, which the next open puts right.
+        if is_closed {
+            check_lives(path, device.as_ref(), superblock, &mut report)?;
+        }
         for local in 0..superblock.segment_count {
             let segment = segment::check_segment(device.as_ref(), superblock, local);
             report.damaged_total +=
@@ -201,12 +204,13 @@ fn check_superblocks(
     })
 }
 
+/// Journal and checkpoints. True if the store was closed, and not opened since.
 fn check_first_areas(
     path: &Path,
     device: &Arc<dyn Device>,
     superblock: &Superblock,
     report: &mut CheckReport,
-) -> Result<(), OpenError> {
+) -> Result<bool, OpenError> {
     let area = read(
         path,
         device.as_ref(),
@@ -229,7 +233,7 @@ fn check_first_areas(
         let how = if header.clean { "clean" } else { "while running" };
         report.checkpoint = format!("generation {}, taken {how}", header.generation);
     }
-    Ok(())
+    Ok(newest.is_some_and(|header| header.clean))
 }
 
 /// Verifies each block of a volume's table of lives.
@@ -239,14 +243,9 @@ fn check_lives(
     superblock: &Superblock,
     report: &mut CheckReport,
 ) -> Result<(), OpenError> {
-    let at = superblock.layout().lives_offset();
     for number in 0..superblock.segment_count.div_ceil(LIVES_PER_BLOCK) {
-        let before = number * LIVES_PER_BLOCK;
-        let (first, segments) = (
-            superblock.first_segment + before,
-            LIVES_PER_BLOCK.min(superblock.segment_count - before),
-        );
-        let at = at + u64::from(number) * BLOCK_BYTES;
+        let (at, before, segments) = superblock.layout().lives_block(number);
+        let first = superblock.first_segment + before;
         let block = read(path, device, at, BLOCK_BYTES, "reading the table of lives")?;
         if let Err(error) = LifeBlock::decode(&block, superblock.nonce(), first, segments) {
             let path = path.display();

@@ -12,11 +12,11 @@
 //! Threads: the flusher changes the ring (before the flusher runs, recovery does); every thread
 //! reads lives without a lock.
 
-use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 
-use crate::format::{BLOCK_BYTES, is_page_stride};
+use crate::format::{BLOCK_BYTES, UNIT_BYTES, is_page_stride};
 use crate::index::Location;
 use crate::space::{PageAt, SegmentId, Space};
 use crate::types::{SegmentLife, Sequence};
@@ -49,9 +49,9 @@ pub(crate) struct Ring {
     lives: Box<[AtomicU64]>,
     /// The place of each life in their order. Unlike their numbers, which leave gaps, consecutive.
     ranks: Box<[AtomicU64]>,
-    /// The same as of the last write to each segment: of one that is filled slowly, what was just
-    /// written is not as old as its life.
-    written_ranks: Box<[AtomicU64]>,
+    /// The sequence number at the last write to each segment, and where that began, in units.
+    written: Box<[AtomicU64]>,
+    written_units: Box<[AtomicU32]>,
     /// Lower bound of the sequence numbers of each segment's objects, for pruning marks.
     oldest_objects: Box<[AtomicU64]>,
     /// True if records elsewhere may refer to this segment in ways that the index does not count:
@@ -80,7 +80,8 @@ impl Ring {
         Ring {
             lives: zeros(),
             ranks: zeros(),
-            written_ranks: zeros(),
+            written: zeros(),
+            written_units: (0..segments).map(|_| AtomicU32::new(0)).collect(),
             oldest_objects: zeros(),
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             page_strides: (0..segments).map(|_| AtomicU16::new(blocks_of(page_bytes))).collect(),
@@ -91,7 +92,7 @@ impl Ring {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lives.len() * 39
+        self.lives.len() * 43
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -152,18 +153,13 @@ impl Ring {
     fn begin_rank(&self, state: &mut State, segment: SegmentId) {
         state.lives_begun += 1;
         self.ranks[segment.0 as usize].store(state.lives_begun, Ordering::Release);
-        self.written_ranks[segment.0 as usize].store(state.lives_begun, Ordering::Release);
     }
 
-    /// Notes that something is written to an open segment now.
-    pub(crate) fn note_write(&self, segment: SegmentId) {
-        let newest = lock(&self.state).lives_begun;
-        self.note_written(segment, newest);
-    }
-
-    /// Notes how many lives had begun when the segment was last written to.
-    pub(crate) fn note_written(&self, segment: SegmentId, lives_begun: u64) {
-        self.written_ranks[segment.0 as usize].fetch_max(lives_begun, Ordering::AcqRel);
+    /// Notes that the newest records of a segment have about this number, and where they begin.
+    pub(crate) fn note_written(&self, segment: SegmentId, newest: Sequence, begin_bytes: u64) {
+        let (at, units) = (segment.0 as usize, begin_bytes / UNIT_BYTES);
+        self.written[at].store(newest.get(), Ordering::Relaxed);
+        self.written_units[at].store(units as u32, Ordering::Relaxed);
     }
 
     fn is_near(&self, state: &State, segment: SegmentId) -> bool {
@@ -285,7 +281,6 @@ impl Ring {
     pub(crate) fn free(&self, segment: SegmentId) {
         self.lives[segment.0 as usize].store(SegmentLife::NONE.get(), Ordering::Release);
         self.ranks[segment.0 as usize].store(0, Ordering::Release);
-        self.written_ranks[segment.0 as usize].store(0, Ordering::Release);
         let mut state = lock(&self.state);
         state.reclaimed.retain(|reclaimed| *reclaimed != segment);
         state.free.push_back(segment);
@@ -350,22 +345,29 @@ impl Ring {
     /// Age of a location; greater is older. By the lives of segments, so that of two records of a
     /// kind the later one is younger.
     pub(crate) fn age(&self, space: &Space, location: Location) -> u64 {
-        Ring::age_by(&self.ranks, space, location)
-    }
-
-    /// Age of a location, for choosing which of different objects goes: by the last write to its
-    /// segment. With hardly any extents among many pages, theirs is open for long, and each of them
-    /// would be the oldest of all as soon as it is written.
-    pub(crate) fn age_of_writing(&self, space: &Space, location: Location) -> u64 {
-        Ring::age_by(&self.written_ranks, space, location)
-    }
-
-    fn age_by(ranks: &[AtomicU64], space: &Space, location: Location) -> u64 {
         let (segment, offset) = space.split(location);
         if !space.holds(segment) {
             return u64::MAX;
         }
-        let rank = ranks[segment.0 as usize].load(Ordering::Acquire);
+        let rank = self.ranks[segment.0 as usize].load(Ordering::Acquire);
         u64::MAX - ((rank << 26) | (offset >> 6).min((1 << 26) - 1))
+    }
+
+    /// Age of a location, for choosing which of different objects goes; greater is older. It is
+    /// that of the number which a record there would have if its segment had been filled evenly.
+    /// With hardly any extents among many pages, their segment is open for long, and by its life
+    /// each of them would be the oldest of all as soon as it is written.
+    pub(crate) fn age_of_writing(&self, space: &Space, location: Location) -> u64 {
+        let (segment, offset) = space.split(location);
+        if !space.holds(segment) {
+            return u64::MAX;
+        }
+        let at = segment.0 as usize;
+        let begun = self.life(segment).get();
+        let span = self.written[at].load(Ordering::Relaxed).saturating_sub(begun);
+        let filled = u64::from(self.written_units[at].load(Ordering::Relaxed)).max(1);
+        let before = (offset / UNIT_BYTES).min(filled);
+        let since = u128::from(span) * u128::from(before) / u128::from(filled);
+        u64::MAX - begun.saturating_add(since as u64)
     }
 }

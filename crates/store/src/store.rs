@@ -354,9 +354,9 @@ impl Store {
             || !self.engine().ordered_candidates(hash).is_empty()
     }
 
-    /// False if no disk certainly has the object, so that it ends with the process at the latest: it
-    /// still waits to be written, or is there for as long as memory keeps it. No I/O. Wrongly true as
-    /// rarely as [`Store::may_contain`].
+    /// False if the index knows no record of the object on disk: it may be in memory, or wait to be
+    /// written. While the store recovers, what is not loaded yet counts as not there. No I/O.
+    /// Wrongly true as rarely as [`Store::may_contain`].
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
         !self.is_forked() && {
             let hash = self.engine().hash(key);

@@ -1,5 +1,5 @@
-//! An index that is too small: what was written last stays, whatever segment it lies in, and a crash
-//! changes nothing of that.
+//! An index that is too small: what was written last stays, whatever segment it lies in, after a
+//! crash as well.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

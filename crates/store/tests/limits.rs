@@ -356,6 +356,8 @@ fn a_refused_create_removes_what_it_was_to_replace() {
     let mut writer = store.writer(b"k", group(), known(None)).unwrap();
     writer.write(&large).wait().unwrap_err();
     drop(writer);
+    assert!(store.read(b"k").wait().unwrap().is_none(), "a refused write, and no commit");
+    store.create(b"k", group(), b"old").wait().unwrap();
     assert!(store.set_metadata(b"k", &large).wait().is_err());
     assert_eq!(&*store.read(b"k").wait().unwrap().unwrap(), b"old", "nothing replaces it");
 

@@ -1,9 +1,9 @@
 //! Tunnels: two byte streams joined after an upgrade or CONNECT.
 //!
-//! Invariants: each direction holds one buffer, a larger one once it was full; the end of one direction is passed on, and the
-//! other direction continues, also if the end is that nothing can be written any more; a tunnel
-//! without traffic in either direction for its idle time is cut. Threads: one task on the worker of
-//! the client's connection.
+//! Invariants: each direction holds one buffer, a larger one once it was full; the end of one
+//! direction is passed on, and the other direction continues, also if the end is that nothing can
+//! be written any more; a tunnel without traffic in either direction for its idle time is cut.
+//! Threads: one task on the worker of the client's connection.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::metrics::{BrokenBy, Counter, Counters};
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Buffer of a direction in which much comes at once. It takes half the system calls for the same
-/// bytes. Four times as many bytes would save little more, but every tunnel of that kind holds them.
+/// bytes. A larger one would save little more, but every tunnel of that kind holds it.
 const BULK_BUFFER_BYTES: usize = 32 << 10;
 
 /// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`. Returns

@@ -49,7 +49,7 @@ pub(crate) enum CopyError {
     Remove(#[from] PurgeError),
 }
 
-/// What a store has let go of since it was opened, to make room, and how much it holds. Both the log
+/// What a store has let go of since it was opened, to make room, and how much it holds. The log
 /// and a full index let go of old objects before new ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turns {
@@ -207,8 +207,7 @@ impl<S: Shelf> Copies<S> {
 
     /// True if the pair in use should be written again: before the log comes round to the snapshot
     /// or a full index pushes it out, and when the store has lost one of the two. That alone would
-    /// not do for the index: what it has pushed out stays in memory, and is lost by a restart only.
-    /// The delta is never older than the snapshot.
+    /// not do: a crash may come before it is noticed. The delta is never older than the snapshot.
     pub(crate) fn is_in_danger(&self, written: &Written) -> bool {
         let Some(base) = &written.base else { return false };
         self.shelf.turns().are_far_from(&base.turns)

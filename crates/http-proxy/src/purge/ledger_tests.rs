@@ -88,7 +88,7 @@ fn lost_marks_make_everything_older_gone() {
     assert_eq!(standing(&ledger, before, 2), Standing::Gone);
 }
 
-/// The store forgets where on disk something lies, and still has it in memory: only a restart shows.
+/// The store forgets where on disk something lies, and has it in memory: only a restart shows.
 #[test]
 fn marks_outlive_the_process_where_the_index_is_too_small() {
     let directory = tempfile::tempdir().unwrap();

@@ -2,14 +2,14 @@
 //! of every segment.
 //!
 //! Invariants: a segment is in the table as free before its contents are erased, and in its new
-//! life before anything of that is written; so whatever the table says of a segment that a
-//! checkpoint found sealed is true. Threads: recovery, later the flusher, which alone changes
-//! lives.
+//! life before anything of that is written; so unless power was lost, the table is right about each
+//! segment that a checkpoint found sealed. Threads: recovery, later the flusher, which alone
+//! changes lives.
 
 use std::io;
 
 use crate::engine::Engine;
-use crate::format::{BLOCK_BYTES, LIVES_PER_BLOCK, LifeBlock, LifeEntry};
+use crate::format::{BLOCK_BYTES, LIVES_PER_BLOCK, LifeBlock, LifeEntry, Superblock};
 use crate::memory::mapped::AlignedBuf;
 use crate::space::{SegmentId, Volume};
 use crate::stats::add;
@@ -39,13 +39,8 @@ struct BlockAt {
 impl BlockAt {
     /// The block with the number `number` in the table of this volume.
     fn of(volume: &Volume, number: u32) -> BlockAt {
-        let superblock = &volume.superblock;
-        let before = number * LIVES_PER_BLOCK;
-        BlockAt {
-            first: SegmentId(superblock.first_segment + before),
-            segments: LIVES_PER_BLOCK.min(superblock.segment_count - before),
-            at: superblock.layout().lives_offset() + u64::from(number) * BLOCK_BYTES,
-        }
+        let (at, before, segments) = volume.superblock.layout().lives_block(number);
+        BlockAt { first: SegmentId(volume.superblock.first_segment + before), segments, at }
     }
 
     fn ids(self) -> impl Iterator<Item = SegmentId> {
@@ -86,9 +81,12 @@ impl Engine {
                 let mut bytes = AlignedBuf::zeroed(count as usize * BLOCK_BYTES as usize);
                 add(&self.counters.maintenance_reads, 1);
                 let read = volume.device.read_at(BlockAt::of(volume, first).at, &mut bytes);
-                for (number, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES as usize)) {
-                    let block = read.is_ok().then_some(block);
-                    self.take_block(BlockAt::of(volume, number), block, &mut noted);
+                let blocks = bytes.chunks_exact_mut(BLOCK_BYTES as usize);
+                for (number, block) in (first..).zip(blocks) {
+                    let place = BlockAt::of(volume, number);
+                    // Of several that cannot be read together one may be to blame.
+                    let is_read = read.is_ok() || volume.device.read_at(place.at, block).is_ok();
+                    self.take_block(place, is_read.then_some(block), &mut noted);
                 }
             }
         }
@@ -96,12 +94,13 @@ impl Engine {
     }
 
     /// Adds what a block says, if it could be read.
-    fn take_block(&self, place: BlockAt, block: Option<&[u8]>, noted: &mut NotedLives) {
+    fn take_block(&self, place: BlockAt, block: Option<&mut [u8]>, noted: &mut NotedLives) {
         let BlockAt { first, segments, .. } = place;
-        let decode = |block| LifeBlock::decode(block, self.space.nonce, first.0, segments).ok();
+        let decode =
+            |block: &mut [u8]| LifeBlock::decode(block, self.space.nonce, first.0, segments).ok();
         let Some(block) = block.and_then(decode) else {
+            // No damage: a crash tears what it interrupts.
             noted.to_mend.push(first);
-            add(&self.counters.damaged_records, 1);
             return;
         };
         for (id, entry) in place.ids().zip(&block.entries) {
@@ -115,14 +114,22 @@ impl Engine {
     /// Writes blocks of the tables again, once the lives are known. Where that fails, the next
     /// change of a life in the block will do it.
     pub(crate) fn mend_lives(&self, noted: &NotedLives) {
-        for id in &noted.to_mend {
-            let _ = self.note_life(*id, self.ring.life(*id));
+        let block_of = |id: &SegmentId| {
+            let superblock = &self.space.spot(*id, 0).volume.superblock;
+            let local = id.0 - superblock.first_segment;
+            (superblock.volume_index, local / LIVES_PER_BLOCK)
+        };
+        let mut ids = noted.to_mend.clone();
+        ids.sort_unstable();
+        ids.dedup_by_key(|id| block_of(id));
+        for id in ids {
+            let _ = self.note_life(id, self.ring.life(id));
         }
     }
 }
 
-/// The tables of lives of a volume that is being made: all segments are free.
-pub(crate) fn empty_table(superblock: &crate::format::Superblock) -> AlignedBuf {
+/// The table of lives of a volume that is being made: all segments are free.
+pub(crate) fn empty_table(superblock: &Superblock) -> AlignedBuf {
     let blocks = superblock.segment_count.div_ceil(LIVES_PER_BLOCK);
     let mut table = AlignedBuf::zeroed(blocks as usize * BLOCK_BYTES as usize);
     for (number, place) in (0..).zip(table.chunks_exact_mut(BLOCK_BYTES as usize)) {

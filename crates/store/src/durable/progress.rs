@@ -23,7 +23,8 @@ pub struct RecoveryProgress {
 
 #[derive(Default)]
 pub(crate) struct RecoveryState {
-    /// A read failed, so the next recovery may find objects that this one did not.
+    /// The next recovery may find objects that this one did not: a read failed, or not all was read
+    /// after a crash.
     pub(super) incomplete: AtomicBool,
     pub(super) total: AtomicU64,
     pub(super) loaded: AtomicU64,

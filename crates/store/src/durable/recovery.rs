@@ -3,31 +3,24 @@
 //! Invariants: no deleted or purged object is served at any moment, since the journal is read
 //! before the store opens and consulted until it has been applied; versions of a key are ordered by
 //! their sequence numbers; a recovery that panics ends, with every volume out of service. Threads:
-//! the recovery thread, and as many helpers as the system grants (`FINDERS_MAX` threads altogether)
-//! that determine the lives of segments. Readers are served meanwhile.
+//! the recovery thread. Readers are served meanwhile.
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, exclusive, shared, spawn_scoped, thread};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, exclusive, shared};
 use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
-use super::lives::NotedLives;
 use super::replay::{JournalContents, LostHalf, MARK, Requires};
-use super::segment_contents::{read_footer_into, segment_entries};
+use super::segment_contents::segment_entries;
 use crate::engine::Engine;
 use crate::format::{
-    BLOCK_BYTES, CheckpointHeader, FOOTER_BLOCK_BYTES, JournalOp, PageHeader, RecordHeader,
-    RecordKind, SummaryEntry, UNIT_BYTES,
+    BLOCK_BYTES, CheckpointHeader, JournalOp, RecordHeader, RecordKind, SummaryEntry, UNIT_BYTES,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::{KeyHash, SegmentLife, Sequence};
-
-/// Threads that determine the lives of segments; each waits for one small read after the other.
-/// Flash needs dozens of reads at once to be fast, and a disk with an arm sorts as many.
-const FINDERS_MAX: usize = 32;
 
 /// Added to the sequence number after a crash: more than the creates that can happen between two
 /// records of journal or checkpoint; 2^64 sequence numbers suffice for 16 million crashes. The low
@@ -161,9 +154,9 @@ impl Engine {
             plan.found.as_ref().map_or((0, 0), |f| (f.header.ring_seq, f.header.seq_next));
         let (from, since) = (SegmentLife::from_raw(from), Sequence::from_raw(since));
         let order = by_age(&lives);
-        let replay: Vec<_> = order.iter().copied().filter(|(life, _)| *life >= from).collect();
+        let (older, replay) = order.split_at(order.partition_point(|(life, _)| *life < from));
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
-        let newest = self.replay_all(&replay, since, &order);
+        let newest = self.replay_all(replay, since);
         for (kind, id) in newest.into_iter().flatten() {
             // The newest segment of its kind may still be too old to rest.
             if self.ring.may_rest(id) {
@@ -183,63 +176,12 @@ impl Engine {
         self.recovery.set_ring_known();
         self.counters.recovered_objects.store(self.index.len(), Ordering::Relaxed);
         self.recovery.finish();
-        for (life, id) in order.iter().filter(|(life, _)| *life < from) {
+        for (life, id) in older {
             if self.is_closed() {
                 break;
             }
-            self.learn_groups(*id, *life, &order);
+            self.learn_groups(*id, *life);
         }
-    }
-
-    /// Restores the life of each segment: from a clean checkpoint, else from the tables of lives and
-    /// the segments themselves. After this, segments may be written.
-    fn restore_lives(&self, found: Option<&Found>) -> Vec<SegmentLife> {
-        let clean = found.filter(|found| found.header.clean);
-        let mut noted = None;
-        let lives = match clean {
-            Some(found) => {
-                self.restore_page_strides(&found.tables.page_stride_blocks);
-                lives_of(found).collect()
-            }
-            // A store created just now has no records.
-            None if self.created => vec![SegmentLife::NONE; self.space.segments as usize],
-            None => self.find_lives(found, noted.insert(self.noted_lives())),
-        };
-        if let Some(found) = clean
-            && let Err(error) = checkpoint::clear_clean(self, found)
-        {
-            // After a crash, the clean tables would be trusted for segments written from now on,
-            // and numbers given from now on be given again. So nothing may be written, on any
-            // volume.
-            self.space.take_out(&format!("that the store is in use could not be noted: {error}"));
-            add(&self.counters.checkpoint_errors, 1);
-        }
-        let newest = lives.iter().max().copied().unwrap_or_default();
-        self.next_seq.fetch_max(newest.get() + 1, Ordering::AcqRel);
-        self.ring.restore(&lives, &self.space);
-        if let Some(noted) = noted {
-            self.mend_lives(&noted);
-        }
-        lives
-    }
-
-    /// The lives after a crash. A segment that the checkpoint found sealed is still in the life that
-    /// the table has for it, and one that the table has as free is free. Of the others, those that
-    /// were open then or later and those without a whole table, their own contents tell; without a
-    /// checkpoint of all.
-    fn find_lives(&self, found: Option<&Found>, noted: &mut NotedLives) -> Vec<SegmentLife> {
-        let from = found.map_or(SegmentLife::NONE, |f| SegmentLife::from_raw(f.header.ring_seq));
-        let is_sure = |life: &Option<SegmentLife>| life.is_some_and(|life| life < from);
-        let unsure = (0..).map(SegmentId).zip(&noted.lives).filter(|(_, life)| !is_sure(life));
-        let unsure: Vec<_> = unsure.map(|(id, _)| id).collect();
-        let mut lives: Vec<_> = noted.lives.iter().map(|life| life.unwrap_or_default()).collect();
-        for (id, life) in unsure.iter().zip(self.find_segments(&unsure)) {
-            if lives[id.0 as usize] != life {
-                noted.to_mend.push(*id);
-            }
-            lives[id.0 as usize] = life;
-        }
-        lives
     }
 
     /// Replays segments, oldest first. Returns the newest segment of each kind; none if a segment
@@ -248,7 +190,6 @@ impl Engine {
         &self,
         replay: &[(SegmentLife, SegmentId)],
         since: Sequence,
-        order: &[(SegmentLife, SegmentId)],
     ) -> [Option<(SegmentKind, SegmentId)>; 2] {
         let mut newest = [None; 2];
         let mut certain = true;
@@ -256,7 +197,7 @@ impl Engine {
             if self.is_closed() {
                 return [None; 2];
             }
-            match self.replay(segment, life, since, order) {
+            match self.replay(segment, life, since) {
                 Some(kind) => newest[kind as usize] = Some((kind, segment)),
                 None => {
                     certain = false;
@@ -268,50 +209,6 @@ impl Engine {
         if certain { newest } else { [None; 2] }
     }
 
-    /// The life of each of these segments, from its footer; without one, from its first page.
-    fn find_segments(&self, ids: &[SegmentId]) -> Vec<SegmentLife> {
-        let next = AtomicU64::new(0);
-        let slots: Vec<AtomicU64> = ids.iter().map(|_| AtomicU64::new(0)).collect();
-        with_helpers(FINDERS_MAX.min(ids.len()), thread::Builder::new, || {
-            // One for all reads of the thread: buffers are mapped, and mapping stops the others.
-            let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed) as usize;
-                let (Some(&segment), Some(slot)) = (ids.get(at), slots.get(at)) else { break };
-                let life = match read_footer_into(self, segment, &mut block) {
-                    Ok(Some(footer)) => {
-                        self.ring.set_page_stride(segment, footer.page_stride_bytes.into());
-                        footer.life()
-                    }
-                    Ok(None) => self.life_of_open(segment, &mut block).unwrap_or_default(),
-                    Err(_) => {
-                        self.recovery.note_unread();
-                        SegmentLife::NONE
-                    }
-                };
-                slot.store(life.get(), Ordering::Relaxed);
-            }
-        });
-        slots.iter().map(|slot| SegmentLife::from_raw(slot.load(Ordering::Relaxed))).collect()
-    }
-
-    /// The strides that a clean checkpoint names.
-    fn restore_page_strides(&self, blocks: &[u16]) {
-        for (segment, blocks) in (0..self.ring.segments()).map(SegmentId).zip(blocks) {
-            self.ring.set_page_stride(segment, u64::from(*blocks) * BLOCK_BYTES);
-        }
-    }
-
-    /// The life of a segment without a footer, from the header of its first page, which also has
-    /// the stride of all. `block` is overwritten.
-    fn life_of_open(&self, segment: SegmentId, block: &mut [u8]) -> Option<SegmentLife> {
-        self.read_for_itself(segment, 0, block).ok()?;
-        let page =
-            PageHeader::decode(block, self.space.nonce, self.space.page_bytes as u32).ok()?;
-        self.ring.set_page_stride(segment, page.stride_bytes.into());
-        Some(page.life())
-    }
-
     /// Inserts a segment's objects into the index, unless dead or already known. Returns the
     /// segment's kind, if it can be read.
     fn replay(
@@ -319,10 +216,9 @@ impl Engine {
         segment: SegmentId,
         life: SegmentLife,
         since: Sequence,
-        order: &[(SegmentLife, SegmentId)],
     ) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
-        let newest = self.note_age(segment, &entries, order);
+        let newest = self.note_age(segment, &entries);
         for entry in &entries {
             let is_object = matches!(
                 entry.kind,
@@ -375,36 +271,24 @@ impl Engine {
         RecordHeader::decode(bytes, self.space.nonce).ok().filter(|header| header.is_of(life))
     }
 
-    /// Notes between which numbers a segment was written, of which the greatest is returned. `order`
-    /// is that of all lives at the open, by which a segment that was filled slowly, and is older
-    /// than others, may have been written to after them.
-    fn note_age(
-        &self,
-        segment: SegmentId,
-        entries: &[SummaryEntry],
-        order: &[(SegmentLife, SegmentId)],
-    ) -> Sequence {
+    /// Notes between which numbers a segment was written, of which the greatest is returned.
+    fn note_age(&self, segment: SegmentId, entries: &[SummaryEntry]) -> Sequence {
         let numbers = || entries.iter().map(SummaryEntry::sequence);
         let newest = numbers().max().unwrap_or(Sequence::ZERO);
         self.ring.note_oldest(segment, numbers().min().unwrap_or(Sequence::MAX));
-        let lives_before = order.partition_point(|(life, _)| life.get() <= newest.get());
-        self.ring.note_written(segment, lives_before as u64);
+        let last = entries.iter().map(|entry| u64::from(entry.offset_units)).max();
+        self.ring.note_written(segment, newest, last.unwrap_or(0) * UNIT_BYTES);
         newest
     }
 
-    fn learn_groups(
-        &self,
-        segment: SegmentId,
-        life: SegmentLife,
-        order: &[(SegmentLife, SegmentId)],
-    ) {
+    fn learn_groups(&self, segment: SegmentId, life: SegmentLife) {
         if self.ring.life(segment) != life {
             return;
         }
         if let Some(entries) = segment_entries(self, segment)
             && self.ring.life(segment) == life
         {
-            self.note_age(segment, &entries, order);
+            self.note_age(segment, &entries);
             self.note_groups(segment, life, &entries);
         }
     }
@@ -438,19 +322,6 @@ impl Engine {
     }
 }
 
-/// Runs `work` on `threads` threads including this one; on fewer if the system does not grant them,
-/// since a store must come back even so.
-fn with_helpers(threads: usize, new: impl Fn() -> thread::Builder, work: impl Fn() + Sync) {
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            if spawn_scoped(new(), scope, &work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
-}
-
 /// Ends a recovery that panics, so that its waiters do not wait for ever. Objects that it has not
 /// found are not known to be gone, so all volumes are taken out of service: nothing is read or
 /// written any more.
@@ -479,11 +350,6 @@ fn covers(header: &CheckpointHeader, contents: &JournalContents) -> bool {
         && contents.records.iter().all(|record| record.sequence() < since)
 }
 
-/// The lives of the segments when the checkpoint was written.
-fn lives_of(found: &Found) -> impl Iterator<Item = SegmentLife> {
-    found.tables.segment_seqs.iter().map(|life| SegmentLife::from_raw(*life))
-}
-
 /// Segments with a life, the oldest first.
 fn by_age(lives: &[SegmentLife]) -> Vec<(SegmentLife, SegmentId)> {
     let mut order: Vec<_> = lives
@@ -494,23 +360,4 @@ fn by_age(lives: &[SegmentLife]) -> Vec<(SegmentLife, SegmentId)> {
         .collect();
     order.sort_unstable();
     order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_is_done_without_helpers_too() {
-        // No system grants a stack of this size.
-        let refused: fn() -> thread::Builder = || thread::Builder::new().stack_size(1 << 60);
-        for new in [refused, thread::Builder::new] {
-            let done = AtomicU64::new(0);
-            with_helpers(3, new, || {
-                done.fetch_add(1, Ordering::Relaxed);
-            });
-            let threads = if new().spawn(|| ()).is_ok() { 3 } else { 1 };
-            assert_eq!(done.load(Ordering::Relaxed), threads);
-        }
-    }
 }

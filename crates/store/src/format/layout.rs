@@ -2,14 +2,14 @@
 //!
 //! Owns the arithmetic from sizes to offsets. Invariants: a planned layout always passes
 //! `Superblock::validate`; areas follow each other in the order superblocks, journal, checkpoint
-//! slots, table of lives, segments; a volume that holds fewer than four segments is refused, because one is being
-//! filled, one is being emptied, and the ring needs room to move.
+//! slots, table of lives, segments; a volume that holds fewer than four segments is refused, because
+//! one is being filled, one is being emptied, and the ring needs room to move.
 //!
 //! Threads: none; pure functions.
 
 use super::checkpoint::{MARKS_MAX, ShardPlan};
 use super::journal::JOURNAL_CELL_BYTES;
-use super::lives::lives_area_bytes;
+use super::lives::{LIVES_PER_BLOCK, lives_area_bytes};
 use super::superblock::{INDEX_SLOTS_MAX, page_size_ok, segment_size_ok};
 use super::{AREAS_OFFSET, BLOCK_BYTES, round_up};
 
@@ -170,6 +170,16 @@ impl VolumeLayout {
         self.checkpoint_slot(1).saturating_add(self.checkpoint_bytes)
     }
 
+    /// Where a block of the table of lives is, which of the volume's segments is its first, and how
+    /// many it has.
+    #[must_use]
+    pub fn lives_block(&self, number: u32) -> (u64, u32, u32) {
+        let before = number.saturating_mul(LIVES_PER_BLOCK);
+        let segments = self.segment_count.saturating_sub(before).min(LIVES_PER_BLOCK);
+        let at = u64::from(number).saturating_mul(BLOCK_BYTES);
+        (self.lives_offset().saturating_add(at), before, segments)
+    }
+
     /// Offset on the volume of its `index`-th segment, or `None` if it has no such segment.
     #[must_use]
     pub fn segment_offset(&self, index: u32) -> Option<u64> {
@@ -219,12 +229,12 @@ fn first_volume_areas(request: &PlanRequest, volume_bytes: u64) -> Result<(u64, 
     Ok((journal_bytes, checkpoint_slot_bytes(request.index_slots, total_segments)))
 }
 
-/// The count as stored, unless there are too many.
 /// Bytes of the table of lives: for as many segments as fit on the volume without any areas.
 fn lives_bytes(request: &PlanRequest, volume_bytes: u64) -> u64 {
     lives_area_bytes(segments_upper_bound(volume_bytes, request.segment_bytes))
 }
 
+/// The count as stored, unless there are too many.
 fn segments_ok(segments: u64) -> Result<u32, LayoutError> {
     u32::try_from(segments)
         .ok()

@@ -1,7 +1,7 @@
 //! The table of lives: which life each segment of a volume is in, and how far apart its pages lie.
 //!
 //! Owns the blocks of the area between the checkpoint slots and the segments. Invariants: a block
-//! is overwritten in place, and before anything is written to a segment whose life in it changes;
+//! is overwritten in place, before anything is written to a segment whose life in it changes;
 //! one that is torn does not decode, and then the segments themselves tell; entries behind the
 //! volume's last segment are zero.
 //!
@@ -21,12 +21,12 @@ const LIVES_BYTES: usize = BLOCK - 16;
 pub(crate) mod at {
     use super::{BLOCK, Field, LIVES_BYTES, Slot, table};
     table! { BLOCK;
-        CRC: u32, 0, "crc", "crc32c of bytes 4..4096";
-        NONCE: u32, 4, "nonce", "tells this store from the device's former user";
-        FIRST_SEGMENT: u32, 8, "first_segment",
+        NONCE: u32, 0, "nonce", "tells this store from the device's former user";
+        FIRST_SEGMENT: u32, 4, "first_segment",
             "store-wide id of the first segment of the block; a misdirected write is noticed";
-        RESERVED: [u8; 4], 12, "reserved", "zero";
-        LIVES: [u8; LIVES_BYTES], 16, "lives", "408 entries of 10 bytes, one for each segment";
+        RESERVED: [u8; 4], 8, "reserved", "zero";
+        LIVES: [u8; LIVES_BYTES], 12, "lives", "408 entries of 10 bytes, one for each segment";
+        CRC: u32, 4092, "crc", "crc32c of bytes 0..4092";
     }
 }
 
@@ -74,12 +74,12 @@ impl LifeBlock {
         at::FIRST_SEGMENT.put(&mut block, self.first_segment);
         let (_, lives) = block.split_at_mut(at::LIVES.field.offset);
         let (places, _) = lives.as_chunks_mut::<LIFE_ENTRY_BYTES>();
-        for (place, entry) in places.iter_mut().zip(&self.entries) {
+        let held = self.entries.iter().take(LIVES_PER_BLOCK as usize);
+        for (place, entry) in places.iter_mut().zip(held) {
             entry_at::SEGMENT_SEQ.put(place, entry.segment_seq);
             entry_at::PAGE_STRIDE_BLOCKS.put(place, entry.page_stride_blocks);
         }
-        let crc = crc_of(&block);
-        at::CRC.put(&mut block, crc);
+        at::CRC.seal(&mut block);
         block
     }
 
@@ -94,7 +94,7 @@ impl LifeBlock {
         segments: u32,
     ) -> Result<Self, FormatError> {
         let block = first::<BLOCK>(bytes)?;
-        if at::CRC.get(block) != crc_of(block) {
+        if !at::CRC.sealed(block) {
             return Err(FormatError::Checksum { what: "table of lives" });
         }
         let found = at::NONCE.get(block);
@@ -103,7 +103,7 @@ impl LifeBlock {
         }
         ensure(at::FIRST_SEGMENT.get(block) == first_segment, "segments of a table of lives")?;
         ensure(at::RESERVED.is_zero(block), "reserved bytes of a table of lives")?;
-        let (_, lives) = block.split_at(at::LIVES.field.offset);
+        let lives = at::LIVES.get(block);
         let mut entries = lives.as_chunks::<LIFE_ENTRY_BYTES>().0.iter().map(|place| LifeEntry {
             segment_seq: entry_at::SEGMENT_SEQ.get(place),
             page_stride_blocks: entry_at::PAGE_STRIDE_BLOCKS.get(place),
@@ -115,12 +115,6 @@ impl LifeBlock {
 }
 
 /// Bytes of the table of a volume with so many segments.
-#[must_use]
-pub const fn lives_area_bytes(segments: u32) -> u64 {
+pub(super) const fn lives_area_bytes(segments: u32) -> u64 {
     segments.div_ceil(LIVES_PER_BLOCK) as u64 * BLOCK_BYTES
-}
-
-fn crc_of(block: &[u8; BLOCK]) -> u32 {
-    let (_, sealed) = block.split_at(at::NONCE.field.offset);
-    crc32c::crc32c(sealed)
 }

@@ -45,7 +45,7 @@ pub use layout::{
     LayoutError, PlanRequest, SEGMENTS_MAX, SEGMENTS_MIN, VolumeLayout, checkpoint_slot_bytes,
     segments_upper_bound,
 };
-pub use lives::{LIVES_PER_BLOCK, LifeBlock, LifeEntry, lives_area_bytes};
+pub use lives::{LIVES_PER_BLOCK, LifeBlock, LifeEntry};
 pub use manifest::{
     MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES, MANIFEST_PARTS_MAX, Manifest, ManifestPart,
 };

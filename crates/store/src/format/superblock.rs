@@ -52,7 +52,8 @@ pub(crate) mod at {
             "seed of the key hash, so that keys cannot be made to collide";
         JOURNAL_OFFSET: u64, 80, "journal_offset", "start of the journal, 65536";
         JOURNAL_BYTES: u64, 88, "journal_bytes", "both copies of both halves; 0 on volumes other than 0";
-        CHECKPOINT_OFFSET: u64, 96, "checkpoint_offset", "start of checkpoint slot A; B follows it, and the table of lives B";
+        CHECKPOINT_OFFSET: u64, 96, "checkpoint_offset",
+            "start of checkpoint slot A; B follows it, and the table of lives B";
         CHECKPOINT_BYTES: u64, 104, "checkpoint_bytes", "one slot; 0 on volumes other than 0";
         SEGMENTS_OFFSET: u64, 112, "segments_offset", "start of the first segment";
         OBJECT_MAX_BYTES: u64, 120, "object_max_bytes", "largest value that may be stored";

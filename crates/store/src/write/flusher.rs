@@ -31,7 +31,7 @@ use crate::memory::pool::Run;
 use crate::policy::residency::Hint;
 use crate::space::PageAt;
 use crate::stats::add;
-use crate::types::GroupId;
+use crate::types::{GroupId, Sequence};
 
 /// Most bytes of pages or extents in one write.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
@@ -412,7 +412,8 @@ fn begin_write(
     engine.wait_writes(writes_max(engine) - 1);
     engine.writes_begin();
     open.writes.begin();
-    engine.ring.note_write(open.id);
+    let newest = Sequence::from_raw(engine.next_seq.load(Ordering::Relaxed));
+    engine.ring.note_written(open.id, newest, open.cursor.saturating_sub(bytes as u64));
     let (this, writes) = (Arc::clone(engine), Arc::clone(&open.writes));
     let begun = engine.clock.monotonic();
     move |outcome| {

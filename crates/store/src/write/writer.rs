@@ -200,7 +200,7 @@ impl Writer {
     /// # Errors
     /// The object grows too large, no memory is released in time, or the store is closed. If the
     /// object is refused, the version to be replaced is removed, as by a refused
-    /// [`Store::create`](crate::Store::create). After another error, and after a write that was
+    /// [`Store::create`](crate::Store::create). After any error, and after a write that was
     /// begun (polled) and dropped before it was done, the number of bytes taken is unknown: the
     /// writer is unusable, and every further write and the commit fail with [`CreateError::Torn`]
     /// and remove that version, too, which a drop of the writer leaves in place.

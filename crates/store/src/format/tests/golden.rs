@@ -60,10 +60,12 @@ const FOOTER: &str = "\
     464f4f540001020303000000020000000500000000000000c0ef0f0040000000\
     ead091a701000000004100000000000000100000000000000000000052e9a728";
 
-/// The table of lives of a free segment and one that is not, up to the end of those entries.
+/// The table of lives of a free segment and one that is not, up to its zeros.
 const LIVES: &str = "\
-    595dc1bc00010203980100000000000000000000000000000000050000000000\
-    00000301000000000000000000000000";
+    0001020398010000000000000000000000000000000005000000000000000301";
+
+/// Its last four bytes.
+const LIVES_CRC: &str = "595dc1bc";
 
 /// One journal record of each kind, the prefix with its payload cells.
 const JOURNAL: &str = "\
@@ -134,8 +136,9 @@ fn segments_are_golden() {
 #[test]
 fn lives_are_golden() {
     let block = samples::lives().encode();
-    assert_eq!(hex(&block[..48]), LIVES);
-    assert!(block[48..].iter().all(|byte| *byte == 0));
+    assert_eq!(hex(&block[..32]), LIVES);
+    assert!(block[32..4092].iter().all(|byte| *byte == 0));
+    assert_eq!(hex(&block[4092..]), LIVES_CRC);
 }
 
 #[test]
@@ -156,6 +159,7 @@ fn golden_bytes_decode() {
     let footer = SegmentFooter::decode(&unhex(FOOTER), samples::NONCE, 1 << 20);
     assert_eq!(footer, Ok(samples::footer()));
     let mut block = unhex(LIVES);
-    block.resize(4096, 0);
+    block.resize(4092, 0);
+    block.extend(unhex(LIVES_CRC));
     assert_eq!(LifeBlock::decode(&block, samples::NONCE, 408, 2), Ok(samples::lives()));
 }

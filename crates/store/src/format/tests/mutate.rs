@@ -237,7 +237,7 @@ fn footer() {
 fn lives() {
     fuzz(
         &[samples::lives().encode().to_vec()],
-        |bytes| reseal(bytes, 4..4096, 0),
+        |bytes| reseal(bytes, 0..4092, 4092),
         |bytes| {
             if let Ok(block) = LifeBlock::decode(bytes, NONCE, 408, 2) {
                 assert_eq!(block.encode(), bytes[..4096]);

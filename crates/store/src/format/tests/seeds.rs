@@ -39,7 +39,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("record", "chunked", chunked),
         ("page_walk", "page", page[..used].to_vec()),
         ("summary", "segment", [&footer[..64], &samples::summary_bytes()].concat()),
-        ("lives", "two", samples::lives().encode()[..48].to_vec()),
+        ("lives", "two", samples::lives().encode()[..32].to_vec()),
         ("journal", "half", journal.clone()),
         ("journal", "prefix", journal[96..192].to_vec()),
         ("checkpoint", "clean", checkpoint),
