@@ -268,8 +268,14 @@ fn the_process_ends_by_its_deadline_and_drains_before() {
         let proxy = Running::start(&bed, &["--config", "p.toml", "--set", stop]);
         let mut client = TcpStream::connect(&proxy.url).unwrap();
         write!(client, "GET /{stop} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        // From here on the request is under way.
-        let (asked, _) = origin.accept().unwrap();
+        // From here on the request is under way. An answer before it would end the connection.
+        let (mut asked, _) = origin.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            asked.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
         (proxy, client, asked)
     };
     let (mut proxy, mut client, mut asked) = start("timeouts.drain=30s");
