@@ -43,6 +43,12 @@ impl BlockAt {
         BlockAt { first: SegmentId(volume.superblock.first_segment + before), segments, at }
     }
 
+    /// The block that is about this segment, which is on this volume.
+    fn with(volume: &Volume, segment: SegmentId) -> BlockAt {
+        let local = segment.0 - volume.superblock.first_segment;
+        BlockAt::of(volume, local / LIVES_PER_BLOCK)
+    }
+
     fn ids(self) -> impl Iterator<Item = SegmentId> {
         (self.first.0..self.first.0 + self.segments).map(SegmentId)
     }
@@ -52,8 +58,7 @@ impl Engine {
     /// Notes on disk that a segment is in this life, or free.
     pub(crate) fn note_life(&self, segment: SegmentId, life: SegmentLife) -> io::Result<()> {
         let volume = self.space.spot(segment, 0).volume;
-        let local = segment.0 - volume.superblock.first_segment;
-        let place = BlockAt::of(volume, local / LIVES_PER_BLOCK);
+        let place = BlockAt::with(volume, segment);
         let entry = |id| {
             let life = if id == segment { life } else { self.ring.life(id) };
             let stride = if life.is_none() { 0 } else { self.ring.page_stride(id) };
@@ -114,14 +119,9 @@ impl Engine {
     /// Writes blocks of the tables again, once the lives are known. Where that fails, the next
     /// change of a life in the block will do it.
     pub(crate) fn mend_lives(&self, noted: &NotedLives) {
-        let block_of = |id: &SegmentId| {
-            let superblock = &self.space.spot(*id, 0).volume.superblock;
-            let local = id.0 - superblock.first_segment;
-            (superblock.volume_index, local / LIVES_PER_BLOCK)
-        };
         let mut ids = noted.to_mend.clone();
         ids.sort_unstable();
-        ids.dedup_by_key(|id| block_of(id));
+        ids.dedup_by_key(|id| BlockAt::with(self.space.spot(*id, 0).volume, *id).first);
         for id in ids {
             let _ = self.note_life(id, self.ring.life(id));
         }

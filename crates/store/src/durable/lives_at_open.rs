@@ -23,8 +23,8 @@ use crate::types::SegmentLife;
 const FINDERS_MAX: usize = 32;
 
 impl Engine {
-    /// Restores the life of each segment: from a clean checkpoint, else from the tables of lives and
-    /// the segments themselves. After this, segments may be written.
+    /// Restores the life of each segment: from a clean checkpoint, else from the tables of lives
+    /// and the segments themselves. After this, segments may be written.
     pub(super) fn restore_lives(&self, found: Option<&Found>) -> Vec<SegmentLife> {
         let clean = found.filter(|found| found.header.clean);
         let mut noted = None;
@@ -80,8 +80,8 @@ impl Engine {
         lives
     }
 
-    /// The life of each of these segments, from its footer; without one, from its first page. `None`
-    /// if it cannot be read.
+    /// The life of each of these segments, from its footer; without one, from its first page.
+    /// `None` if it cannot be read.
     fn find_segments(&self, ids: &[SegmentId]) -> Vec<Option<SegmentLife>> {
         let next = AtomicU64::new(0);
         let slots: Vec<Mutex<Option<SegmentLife>>> = ids.iter().map(|_| Mutex::default()).collect();

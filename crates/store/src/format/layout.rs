@@ -2,8 +2,8 @@
 //!
 //! Owns the arithmetic from sizes to offsets. Invariants: a planned layout always passes
 //! `Superblock::validate`; areas follow each other in the order superblocks, journal, checkpoint
-//! slots, table of lives, segments; a volume that holds fewer than four segments is refused, because
-//! one is being filled, one is being emptied, and the ring needs room to move.
+//! slots, table of lives, segments; a volume that holds fewer than four segments is refused,
+//! because one is being filled, one is being emptied, and the ring needs room to move.
 //!
 //! Threads: none; pure functions.
 
