@@ -247,6 +247,21 @@ fn a_write_that_is_refused_removes_the_version_that_the_writer_was_to_replace() 
     }
 }
 
+/// A program may go on with a writer that was refused, and another store the object meanwhile.
+#[test]
+fn a_refused_writer_that_is_used_further_removes_nothing_newer() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |config| config.object_max = ByteSize::new(4 << 20));
+    store.create(KEY, GROUP, b"older").wait().unwrap();
+    let mut writer = store.writer(KEY, GROUP, Default::default()).unwrap();
+    let refused = writer.write(&[1; 5 << 20]).wait();
+    assert!(matches!(refused, Err(CreateError::TooLarge { .. })), "{refused:?}");
+    store.create(KEY, GROUP, b"newer one").wait().unwrap();
+    assert_eq!(writer.write(b"again").wait(), Err(CreateError::Torn));
+    assert_eq!(writer.commit().wait(), Err(CreateError::Torn));
+    assert_eq!(length(&store), Some(9));
+}
+
 /// More creates than threads that wait for them: none of them waits for a turn besides.
 #[test]
 fn no_awaited_create_waits_longer_than_memory_wait() {

@@ -248,6 +248,9 @@ impl Ledger {
             // A new ledger skips generations as well, so that it is written like one that was
             // found.
             *known = Known::new(known.marks.clone().after_restart());
+            if let Some(told) = marks_lost(self.store.stats().index_objects) {
+                say(format_args!("damelo: {told}"));
+            }
         }
         self.now.follow(&known.marks);
         drop(known);
@@ -337,6 +340,15 @@ impl Ledger {
         let written = lock(&self.written);
         self.generation() > written.generation || self.copies.is_in_danger(&written)
     }
+}
+
+/// What it means that a store of so many objects has no marks: nothing, if it is new.
+fn marks_lost(objects: u64) -> Option<String> {
+    let gone = format!(
+        "the marks of purges are not in the store any more (damaged, or on a volume that is gone): \
+         what was stored before (objects: {objects}) counts as purged and is fetched again"
+    );
+    (objects > 0).then_some(gone)
 }
 
 /// Which volumes are out of service, and why.

@@ -80,9 +80,14 @@ fn lost_marks_make_everything_older_gone() {
     let before = ledger.now().unwrap();
     ledger.purge(vec![Scope::Tag(TagId(1))], PurgeKind::Hard, 0).unwrap();
     drop(ledger);
+    assert_eq!(marks_lost(0), None, "a new store has lost nothing");
     for entry in store.entries() {
         store.remove(&entry.unwrap().key).unwrap();
     }
+    store.create(b"of before", GroupId::of("site"), b"value").wait().unwrap();
+    store.sync().unwrap();
+    let told = marks_lost(store.stats().index_objects).expect("something is lost");
+    assert!(told.contains("what was stored before (objects: 1) counts as purged"), "{told}");
     let ledger = Ledger::open(store).unwrap();
     assert_ne!(ledger.now().unwrap().ledger, before.ledger);
     assert_eq!(standing(&ledger, before, 2), Standing::Gone);

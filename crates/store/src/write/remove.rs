@@ -13,22 +13,10 @@ use crate::format::JournalOp;
 use crate::stats::add;
 use crate::sync::exclusive;
 
-impl Engine {
-    /// Removes an object; false if none was known.
-    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
-        self.remove_for(key, None)
-    }
-
-    /// Handles the outcome of a create. If it was refused, the version that it would have replaced
-    /// is out of date and is removed, since the caller meant to replace it and may ignore a cache's
-    /// errors. If the caller has abandoned the create, that version stays.
-    pub(crate) fn or_removed<T>(
-        &self,
-        key: &[u8],
-        caller: Option<&Caller>,
-        created: Result<T, CreateError>,
-    ) -> Result<T, CreateError> {
-        let outdates = |error: &CreateError| match error {
+impl CreateError {
+    /// Whether what was to be replaced is out of date by such a refusal.
+    pub(super) fn outdates(&self) -> bool {
+        match self {
             CreateError::TooLarge { .. }
             | CreateError::TooLargeForVolumes { .. }
             | CreateError::MetadataTooLarge { .. }
@@ -44,9 +32,27 @@ impl Engine {
             | CreateError::StillWriting { .. }
             | CreateError::Superseded
             | CreateError::Closed => false,
-        };
+        }
+    }
+}
+
+impl Engine {
+    /// Removes an object; false if none was known.
+    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
+        self.remove_for(key, None)
+    }
+
+    /// Handles the outcome of a create. If it was refused, the version that it would have replaced
+    /// is out of date and is removed, since the caller meant to replace it and may ignore a cache's
+    /// errors. If the caller has abandoned the create, that version stays.
+    pub(crate) fn or_removed<T>(
+        &self,
+        key: &[u8],
+        caller: Option<&Caller>,
+        created: Result<T, CreateError>,
+    ) -> Result<T, CreateError> {
         created.inspect_err(|error| {
-            if outdates(error) {
+            if error.outdates() {
                 // The remove is in effect even if the journal could not be written, which is
                 // counted.
                 let _ = self.remove_for(key, caller);

@@ -84,6 +84,8 @@ pub struct Writer {
     /// The writer's end has been counted: it was committed, or refused for a reason that has a
     /// counter.
     counted: bool,
+    /// A refusal has removed the version to be replaced: what stands now is another's.
+    removed: bool,
 }
 
 /// First buffer of a value of unknown length, in bytes.
@@ -154,6 +156,7 @@ impl Writer {
             caller: None,
             torn: false,
             counted: false,
+            removed: false,
         })
     }
 
@@ -202,8 +205,9 @@ impl Writer {
     /// object is refused, the version to be replaced is removed, as by a refused
     /// [`Store::create`](crate::Store::create). After any error, and after a write that was
     /// begun (polled) and dropped before it was done, the number of bytes taken is unknown: the
-    /// writer is unusable, and every further write and the commit fail with [`CreateError::Torn`]
-    /// and remove that version, too, which a drop of the writer leaves in place.
+    /// writer is unusable, and every further write and the commit fail with [`CreateError::Torn`].
+    /// The first of these removes that version, too, unless a refusal has; a drop of the writer
+    /// leaves it in place.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
         Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
     }
@@ -216,8 +220,9 @@ impl Writer {
     /// A part could not be written, or was overwritten by concurrent writes; or no memory was
     /// released in time. [`CreateError::Torn`] if an earlier write failed or was dropped. On an
     /// error the version to be replaced is removed, as by a refused
-    /// [`Store::create`](crate::Store::create); a writer that is dropped without a commit, and of
-    /// which no write was refused, leaves that version in place.
+    /// [`Store::create`](crate::Store::create), unless a write of this writer did so when it was
+    /// refused; a writer that is dropped without a commit, and of which no write was refused,
+    /// leaves that version in place.
     pub fn commit(mut self) -> Commit {
         if self.engine.process.is_another() {
             // Its memory is the parent's, and to give it back takes a lock.
@@ -226,7 +231,8 @@ impl Writer {
         }
         if self.torn {
             // The drop of the writer counts it as abandoned.
-            return Commit(Deferred::ready(self.replaced_or_removed(Err(CreateError::Torn))));
+            let torn = self.replaced_or_removed(Err(CreateError::Torn));
+            return Commit(Deferred::ready(torn));
         }
         self.committed = self.asked.then(|| self.engine.clock.monotonic());
         match self.store_now() {
@@ -384,13 +390,15 @@ impl Writer {
     }
 
     /// For a writer of a program, a refusal removes the version to be replaced: by a write already,
-    /// since a program that gives up then drops the writer. Other users of writers do that
+    /// since a program that gives up then drops the writer. Once, or a program that goes on with a
+    /// refused writer would remove what others have stored since. Other users of writers do that
     /// themselves.
-    fn replaced_or_removed(&self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
-        match self.asked {
-            true => self.engine.or_removed(&self.key, self.caller.as_ref(), stored),
-            false => stored,
+    fn replaced_or_removed(&mut self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
+        if !self.asked || self.removed {
+            return stored;
         }
+        self.removed = stored.as_ref().is_err_and(CreateError::outdates);
+        self.engine.or_removed(&self.key, self.caller.as_ref(), stored)
     }
 
     fn check(&mut self) -> Result<(), CreateError> {
