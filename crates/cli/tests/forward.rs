@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -154,6 +154,42 @@ fn rules_of_flags_and_file_decide() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(words), "{args:?}: {text}");
     }
+}
+
+/// A list of its own file, as those of domains that many share: changed and read again.
+#[test]
+fn a_list_of_destinations_is_read_again_at_a_reload() {
+    let home = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let origin = Origin::start("open");
+    let list = |text: &str| std::fs::write(home.path().join("denied"), text).unwrap();
+    list("# none of these\n.ads.test\n");
+    let file = "[forward]\nrules = [\"deny to=@denied\", \"allow\"]\n";
+    std::fs::write(home.path().join("f.toml"), file).unwrap();
+    let proxy = Forward::start(&home, &["--config", "f.toml"]);
+    let hang_up = || {
+        let pid = proxy.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    };
+    let becomes_one = |metric: &str| {
+        let start = Instant::now();
+        while proxy.metric(metric) != 1 {
+            assert!(start.elapsed() < PATIENCE, "never happened: {metric}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    assert!(proxy.get(&origin, "").ends_with("open"));
+    list("127.0.0.0/8\n");
+    assert!(proxy.get(&origin, "").ends_with("open"), "it is not read before");
+    hang_up();
+    becomes_one("damelo_proxy_reloads_total");
+    assert!(proxy.get(&origin, "").starts_with("HTTP/1.1 403"));
+    list("127.0.0.0/80\n");
+    hang_up();
+    becomes_one("damelo_proxy_reload_errors_total");
+    assert!(proxy.get(&origin, "").starts_with("HTTP/1.1 403"), "the rules stay as they were");
+    let output = damelo(&home, &["--config", "f.toml"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("denied`: line 1: `127.0.0.0/80`"), "{text}");
 }
 
 #[test]

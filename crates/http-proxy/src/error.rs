@@ -99,6 +99,14 @@ pub enum ProxyError {
         /// The defect in it.
         reason: String,
     },
+    /// A list that an access rule names cannot be used.
+    #[error("cannot take a list of access rules from `{path}`: {reason}")]
+    AccessList {
+        /// The file.
+        path: PathBuf,
+        /// The defect in it.
+        reason: String,
+    },
     /// A user name that the file of users cannot hold.
     #[error(
         "`{0}` cannot be a user's name: it must not be empty nor hold `:`, `#` or a line's end"
@@ -171,6 +179,7 @@ impl ProxyError {
             ProxyError::CertificateFile { .. } => Some("tls.certificates"),
             ProxyError::AuthoritiesFile { .. } => Some("upstream.authorities"),
             ProxyError::UsersFile { .. } => Some("forward.users"),
+            ProxyError::AccessList { .. } => Some("forward.rules"),
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::transport::{Listener, OriginChoice};
 use crate::config::{Grouping, Target};
-use crate::forward::access::AccessRule;
+use crate::forward::access_rule::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
 use crate::handler::purge::{order_of_json, order_of_method};
 use crate::listen::proxy_protocol::{Parsed, parse};
@@ -157,6 +157,7 @@ pub fn proxy_values(data: &[u8]) {
     if let Ok(rule) = AccessRule::from_str(text) {
         assert_eq!(text.split_whitespace().next(), Some(if rule.allow { "allow" } else { "deny" }));
         assert!(rule.ports.iter().all(|ports| !ports.is_empty()));
+        assert_eq!(AccessRule::from_str(&rule.to_string()), Ok(rule));
     }
     let _ = OriginChoice::from_str(text);
     let Ok(target) = Target::from_str(text);

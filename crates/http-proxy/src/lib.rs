@@ -102,7 +102,7 @@ pub use config::{Grouping, LogFormat, LogTarget, ParseGroupingError, ProxyConfig
 pub use damelo_http_rules::CachingConfig;
 pub use error::ProxyError;
 pub use forward::ForwardConfig;
-pub use forward::access::{AccessRule, Destination, ParseRuleError};
+pub use forward::access_rule::{AccessRule, Destination, ParseRuleError};
 pub use forward::checks::CheckLimits;
 pub use forward::users::hash_credentials;
 #[cfg(feature = "fuzzing")]

@@ -33,6 +33,7 @@ Rules: `allow` or `deny`, then any of
   method=NAME,...                 GET, CONNECT, ...
   port=N[-N],...                  of the destination
   to=HOST|.DOMAIN|NETWORK,...     the destination: by name, with all below it, or by address
+@FILE in place of a client or destination is a file with one of them a line, read again at SIGHUP.
 The first rule that matches decides; a rule without conditions matches everything. After the last
 one, clients on this host may and all others may not. Whatever the rules say, link-local addresses
 and those of cloud metadata services are not reached without --to-link-local, nor this host's

@@ -210,7 +210,8 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
     fn reload_now(&mut self, control: &Control) {
         let read = (self.load)().inspect_err(|_| control.reload_failed());
         let loaded = read.and_then(|new| {
-            control.reload(new.proxy.clone()).map_err(Failure::Reload)?;
+            let reloaded = control.reload_forward(new.proxy.clone(), &new.forward);
+            reloaded.map_err(Failure::Reload)?;
             Ok(new)
         });
         match loaded {

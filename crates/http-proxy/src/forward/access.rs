@@ -1,4 +1,4 @@
-//! Access rules of the forward proxy: the first rule that matches decides.
+//! The rules of the forward proxy in use: the first rule that matches decides.
 //!
 //! Two implicit rules follow: clients on a loopback address are allowed, all others denied. Some
 //! destinations are denied before any rule: metadata services and link-local addresses, and this
@@ -6,224 +6,70 @@
 //! listener always. Pure, except for the check whether an address is this host's: callers resolve
 //! names. No threads.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use http::Method;
-use ipnet::IpNet;
 
-/// One rule. An empty field matches everything.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccessRule {
-    /// Whether matching requests are allowed.
-    pub allow: bool,
-    /// Networks of clients.
-    pub clients: Vec<IpNet>,
-    /// Methods, `CONNECT` among them.
-    pub methods: Vec<Method>,
-    /// Ports of destinations.
-    pub ports: Vec<RangeInclusive<u16>>,
-    /// Destinations.
-    pub destinations: Vec<Destination>,
+use crate::error::ProxyError;
+use crate::forward::access_rule::{self, AccessRule};
+use crate::forward::lists::{self, Destinations, Networks};
+
+/// One rule, with all that its lists and their files hold. `None` holds for everything.
+#[derive(Debug, Clone)]
+struct Rule {
+    allow: bool,
+    clients: Option<Networks>,
+    methods: Option<Vec<Method>>,
+    ports: Option<Vec<RangeInclusive<u16>>>,
+    destinations: Option<Destinations>,
 }
 
-/// The destination of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Destination {
-    /// A host by name: lower case, without a trailing dot.
-    Host(String),
-    /// A domain and all its subdomains, written likewise.
-    Domain(String),
-    /// A network that the host's address is in.
-    Network(IpNet),
+/// A file that a rule names, and how many entries it has.
+#[derive(Debug, Clone)]
+pub(crate) struct ListFile {
+    pub(crate) path: PathBuf,
+    pub(crate) entries: usize,
 }
 
-/// Text that is no access rule.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` in an access rule: {reason}; write `allow` or `deny`, then any of client=NETWORK,... \
-     method=NAME,... port=N[-N],... to=HOST|.DOMAIN|NETWORK,..."
-)]
-pub struct ParseRuleError {
-    text: String,
-    reason: &'static str,
-}
-
-impl std::str::FromStr for AccessRule {
-    type Err = ParseRuleError;
-
-    /// `allow client=10.0.0.0/8 method=GET,CONNECT port=80,443,8000-8100 to=.example.org`.
-    fn from_str(text: &str) -> Result<AccessRule, ParseRuleError> {
-        let mut words = text.split_whitespace();
-        let verb = words.next().unwrap_or_default();
-        let allow = match verb {
-            "allow" => true,
-            "deny" => false,
-            _ => return Err(rule_error(verb, "a rule begins with allow or deny")),
-        };
-        let mut rule = AccessRule {
-            allow,
-            clients: Vec::new(),
-            methods: Vec::new(),
-            ports: Vec::new(),
-            destinations: Vec::new(),
-        };
-        for word in words {
-            let (name, list) =
-                word.split_once('=').ok_or_else(|| rule_error(word, "a condition has a `=`"))?;
-            for value in list.split(',') {
-                rule.add(name, value).map_err(|reason| rule_error(word, reason))?;
-            }
+impl Rule {
+    fn of(rule: &AccessRule, files: &mut Vec<ListFile>) -> Result<Rule, ProxyError> {
+        let (mut clients, mut destinations) = (Networks::default(), Destinations::default());
+        rule.clients.iter().for_each(|network| clients.add(*network));
+        rule.destinations.iter().for_each(|one| destinations.add(one.clone()));
+        for path in &rule.client_files {
+            let entries = lists::read(path, access_rule::client, |one| clients.add(one))?;
+            files.push(ListFile { path: path.clone(), entries });
         }
-        Ok(rule)
-    }
-}
-
-fn rule_error(text: &str, reason: &'static str) -> ParseRuleError {
-    ParseRuleError { text: text.to_owned(), reason }
-}
-
-impl fmt::Display for AccessRule {
-    /// Writes the form that [`FromStr`](std::str::FromStr) reads, each list in one condition.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let port = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
-            (first, last) if first == last => first.to_string(),
-            (first, last) => format!("{first}-{last}"),
-        };
-        f.write_str(if self.allow { "allow" } else { "deny" })?;
-        condition(f, "client", self.clients.iter().map(ToString::to_string))?;
-        condition(f, "method", self.methods.iter().map(ToString::to_string))?;
-        condition(f, "port", self.ports.iter().map(port))?;
-        condition(f, "to", self.destinations.iter().map(ToString::to_string))
-    }
-}
-
-/// Writes a condition that has values.
-fn condition(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    values: impl Iterator<Item = String>,
-) -> fmt::Result {
-    for (index, value) in values.enumerate() {
-        match index {
-            0 => write!(f, " {name}={value}")?,
-            _ => write!(f, ",{value}")?,
+        for path in &rule.destination_files {
+            let entries = lists::read(path, access_rule::destination, |one| destinations.add(one))?;
+            files.push(ListFile { path: path.clone(), entries });
         }
-    }
-    Ok(())
-}
-
-impl fmt::Display for Destination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Destination::Host(name) => f.write_str(name),
-            Destination::Domain(name) => write!(f, ".{name}"),
-            Destination::Network(network) => network.fmt(f),
-        }
-    }
-}
-
-/// Parses a network; an IPv4-mapped one as IPv4, since addresses are compared in canonical form. An
-/// IPv6 address may have the brackets that it has in URLs.
-fn network(text: &str) -> Option<IpNet> {
-    let network = match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        Some(address) => IpAddr::V6(address.parse().ok()?).into(),
-        None => text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?,
-    };
-    match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
-        (IpAddr::V4(address), Some(length)) if network.addr().is_ipv6() => {
-            IpNet::new(address.into(), length).ok()
-        }
-        _ => Some(network),
-    }
-}
-
-impl AccessRule {
-    fn add(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
-        // As names of a host or a method they would match next to nothing. A host of such a name
-        // can be written with a dot behind it.
-        if ["all", "any", "*"].iter().any(|every| value.eq_ignore_ascii_case(every)) {
-            return Err("a condition that is left out holds for all");
-        }
-        match name {
-            "client" => self.clients.push(network(value).ok_or("not a network")?),
-            "method" => {
-                let method = Method::from_bytes(value.to_ascii_uppercase().as_bytes());
-                self.methods.push(method.map_err(|_| "not a method")?);
-            }
-            "port" => {
-                let (first, last) = value.split_once('-').unwrap_or((value, value));
-                let port = |text: &str| text.parse::<u16>().map_err(|_| "not a port");
-                let range = port(first)?..=port(last)?;
-                if range.is_empty() {
-                    return Err("the first port is larger than the last");
-                }
-                self.ports.push(range);
-            }
-            "to" => self.destinations.push(destination(value).ok_or("not a destination")?),
-            _ => return Err("the conditions are client, method, port and to"),
-        }
-        Ok(())
+        let has_clients = !(rule.clients.is_empty() && rule.client_files.is_empty());
+        let has_destinations = !(rule.destinations.is_empty() && rule.destination_files.is_empty());
+        Ok(Rule {
+            allow: rule.allow,
+            clients: has_clients.then_some(clients),
+            methods: (!rule.methods.is_empty()).then(|| rule.methods.clone()),
+            ports: (!rule.ports.is_empty()).then(|| rule.ports.clone()),
+            destinations: has_destinations.then_some(destinations),
+        })
     }
 
     /// `None` if the result depends on the address.
     fn matches(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Option<bool> {
-        let client = asked.client;
-        let fits = (self.clients.is_empty() || self.clients.iter().any(|n| n.contains(&client)))
-            && (self.methods.is_empty() || self.methods.contains(asked.method))
-            && (self.ports.is_empty() || self.ports.iter().any(|p| p.contains(&asked.port)));
-        if !fits || self.destinations.is_empty() {
-            return Some(fits);
+        let fits = self.clients.as_ref().is_none_or(|clients| clients.contain(asked.client))
+            && self.methods.as_ref().is_none_or(|methods| methods.contains(asked.method))
+            && self.ports.as_ref().is_none_or(|all| all.iter().any(|p| p.contains(&asked.port)));
+        match &self.destinations {
+            // A deny rule matches every address that this one translates to, an allow rule only its
+            // own form.
+            Some(destinations) if fits => destinations.contain(asked.host, address, !self.allow),
+            _ => Some(fits),
         }
-        let mut unknown = false;
-        for destination in &self.destinations {
-            match (destination, address) {
-                (Destination::Host(host), _) if asked.host == host => return Some(true),
-                (Destination::Domain(domain), _) if is_in(asked.host, domain) => return Some(true),
-                (Destination::Network(network), Some(address)) => {
-                    // A deny rule matches every address that this one translates to, an allow rule
-                    // only its own form.
-                    let forms = forms(address).take(if self.allow { 1 } else { usize::MAX });
-                    if forms.into_iter().any(|form| network.contains(&form)) {
-                        return Some(true);
-                    }
-                }
-                (Destination::Network(_), None) => unknown = true,
-                _ => {}
-            }
-        }
-        if unknown { None } else { Some(false) }
     }
-}
-
-fn destination(text: &str) -> Option<Destination> {
-    // A trailing dot makes no difference; requests arrive here without it.
-    let text = text.trim_end_matches('.');
-    if let Some(network) = network(text) {
-        return Some(Destination::Network(network));
-    }
-    let name = text.trim_start_matches('.').to_ascii_lowercase();
-    let good = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    if name.is_empty() || !name.chars().all(good) || is_number(&name) {
-        return None;
-    }
-    Some(if text.starts_with('.') { Destination::Domain(name) } else { Destination::Host(name) })
-}
-
-/// Whether resolvers take a name for an IPv4 address, in one of its old spellings (`10.1` is
-/// 10.0.0.1, `0x7f000001` is 127.0.0.1). A rule would hold for that spelling alone.
-fn is_number(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or_default();
-    match last.strip_prefix("0x") {
-        Some(digits) => digits.bytes().all(|b| b.is_ascii_hexdigit()),
-        None => last.bytes().all(|b| b.is_ascii_digit()),
-    }
-}
-
-fn is_in(host: &str, domain: &str) -> bool {
-    host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// A request as the rules see it.
@@ -248,7 +94,9 @@ pub(crate) enum Verdict {
 /// All rules.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Access {
-    pub(crate) rules: Vec<AccessRule>,
+    rules: Vec<Rule>,
+    /// Files that the rules name.
+    pub(crate) files: Vec<ListFile>,
     pub(crate) to_link_local: bool,
     pub(crate) to_loopback: bool,
     /// Address of our own admin listener, once it listens.
@@ -256,6 +104,17 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// The same with other rules; reads the files that they name.
+    ///
+    /// # Errors
+    /// One of the files cannot be used.
+    pub(crate) fn with_rules(&self, rules: &[AccessRule]) -> Result<Access, ProxyError> {
+        let mut files = Vec::new();
+        let rules =
+            rules.iter().map(|rule| Rule::of(rule, &mut files)).collect::<Result<_, _>>()?;
+        Ok(Access { rules, files, admin: self.admin.clone(), ..*self })
+    }
+
     /// Decides by name alone, or for one resolved address.
     pub(crate) fn decide(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Verdict {
         let address = address.or_else(|| asked.host.parse().ok()).map(|a| a.to_canonical());
@@ -319,7 +178,7 @@ fn is_metadata(address: IpAddr) -> bool {
 }
 
 /// An address, and the IPv4 addresses that it may translate to.
-fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
+pub(crate) fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let inner = match address {
         IpAddr::V4(_) => [None; 4],
         IpAddr::V6(address) => embedded_v4(address),
@@ -362,8 +221,8 @@ mod tests {
     use super::*;
 
     fn access(rules: &[&str]) -> Access {
-        let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-        Access { rules, ..Access::default() }
+        let rules: Vec<_> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        Access::default().with_rules(&rules).unwrap()
     }
 
     fn asked<'a>(client: &str, method: &'a Method, host: &'a str, port: u16) -> Asked<'a> {
@@ -397,25 +256,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
-        for (text, written) in [
-            ("deny", "deny"),
-            ("allow to=.Example.org.,B.test,10.0.0.1", "allow to=.example.org,b.test,10.0.0.1/32"),
-            (
-                "allow port=80,8000-8100 client=10.1.2.3/8 method=get,CONNECT",
-                "allow client=10.1.2.3/8 method=GET,CONNECT port=80,8000-8100",
-            ),
-            ("deny client=::ffff:10.0.0.0/104 client=::1", "deny client=10.0.0.0/8,::1/128"),
-            (
-                "deny to=[::1],[::ffff:10.0.0.1]. client=[2001:DB8::1]",
-                "deny client=2001:db8::1/128 to=::1/128,10.0.0.1/32",
-            ),
-            ("deny  port=1-1 port=2", "deny port=1,2"),
+    fn rules_have_what_their_files_list() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str, text: &str| {
+            let path = home.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let names = path("names", "a.test\n.evil.test\n192.0.2.0/24\n");
+        let clients = path("clients", "10.0.0.0/8\n");
+        let empty = path("empty", "# nobody yet\n");
+        let rules = [
+            format!("deny to=@{empty}"),
+            format!("deny to=@{names},b.test"),
+            format!("allow client=@{empty}"),
+            format!("allow client=@{clients},127.0.0.2"),
+            "deny".to_owned(),
+        ];
+        let access = access(&rules.each_ref().map(String::as_str));
+        let entries: Vec<_> = access.files.iter().map(|file| file.entries).collect();
+        assert_eq!(entries, [0, 3, 0, 1]);
+        let decide = |client, host, address: &str| {
+            let asked = asked(client, &Method::GET, host, 80);
+            access.decide(&asked, Some(address.parse().unwrap()))
+        };
+        for (client, host, address, verdict) in [
+            ("10.0.0.1", "c.test", "198.51.100.1", Verdict::Allow),
+            ("127.0.0.2", "c.test", "198.51.100.1", Verdict::Allow),
+            ("127.0.0.1", "c.test", "198.51.100.1", Verdict::Deny),
+            ("10.0.0.1", "a.test", "198.51.100.1", Verdict::Deny),
+            ("10.0.0.1", "b.test", "198.51.100.1", Verdict::Deny),
+            ("10.0.0.1", "x.evil.test", "198.51.100.1", Verdict::Deny),
+            ("10.0.0.1", "c.test", "192.0.2.9", Verdict::Deny),
         ] {
-            let rule: AccessRule = text.parse().unwrap();
-            assert_eq!(rule.to_string(), written);
-            assert_eq!(written.parse(), Ok(rule));
+            assert_eq!(decide(client, host, address), verdict, "{client} {host} {address}");
         }
+        std::fs::remove_file(home.path().join("names")).unwrap();
+        let again = rules.each_ref().map(|rule| rule.parse().unwrap());
+        assert!(access.with_rules(&again).unwrap_err().to_string().contains("names"));
     }
 
     #[test]

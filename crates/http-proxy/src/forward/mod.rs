@@ -11,14 +11,16 @@
 //! rules allow its address to this client, too. Threads: the worker's.
 
 pub(crate) mod access;
+pub(crate) mod access_rule;
 pub(crate) mod auth;
 pub(crate) mod checks;
+mod lists;
 mod resolve;
 pub(crate) mod users;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
@@ -28,11 +30,13 @@ use http::{Method, Request, StatusCode, Uri};
 use crate::config::ProxyConfig;
 use crate::config::transport::ListenAddress;
 use crate::error::{FetchError, ProxyError, Refusal, refusal};
-use crate::forward::access::{Access, AccessRule, Asked, Verdict};
+use crate::forward::access::{Access, Asked, ListFile, Verdict};
+use crate::forward::access_rule::AccessRule;
 use crate::forward::auth::Auth;
 use crate::forward::checks::CheckLimits;
 use crate::forward::resolve::Resolver;
 use crate::metrics::Counters;
+use crate::say::say;
 
 /// Settings of a forward proxy besides a [`ProxyConfig`]. Start from the defaults and change
 /// fields.
@@ -40,7 +44,8 @@ use crate::metrics::Counters;
 #[non_exhaustive]
 pub struct ForwardConfig {
     /// Access rules: the first that matches decides. Without a match, clients on a loopback address
-    /// are allowed and others denied. Default none.
+    /// are allowed and others denied. Files that they name are read at the start, and with
+    /// [`Control::reload_forward`](crate::Control::reload_forward). Default none.
     pub rules: Vec<AccessRule>,
     /// A file with a line `NAME:HASH` for each permitted user; see [`crate::hash_credentials`].
     /// Default none: no authentication.
@@ -58,8 +63,8 @@ pub struct ForwardConfig {
 /// State that only a forward proxy has.
 pub(crate) struct ForwardProxy {
     access: Access,
-    auth: Option<Auth>,
-    resolver: Resolver,
+    auth: Option<Arc<Auth>>,
+    resolver: Arc<Resolver>,
 }
 
 /// The destination of one request, with the rules that apply to it.
@@ -151,15 +156,31 @@ impl ForwardProxy {
         if !rules.sites().is_empty() || rules.changes_prefixes() {
             return Err(ProxyError::RuleInForward);
         }
-        let access = Access {
-            rules: config.rules.clone(),
-            to_link_local: config.to_link_local,
-            to_loopback: config.to_loopback,
-            admin: OnceLock::new(),
-        };
-        let load = |path| Auth::load(path, config.password_checks);
+        let mut access = Access::default().with_rules(&config.rules)?;
+        (access.to_link_local, access.to_loopback) = (config.to_link_local, config.to_loopback);
+        let load = |path| Auth::load(path, config.password_checks).map(Arc::new);
         let auth = config.users.clone().map(load).transpose()?;
-        Ok(ForwardProxy { access, auth, resolver: Resolver::default() })
+        Ok(ForwardProxy { access, auth, resolver: Arc::default() })
+    }
+
+    /// The same with other rules, for requests from now on.
+    ///
+    /// # Errors
+    /// A file that the rules name cannot be used.
+    pub(crate) fn with_rules(&self, rules: &[AccessRule]) -> Result<ForwardProxy, ProxyError> {
+        Ok(ForwardProxy {
+            access: self.access.with_rules(rules)?,
+            auth: self.auth.clone(),
+            resolver: self.resolver.clone(),
+        })
+    }
+
+    /// Says what was read, since a list that is shorter than its operator believes lets through
+    /// what it should not.
+    pub(crate) fn tell_of_lists(&self) {
+        for ListFile { path, entries } in &self.access.files {
+            say(format_args!("damelo: forward.rules: entries in {}: {entries}", path.display()));
+        }
     }
 
     /// Denies all clients access to our own admin listener at this address.

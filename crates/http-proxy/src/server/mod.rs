@@ -97,6 +97,7 @@ pub fn run_forward(
 ) -> Result<(), ProxyError> {
     let proxy = proxy.without_origin();
     let forward = Arc::new(ForwardProxy::new(&proxy, &forward)?);
+    forward.tell_of_lists();
     run_as(proxy, Some(forward), store, ready, shutdown)
 }
 

@@ -144,7 +144,7 @@ keys! {
     "key.headers" live Headers [proxy.caching.key.headers: Vec<http::HeaderName>] "Request headers that select among variants, whatever `Vary` says.";
     "key.cookies" live CookieNames [proxy.caching.key.cookies: Vec<String>] "Cookies that select among variants.";
     "key.show" live Flag [proxy.caching.show_key: bool] "Send the key in `Cache-Status`.";
-    "forward.rules" start AccessRules [forward.rules: Vec<crate::AccessRule>] "`damelo forward`: who may go where; the first rule that matches decides. After the last, clients on this host may and others may not.";
+    "forward.rules" live AccessRules [forward.rules: Vec<crate::AccessRule>] "`damelo forward`: who may go where; the first rule that matches decides. After the last, clients on this host may and others may not. `@FILE` in place of a client or destination is a file with one of them a line, read at the start and at a reload.";
     "forward.users" start File [forward.users: Option<std::path::PathBuf>] "`damelo forward`: names and hashed passwords of who may use it; read again when the file changes.";
     "forward.password_checks_max" start Count [forward.password_checks.max: usize] "Passwords that may wait to be checked, two of which are being checked; more get 503.";
     "forward.password_checks_per_client_max" start Count [forward.password_checks.per_client_max: usize] "Of these, those of one client, or of one /64 of IPv6; more get 429.";

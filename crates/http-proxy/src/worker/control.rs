@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::config::ProxyConfig;
 use crate::config::name::{Via, check_name};
 use crate::error::ProxyError;
-use crate::forward::check_shared;
+use crate::forward::{ForwardConfig, check_shared};
 use crate::metrics::Counter;
 use crate::worker::Shared;
 
@@ -91,18 +91,48 @@ impl Control {
     /// # Errors
     /// The new settings cannot be used; the old ones stay. This is counted.
     pub fn reload(&self, config: ProxyConfig) -> Result<(), ProxyError> {
-        self.replace(config).inspect_err(|_| self.reload_failed())?;
+        self.reload_with(config, None)
+    }
+
+    /// As [`Control::reload`], with new rules for a forward proxy (for any other they make no
+    /// difference): who may go where, from the next request on; tunnels that are open stay. Files
+    /// that the rules name are read again. Its other settings stay as they are.
+    ///
+    /// # Errors
+    /// As [`Control::reload`], and when one of these files cannot be used.
+    pub fn reload_forward(
+        &self,
+        config: ProxyConfig,
+        forward: &ForwardConfig,
+    ) -> Result<(), ProxyError> {
+        self.reload_with(config, Some(forward))
+    }
+
+    fn reload_with(
+        &self,
+        config: ProxyConfig,
+        forward: Option<&ForwardConfig>,
+    ) -> Result<(), ProxyError> {
+        self.replace(config, forward).inspect_err(|_| self.reload_failed())?;
         self.reloads.done.one();
         self.reloads.last_failed.store(false, Ordering::Relaxed);
         Ok(())
     }
 
-    fn replace(&self, mut config: ProxyConfig) -> Result<(), ProxyError> {
+    fn replace(
+        &self,
+        mut config: ProxyConfig,
+        forward: Option<&ForwardConfig>,
+    ) -> Result<(), ProxyError> {
         check_name(&config.name)?;
         config.limits.check()?;
         let running = self.shared();
-        if running.forward.is_some() {
+        let mut running_forward = running.forward.clone();
+        if let Some(running) = &mut running_forward {
             check_shared(&config)?;
+            if let Some(new) = forward {
+                *running = Arc::new(running.with_rules(&new.rules)?);
+            }
         }
         let kept = &running.config;
         config.from = kept.from;
@@ -123,11 +153,14 @@ impl Control {
         if config.groups.hints_by_use != kept.groups.hints_by_use {
             running.vault.group_hints.switch(config.groups.hints_by_use, running.vault.store());
         }
+        if forward.is_some() {
+            running_forward.iter().for_each(|forward| forward.tell_of_lists());
+        }
         let shared = Shared {
             config,
             via,
             sites,
-            forward: running.forward.clone(),
+            forward: running_forward,
             vault: running.vault.clone(),
             transit: running.transit.clone(),
             collapse: running.collapse.clone(),

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::{Count, Kind, Time, Value, list, parsed, quoted, shown, split_list};
 use crate::config::Target;
 use crate::config::transport::{CertificateFiles, HealthChecks, Listener, OriginChoice};
-use crate::forward::access::AccessRule;
+use crate::forward::access_rule::AccessRule;
 use crate::settings::ranges::Span;
 
 /// Address and port.
