@@ -24,10 +24,19 @@ pub(crate) enum Segments {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Glob {
     /// One per expansion of the braces; any of them may match.
-    alternatives: Vec<Vec<Token>>,
+    alternatives: Vec<Alternative>,
     /// A leading `!`: inverts the result.
     negated: bool,
     segments: Segments,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Alternative {
+    tokens: Vec<Token>,
+    /// What the text must begin with: the first `literal_tokens` of them. Most rules of many are
+    /// for other paths, which this shows at once.
+    literal: Box<[u8]>,
+    literal_tokens: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +68,7 @@ impl Glob {
         expand(positive, &mut choices).map_err(|why| format!("\"{pattern}\": {why}"))?;
         let alternatives = choices
             .iter()
-            .map(|choice| tokens(choice))
+            .map(|choice| tokens(choice).map(Alternative::new))
             .collect::<Result<_, _>>()
             .map_err(|why| format!("\"{pattern}\": {why}"))?;
         Ok(Glob { alternatives, negated, segments })
@@ -69,7 +78,7 @@ impl Glob {
     /// this; a leading `*` stands for nothing where this is what it cannot stand for.
     pub(crate) fn begins_with_other_than(&self, wanted: char) -> bool {
         let excluded = self.segments == Segments::BySlash && wanted == '/';
-        let begins = |tokens: &Vec<Token>| {
+        let begins = |Alternative { tokens, .. }: &Alternative| {
             let mut rest = tokens.iter().skip_while(|token| excluded && **token == Token::Star);
             match rest.next() {
                 Some(Token::Char(first)) => *first != wanted,
@@ -87,11 +96,38 @@ impl Glob {
             Token::Class { .. } | Token::Anything | Token::Directories => true,
             Token::One | Token::Star => self.segments == Segments::None || wanted != '/',
         };
-        self.alternatives.iter().any(|tokens| !tokens.iter().any(may_be))
+        self.alternatives.iter().any(|one| !one.tokens.iter().any(may_be))
+    }
+
+    /// All texts that it matches, if it has no wildcards.
+    pub(super) fn literals(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let is_literal = |one: &Alternative| one.literal_tokens == one.tokens.len();
+        (!self.negated && self.alternatives.iter().all(is_literal))
+            .then(|| self.alternatives.iter().map(|one| &*one.literal))
     }
 
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
-        self.alternatives.iter().any(|tokens| whole(tokens, text, self.segments)) != self.negated
+        self.alternatives.iter().any(|one| one.matches(text, self.segments)) != self.negated
+    }
+}
+
+impl Alternative {
+    fn new(tokens: Vec<Token>) -> Alternative {
+        let (mut literal, mut literal_tokens) = (String::new(), 0);
+        for token in &tokens {
+            match token {
+                // That one stands for bytes that are no UTF-8, too.
+                Token::Char(c) if *c != char::REPLACEMENT_CHARACTER => literal.push(*c),
+                _ => break,
+            }
+            literal_tokens += 1;
+        }
+        Alternative { tokens, literal: literal.into_bytes().into(), literal_tokens }
+    }
+
+    fn matches(&self, text: &[u8], segments: Segments) -> bool {
+        text.strip_prefix(&*self.literal)
+            .is_some_and(|rest| whole(&self.tokens[self.literal_tokens..], rest, segments))
     }
 }
 
@@ -367,6 +403,9 @@ mod tests {
             ("**session=**", b"a=/x/y; session=1/2", true),
             ("*session=*", b"a=\xff\xc3\xa9; session=1", true),
             ("*session=?", b"session=\xff", true),
+            ("a\u{fffd}b", b"a\xffb", true),
+            ("\u{e9}*", b"\xc3\xa9x", true),
+            ("\u{e9}*", b"\xc3x", false),
             ("*session=*", b"a=/x/y", false),
             ("Mozilla*", b"Mozilla/5.0 (X11)", true),
             ("a**/b", b"a/b", true),
@@ -412,7 +451,7 @@ mod tests {
                 (0..random.usize(..13)).map(|_| ['a', 'b', '/'][random.usize(..3)]).collect();
             for segments in [Segments::BySlash, Segments::None] {
                 let glob = Glob::new(&pattern, segments).unwrap();
-                let expected = naive(&glob.alternatives[0], text.as_bytes(), segments);
+                let expected = naive(&glob.alternatives[0].tokens, text.as_bytes(), segments);
                 assert_eq!(glob.matches(text.as_bytes()), expected, "{pattern} {text}");
                 matched += u32::from(expected);
             }

@@ -7,10 +7,12 @@
 //! headers that frame a message or name its host. Threads: read by all workers.
 
 mod glob;
+mod index;
 mod matching;
 mod prefix;
 mod respond;
 
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
+use self::index::RuleIndex;
+use self::matching::Asked;
 pub(crate) use glob::{Glob, Segments};
 pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
 pub(crate) use prefix::PrefixChange;
@@ -180,9 +184,12 @@ impl Rule {
 #[derive(Debug, Default)]
 pub struct Ruleset {
     rules: Vec<Rule>,
+    index: RuleIndex,
     extends_keys: bool,
     /// The origins that rules name; equal lists are stored once.
     sites: Vec<Vec<String>>,
+    /// That of each rule: `MAIN` if it names none.
+    site_of: Vec<SiteId>,
 }
 
 /// The combined effect of the rules on a request.
@@ -221,13 +228,17 @@ impl Ruleset {
                 || then.prefix.is_some()
         };
         let extends_keys = rules.iter().any(|rule| extends(&rule.then));
-        let mut sites: Vec<Vec<String>> = Vec::new();
-        for rule in rules.iter().filter(|rule| !rule.then.to.is_empty()) {
-            if !sites.contains(&rule.then.to) {
-                sites.push(rule.then.to.clone());
-            }
-        }
-        Ruleset { rules, extends_keys, sites }
+        let (mut sites, mut known) = (Vec::new(), HashMap::new());
+        let site = |rule: &Rule| match rule.then.to.as_slice() {
+            [] => SiteId::MAIN,
+            to => *known.entry(to.to_vec()).or_insert_with(|| {
+                sites.push(to.to_vec());
+                SiteId(sites.len())
+            }),
+        };
+        let site_of = rules.iter().map(site).collect();
+        let index = RuleIndex::of(&rules);
+        Ruleset { rules, index, extends_keys, sites, site_of }
     }
 
     /// The origins of each site that rules name.
@@ -261,11 +272,15 @@ impl Ruleset {
     /// Evaluates the rules for a request.
     pub(crate) fn on_request(&self, request: &RequestView<'_>) -> RequestEffects<'_> {
         let mut effects = RequestEffects::default();
-        let matches = |rule: &Rule| !rule.when.is_on_response() && rule.when.match_request(request);
-        for (place, rule) in self.rules.iter().enumerate().filter(|(_, rule)| matches(rule)) {
+        let asked = request.asked();
+        for place in self.index.candidates(asked) {
+            let rule = &self.rules[place];
+            if rule.when.is_on_response() || !rule.when.match_request(request, asked) {
+                continue;
+            }
             effects.pass = rule.then.pass.unwrap_or(effects.pass);
             if !rule.then.to.is_empty() {
-                effects.to = &rule.then.to;
+                (effects.to, effects.site) = (&rule.then.to, self.site_of[place]);
             }
             if rule.then.respond.answers() {
                 effects.answering = Some(Answering(place));
@@ -278,14 +293,17 @@ impl Ruleset {
         }
         effects.prefix =
             effects.prefix.filter(|prefix| prefix.to_origin(request.path_and_query).is_some());
-        let place = self.sites.iter().position(|site| site.as_slice() == effects.to);
-        effects.site = place.map_or(SiteId::MAIN, |place| SiteId(place + 1));
         effects
     }
 
     /// For each rule, whether a request meets its request conditions.
     pub(crate) fn met(&self, request: &RequestView<'_>) -> Box<[bool]> {
-        self.rules.iter().map(|rule| rule.when.match_request(request)).collect()
+        let asked = request.asked();
+        let mut met = vec![false; self.rules.len()];
+        for place in self.index.candidates(asked) {
+            met[place] = self.rules[place].when.match_request(request, asked);
+        }
+        met.into()
     }
 
     /// Evaluates the rules for the response to a request.
@@ -295,16 +313,18 @@ impl Ruleset {
         response: &ResponseView<'_>,
     ) -> ResponseEffects<'_> {
         let mut effects = ResponseEffects::default();
+        let asked = request.asked();
         // A header that a rule removed from the request still counts for conditions on the
         // response.
         let met = |index: usize, rule: &Rule| match request.met.and_then(|met| met.get(index)) {
             Some(met) => *met,
-            None => rule.when.match_request(request),
+            None => rule.when.match_request(request, asked),
         };
-        let matches = |(index, rule): &(usize, &Rule)| {
-            met(*index, rule) && rule.when.match_response(response)
-        };
-        for (_, rule) in self.rules.iter().enumerate().filter(matches) {
+        for place in self.index.candidates(asked) {
+            let rule = &self.rules[place];
+            if !met(place, rule) || !rule.when.match_response(response) {
+                continue;
+            }
             effects.ttl = rule.then.ttl.or(effects.ttl);
             effects.stale_while_revalidate =
                 rule.then.stale_while_revalidate.or(effects.stale_while_revalidate);
