@@ -23,8 +23,9 @@ http {{
   uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
   proxy_cache_path {dir}/cache levels=1:2 keys_zone=z:{keys_mib}m max_size={disk_mib}m inactive=1d use_temp_path=off;
   upstream o {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}
+  {moved}
   server {{
-    listen 127.0.0.1:{port} backlog=4096;{tls}
+    listen 127.0.0.1:{port} backlog=4096;{tls} {if_moved}
     location / {{
       proxy_pass http://o; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_set_header Host $http_host; proxy_cache z; proxy_cache_key $request_uri{slice_key};
@@ -121,6 +122,11 @@ cachedir: {dir}/cache
 """
 
 
+def redirect(number):
+    """A path that has moved, and where to."""
+    return f"/old/section-{number % 7}/page-{number}", f"http://moved.example/page-{number}"
+
+
 class Proxy:
     """One proxy. `command` gives what starts it, `prepare` writes what it reads."""
 
@@ -128,6 +134,7 @@ class Proxy:
     forgets = False
     tls = ""  # What makes it listen for TLS; empty if it does not speak it.
     http2 = True  # To clients, over TLS.
+    redirects = True  # It has redirects of its own.
 
     def __init__(self, settings, port):
         self.settings, self.port = settings, port
@@ -157,8 +164,12 @@ class Proxy:
             memory_bytes=memory << 20, workers=self.settings.workers,
             user="user root;" if os.geteuid() == 0 else "",
             slice_key="$slice_range" if self.settings.ranges else "",
-            slices=NGINX_SLICES if self.settings.ranges else "",
+            slices=NGINX_SLICES if self.settings.ranges else "", moved="", if_moved="",
         )
+
+    def redirect_lines(self, line):
+        """The redirects of a row that has any, each as this makes it."""
+        return "\n".join(line(*redirect(number)) for number in range(self.settings.redirects))
 
     def write(self, name, template):
         path = os.path.join(self.dir, name)
@@ -261,12 +272,13 @@ class Damelo(Proxy):
     tls = "tls+tcp:127.0.0.1:{tls_port}"
 
     def prepare(self):
-        pass
+        rule = '[[rule]]\npath = "{0}"\nrespond = 301\nlocation = "{1}"'
+        self.write("rules.toml", self.redirect_lines(rule.format))
 
     def command(self):
         v = self.values()
         return [
-            self.settings.program, "proxy", "--json", "--from", f"127.0.0.1:{self.port}",
+            self.settings.program, "proxy", "--json", "--config", f"{self.dir}/rules.toml", "--from", f"127.0.0.1:{self.port}",
             "--to", f"http://{v['origin']}", "--workers", str(v["workers"]), "--admin", "none",
             "--cache", f"{self.dir}/store:{v['disk_mib']}MiB",
             "--memory", f"{v['memory_mib']}MiB", "--connections", "16000",
@@ -280,6 +292,16 @@ class Nginx(Proxy):
     listen 127.0.0.1:{tls_port} ssl http2 backlog=4096;
     ssl_certificate {certificates}/chain.pem; ssl_certificate_key {certificates}/key.pem;"""
 
+    def values(self):
+        moved = self.redirect_lines("{0} {1};".format)
+        if not moved:
+            return super().values()
+        tables = "map_hash_max_size 65536; map_hash_bucket_size 128;"
+        return {
+            **super().values(), "moved": f"{tables} map $uri $moved {{ {moved} }}",
+            "if_moved": "if ($moved) { return 301 $moved; }",
+        }
+
     def prepare(self):
         self.write("nginx.conf", NGINX)
 
@@ -290,6 +312,7 @@ class Nginx(Proxy):
 class Varnish(Proxy):
     name = "varnish"
     forgets = True  # Its storage does not outlive the process.
+    redirects = False  # Its language has them as conditions, and thousands take it minutes to compile.
 
     def prepare(self):
         self.write("default.vcl", VCL)
@@ -313,6 +336,7 @@ class Varnish(Proxy):
 class Squid(Proxy):
     name = "squid"
     http2 = False
+    redirects = False
     tls = ("https_port 127.0.0.1:{tls_port} accel defaultsite={origin} no-vhost "
            "tls-cert={certificates}/chain.pem tls-key={certificates}/key.pem")
 
@@ -340,7 +364,8 @@ class TrafficServer(Proxy):
         lines = [f"CONFIG {key} {value}\n" for key, value in RECORDS.items()]
         self.write("etc/records.config", "".join(lines))
         plugins = SLICE_PLUGINS if self.settings.ranges and os.path.exists(SLICE_PLUGIN) else ""
-        self.write("etc/remap.config", "map / http://{origin}/" + plugins + "\n")
+        moved = self.redirect_lines(f"redirect http://127.0.0.1:{self.port}{{0}} {{1}}".format)
+        self.write("etc/remap.config", moved + "\nmap / http://{origin}/" + plugins + "\n")
         self.write("etc/storage.config", "{dir}/cache {disk_mib}M\n")
         self.write("etc/plugin.config", "")
         if self.settings.tls:

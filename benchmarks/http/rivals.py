@@ -47,6 +47,7 @@ class Settings:
         self.reads_held = False
         self.tls = False
         self.ranges = False
+        self.redirects = 0
         self.workers = args.workers
 
     def cgroups(self, name):
