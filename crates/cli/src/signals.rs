@@ -7,6 +7,7 @@
 //! limit. The latter is started in advance: at the end the system may refuse a new thread, and it
 //! must not wait for anything that other threads wait for.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -34,6 +35,8 @@ struct State {
     stopped: bool,
     waker: Option<Waker>,
     on_other: Option<Handler>,
+    /// SIGHUP and SIGUSR1 that came before there was a handler, each once.
+    early: BTreeSet<i32>,
 }
 
 /// What is done on SIGHUP and SIGUSR1, by the signal's number.
@@ -48,8 +51,8 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Takes SIGINT, SIGTERM, SIGHUP and SIGUSR1 over from their defaults. The last two do nothing
-    /// until [`Stop::handle_others`]. From the first of the others on the process has so much time.
+    /// Takes SIGINT, SIGTERM, SIGHUP and SIGUSR1 over from their defaults. The last two wait for
+    /// [`Stop::handle_others`]. From the first of the others on the process has so much time.
     pub(crate) fn on_signals(timeout: Duration) -> Result<Stop, Failure> {
         let failed = |source| Failure::io("wait for signals", source);
         let ends = block().map_err(failed)?;
@@ -79,9 +82,12 @@ impl Stop {
         *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
     }
 
-    /// From now on SIGHUP and SIGUSR1 call `handler`, on the signal thread.
-    pub(crate) fn handle_others(&self, handler: impl FnMut(i32) + Send + 'static) {
-        self.state().on_other = Some(Box::new(handler));
+    /// From now on SIGHUP and SIGUSR1 call `handler`, on the signal thread. It is called here for
+    /// those that came before: whoever sent one may have changed what was read already.
+    pub(crate) fn handle_others(&self, mut handler: impl FnMut(i32) + Send + 'static) {
+        let mut state = self.state();
+        std::mem::take(&mut state.early).into_iter().for_each(&mut handler);
+        state.on_other = Some(Box::new(handler));
     }
 
     /// Ends the calls of [`Stop::handle_others`]; none is under way any more.
@@ -95,9 +101,15 @@ impl Stop {
             if ENDING.contains(&signal) {
                 return;
             }
-            if let Some(handler) = &mut self.state().on_other {
-                handler(signal);
-            }
+            self.other(signal);
+        }
+    }
+
+    fn other(&self, signal: i32) {
+        let mut state = self.state();
+        match &mut state.on_other {
+            Some(handler) => handler(signal),
+            None => drop(state.early.insert(signal)),
         }
     }
 
@@ -232,5 +244,20 @@ mod tests {
         stop.clone().set();
         assert!(flag.0.load(Ordering::Relaxed));
         assert!(Pin::new(&mut stop).poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn what_comes_before_there_is_a_handler_waits_for_it() {
+        let stop = Stop::default();
+        for early in [libc::SIGHUP, libc::SIGUSR1, libc::SIGHUP] {
+            stop.other(early);
+        }
+        let (told, came) = channel();
+        stop.handle_others(move |signal| told.send(signal).unwrap());
+        let mut early: Vec<i32> = came.try_iter().collect();
+        early.sort_unstable();
+        assert_eq!(early, [libc::SIGHUP, libc::SIGUSR1], "each once");
+        stop.other(libc::SIGHUP);
+        assert_eq!(came.try_iter().collect::<Vec<_>>(), [libc::SIGHUP]);
     }
 }

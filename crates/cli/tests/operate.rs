@@ -12,8 +12,10 @@ mod supervisor;
 #[path = "operate/top.rs"]
 mod top;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -146,6 +148,53 @@ fn sighup_reloads_and_names_what_it_cannot_change() {
     proxy.signal("-HUP");
     eventually("the mistake is named", || bed.read("stderr").contains("line 1"));
     assert!(proxy.get("/style.css").contains("detail=rule"), "nothing changed");
+}
+
+/// The first line of standard output is all that tells when it serves, so a SIGHUP may come while it
+/// is being written. A pipe that is full holds it there.
+#[test]
+fn a_reload_that_is_asked_for_while_it_starts_is_done() {
+    let bed = Bed::new();
+    let socket = bed.0.path().join("s");
+    bed.write("p.toml", &format!("listen = [\"unix:s\"]\n{FILE}"));
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    fill(&writer);
+    let stderr = std::fs::File::create(bed.0.path().join("stderr")).unwrap();
+    let mut command = bed.command(&["proxy", "--json", "--config", "p.toml"]);
+    let mut proxy = command.stdout(writer).stderr(stderr).spawn().unwrap();
+    drop(command);
+    eventually("it serves", || UnixStream::connect(&socket).is_ok());
+    let signal = |signal| {
+        // SAFETY: a signal to a child that was not waited for.
+        unsafe { libc::kill(proxy.id().cast_signed(), signal) }
+    };
+    signal(libc::SIGHUP);
+    // By now the signal was taken: of two that are pending the one with the lower number comes first.
+    signal(libc::SIGUSR1);
+    eventually("it was taken", || !is_pending(proxy.id(), libc::SIGUSR1));
+    assert!(!bed.read("stderr").contains("settings reloaded"), "it does not serve yet");
+    std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    eventually("it is reloaded", || bed.read("stderr").contains("settings reloaded"));
+    signal(libc::SIGTERM);
+    assert!(proxy.wait().unwrap().success());
+}
+
+fn fill(pipe: &PipeWriter) {
+    let set = |flags: libc::c_int| {
+        // SAFETY: fcntl sets a flag of a descriptor that is open.
+        assert!(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags) } >= 0);
+    };
+    set(libc::O_NONBLOCK);
+    let mut pipe = pipe;
+    while pipe.write(&[0]).is_ok() {}
+    set(0);
+}
+
+/// Whether the signal was sent to the process and nobody has taken it yet.
+fn is_pending(process: u32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let set = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+    u64::from_str_radix(set.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
 }
 
 #[test]

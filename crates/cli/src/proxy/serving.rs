@@ -80,8 +80,9 @@ pub(crate) fn serve(
     let ready = |running: RunningInfo| {
         printed = print(&settings, &store, &running);
         let reload = Reload { load, settings: settings.clone(), stop: signals.clone() };
-        signals.handle_others(reload.handler(running.control.clone()));
         supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
+        // After that, as it may begin a reload, which a supervisor expects of who is ready.
+        signals.handle_others(reload.handler(running.control.clone()));
     };
     let ended = {
         let signals = stop.clone();
