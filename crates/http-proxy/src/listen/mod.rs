@@ -14,6 +14,7 @@ mod http2_streams;
 mod inherited;
 mod open;
 pub(crate) mod proxy_protocol;
+mod sni;
 mod stream;
 mod tls;
 mod write_progress;

@@ -11,11 +11,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::crypto::ring::{Ticketer, default_provider, sign::any_supported_type};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 
@@ -23,6 +21,7 @@ use crate::config::transport::CertificateFiles;
 use crate::error::ProxyError;
 use crate::io::file_stamp::{FileStamp, Reported, file_stamp};
 use crate::io::locks::lock;
+use crate::listen::sni::BySni;
 
 /// Shortest time between two checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -122,13 +121,13 @@ fn stamps(files: &CertificateFiles) -> Stamps {
 }
 
 fn server_config(pairs: &[Pair]) -> Result<Arc<ServerConfig>, ProxyError> {
-    let keys = pairs.iter().map(|pair| pair.key.clone()).collect();
+    let keys = pairs.iter().map(|pair| pair.key.clone());
     let provider = Arc::new(default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(ProxyError::Tls)?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(BySni(keys)));
+        .with_cert_resolver(Arc::new(BySni::of(keys.collect())));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // A server-side session cache would hold only the latest few hundred clients.
     config.ticketer = Ticketer::new().map_err(ProxyError::Tls)?;
@@ -157,26 +156,4 @@ fn certified_key(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, ProxyErr
         }
     }
     Ok(Arc::new(certified))
-}
-
-/// Selects the certificate that is valid for the requested name, else the first.
-#[derive(Debug)]
-struct BySni(Vec<Arc<CertifiedKey>>);
-
-impl ResolvesServerCert for BySni {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let first = self.0.first();
-        if self.0.len() < 2 {
-            return first.cloned();
-        }
-        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
-        let good = |key: &&Arc<CertifiedKey>| {
-            let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
-            match (&name, certificate) {
-                (Some(name), Ok(certificate)) => verify_server_name(&certificate, name).is_ok(),
-                _ => false,
-            }
-        };
-        self.0.iter().find(good).or(first).cloned()
-    }
 }
