@@ -214,7 +214,7 @@ pub struct Config {
     /// and flush periods of the groups known for longest are forgotten.
     pub groups_tracked_max: usize,
     /// Consecutive errors of reads and writes after which a volume is taken out of service, or of
-    /// syncs, unless it is the last one in service. Default 16.
+    /// writes alone or syncs, unless it is the last one in service. Default 16.
     pub volume_errors_max: u32,
     /// How long `Store::open` waits for recovery, so that a small store has all its objects when
     /// `open` returns. A larger store serves while recovery goes on. Default 100 ms.

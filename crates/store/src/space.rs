@@ -50,6 +50,8 @@ pub(crate) struct Volume {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) superblock: Superblock,
     errors_in_row: AtomicU32,
+    /// Of writes to segments alone.
+    write_errors_in_row: AtomicU32,
     sync_errors_in_row: AtomicU32,
     out_of_service: AtomicBool,
     /// Why it went out of service.
@@ -89,6 +91,7 @@ impl Space {
                 device,
                 superblock,
                 errors_in_row: AtomicU32::new(0),
+                write_errors_in_row: AtomicU32::new(0),
                 sync_errors_in_row: AtomicU32::new(0),
                 out_of_service: AtomicBool::new(false),
                 out_because: OnceLock::new(),
@@ -173,10 +176,12 @@ impl Space {
         self.volumes.iter().for_each(|volume| volume.take_out(why.to_owned()));
     }
 
-    /// Writes outside the segments, synchronously, what no segment can be used without.
+    /// Writes outside the segments, synchronously, what no segment can be used without. That it
+    /// succeeds says nothing of the segments: there may be no room for them.
     pub(crate) fn write_beside(&self, volume: &Volume, at: u64, bytes: &[u8]) -> io::Result<()> {
         volume.usable()?;
-        self.noted(volume, volume.device.write_at(at, bytes))
+        let outcome = volume.device.write_at(at, bytes);
+        if outcome.is_err() { self.noted(IoOp::Write, volume, outcome) } else { Ok(()) }
     }
 
     /// Reads synchronously on the calling thread.
@@ -184,7 +189,7 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let outcome = spot.volume.device.read_at(spot.offset, buf);
-        self.noted(spot.volume, outcome)
+        self.noted(IoOp::Read, spot.volume, outcome)
     }
 
     /// Writes synchronously on the calling thread.
@@ -192,7 +197,7 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let outcome = spot.volume.device.write_at(spot.offset, buf);
-        self.noted(spot.volume, outcome)
+        self.noted(IoOp::Write, spot.volume, outcome)
     }
 
     /// Starts a read or write of the leading bytes of each run of `pieces`, which are kept alive
@@ -315,7 +320,7 @@ impl Space {
         }
         let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
         let done = Box::new(move |outcome: io::Result<()>| {
-            done(space.noted(&space.volumes[volume], outcome));
+            done(space.noted(op, &space.volumes[volume], outcome));
         });
         Some(Io { op, offset: spot.offset, bufs, done })
     }
@@ -337,13 +342,46 @@ impl Space {
     /// Want of room does not count against the last volume in service: what it has can be read, and
     /// room may come again, for a sparse file, a quota, or a file system that writes elsewhere on
     /// each overwrite. Of several one that has none goes out, or the others would wait for it.
-    fn noted(&self, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
+    fn noted(&self, op: IoOp, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
+        if op == IoOp::Write {
+            self.note_write(volume, &outcome);
+        }
         let is_want = outcome.as_ref().is_err_and(is_want_of_room);
         let _alone = is_want.then(|| lock(&self.leaving));
         if !is_want || self.in_service() > 1 {
             volume.note(&outcome, self.errors_max);
         }
         outcome.map_err(|error| volume.named(error))
+    }
+
+    /// Of several volumes one that takes no writes goes out, however many reads of it succeed
+    /// meanwhile: what is new would go there again and again, its segments being free, and be
+    /// dropped. The last one goes by what `note` counts alone.
+    fn note_write(&self, volume: &Volume, outcome: &io::Result<()>) {
+        let in_row = &volume.write_errors_in_row;
+        match outcome {
+            Ok(()) if in_row.load(Ordering::Relaxed) > 0 => in_row.store(0, Ordering::Relaxed),
+            Ok(()) => {}
+            Err(error) => self.take_out_unless_last(volume, in_row, "writes", error),
+        }
+    }
+
+    /// Counts one more error in a row of its kind; too many take the volume out, unless it is the
+    /// last in service.
+    fn take_out_unless_last(
+        &self,
+        volume: &Volume,
+        in_row: &AtomicU32,
+        what: &str,
+        error: &io::Error,
+    ) {
+        let errors = in_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if errors >= self.errors_max {
+            let _alone = lock(&self.leaving);
+            if self.in_service() > 1 {
+                volume.take_out(format!("{errors} {what} in a row failed, the last: {error}"));
+            }
+        }
     }
 
     /// Volumes in service.
@@ -363,13 +401,7 @@ impl Space {
             volume.sync_errors_in_row.store(0, Ordering::Relaxed);
             return Ok(());
         };
-        let errors = volume.sync_errors_in_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if errors >= self.errors_max {
-            let _alone = lock(&self.leaving);
-            if self.in_service() > 1 {
-                volume.take_out(format!("{errors} syncs in a row failed, the last: {error}"));
-            }
-        }
+        self.take_out_unless_last(volume, &volume.sync_errors_in_row, "syncs", &error);
         Err(volume.named(error))
     }
 

@@ -6,10 +6,12 @@
 mod troubled;
 
 use std::error::Error;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use damelo::format::Superblock;
 use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Stats, Store, WriterOptions};
 use troubled::{Disk, Stopped, get, put};
 
@@ -36,6 +38,13 @@ fn open(disks: &[Disk], change: impl FnOnce(&mut Config)) -> Store {
 
 fn in_service(store: &Store) -> Vec<bool> {
     store.info().volumes.iter().map(|volume| volume.in_service).collect()
+}
+
+/// Where the segments of a volume lie.
+fn segments(disk: &Disk) -> Range<u64> {
+    disk.with_bytes(|bytes| {
+        Superblock::decode_either(bytes).unwrap().segments_offset..bytes.len() as u64
+    })
 }
 
 /// Puts a volume out of service, by reads of what is on it.
@@ -183,6 +192,36 @@ fn a_volume_that_has_room_takes_what_one_without_cannot() {
         // The first may have gone to the segment that was open on the full one.
         assert!((0..300).filter(found).count() >= 299, "{errors_max}");
         assert!(store.stats().drops_write_error <= 1, "{errors_max}");
+    }
+}
+
+/// As of a sparse file on a full file system: what lies before the segments has its room since the
+/// store was made. What was stored before can be read, and is, and all segments of the other volume
+/// are in use.
+#[test]
+fn a_volume_whose_segments_cannot_be_written_goes_however_much_else_succeeds() {
+    // The latter is more than there are segments to try for one write.
+    for (which, errors_max) in [(0, 32), (1, 32), (0, 400), (1, 400)] {
+        let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+        let store = open(&disks, |config| config.volume_errors_max = errors_max);
+        (0..12_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+        store.sync().unwrap();
+        disks[which].set_unwritable(segments(&disks[which]));
+        for n in 0..3_000 {
+            put(&store, &format!("new/{n}"), 1, &[8; 5_000]);
+            if n % 4 == 3 {
+                let _ = store.sync();
+            }
+            let _ = get(&store, &format!("old/{}", 11_999 - n));
+        }
+        let case = format!("volume {which}, at {errors_max} errors");
+        assert_eq!(in_service(&store), [which != 0, which != 1], "{case}");
+        let volumes = store.info().volumes;
+        let why = format!("{errors_max} writes in a row failed, the last: cannot be written");
+        assert_eq!(volumes[which].out_because.as_deref(), Some(&*why), "{case}");
+        store.drop_memory();
+        let lost = (2_900..3_000).filter(|n| get(&store, &format!("new/{n}")).is_none()).count();
+        assert_eq!(lost, 0, "{case}");
     }
 }
 
