@@ -248,13 +248,17 @@ fn failed(status: StatusCode, problem: impl std::fmt::Display) -> Answer {
 /// Ready once everything that an earlier process stored can be served again. An unwritable store
 /// degrades the cache, but does not keep clients from the origin, so it does not count.
 fn ready(shared: &Shared) -> Answer {
+    let ledger = shared.vault.ledger();
     let recovery = shared.vault.store().recovery();
-    match shared.vault.ledger().loading() {
-        Loading::Done if recovery.done => (StatusCode::OK, PLAIN, "ready\n".to_owned()),
-        Loading::Failed(error) if recovery.done => {
-            let text = format!("ready, but nothing is stored: {error}\n");
-            (StatusCode::OK, PLAIN, text)
-        }
+    let but_stores_nothing = |why: String| {
+        let text = format!("ready, but nothing is stored: {why}\n");
+        (StatusCode::OK, PLAIN, text)
+    };
+    match ledger.loading() {
+        Loading::Done if recovery.done => ledger
+            .all_volumes_out()
+            .map_or((StatusCode::OK, PLAIN, "ready\n".to_owned()), but_stores_nothing),
+        Loading::Failed(error) if recovery.done => but_stores_nothing(error),
         Loading::Done | Loading::Failed(_) | Loading::Waiting => {
             let text = format!(
                 "recovering: {} of {} segments; what is known already is served\n",

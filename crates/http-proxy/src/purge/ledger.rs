@@ -158,6 +158,13 @@ impl Ledger {
         failure.clone().map_or(Loading::Waiting, Loading::Failed)
     }
 
+    /// Why nothing can be stored any more, once every volume is out of service.
+    pub(crate) fn all_volumes_out(&self) -> Option<String> {
+        let info = self.store.info();
+        let is_out = |volume: &VolumeInfo| volume.out_because.is_some();
+        info.volumes.iter().all(is_out).then(|| volumes_out(&info))
+    }
+
     pub(crate) fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
     }
