@@ -130,6 +130,35 @@ fn an_origin_that_answers_and_takes_no_more_of_a_body_holds_nobody() {
 }
 
 #[test]
+fn an_origin_that_answers_early_and_closes_is_heard() {
+    const TIMES: usize = 40;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let (home, url) = (Home::new(), format!("http://{}", listener.local_addr().expect("address")));
+    let proxy = Proxy::start_to(&home, url, |_| {});
+    let origin = std::thread::spawn(move || {
+        for _ in 0..TIMES {
+            let (mut stream, _) = listener.accept().expect("accept");
+            stream.read_exact(&mut [0; 16]).expect("read");
+            let answer = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n\
+                Transfer-Encoding: chunked\r\n\r\n5\r\nlarge\r\n0\r\n\r\n";
+            stream.write_all(answer).expect("write");
+        }
+    });
+    let body = vec![b'x'; 2 << 20];
+    for _ in 0..TIMES {
+        let mut client = TcpStream::connect(proxy.info.address).expect("connect");
+        client.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        client.set_write_timeout(Some(PATIENCE)).expect("timeout");
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+        client.write_all(head.as_bytes()).expect("head");
+        client.write_all(&body).expect("body");
+        let answer = read_message(&mut BufReader::new(client), false).expect("an answer");
+        assert_eq!((answer.status(), answer.text()), (413, "large".to_owned()));
+    }
+    origin.join().expect("origin");
+}
+
+#[test]
 fn origins_on_unix_sockets() {
     let (files, home) = (tempfile::tempdir().expect("tempdir"), Home::new());
     let path = files.path().join("app.sock");
