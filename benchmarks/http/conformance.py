@@ -238,7 +238,7 @@ def main():
     settings = types.SimpleNamespace(
         dir=os.path.join(os.path.abspath(args.dir), "proxies"), program=os.path.abspath(args.program),
         origin=f"127.0.0.1:{ORIGIN_PORT}", core=None, memory_mib=64, disk_mib=512, fits=True,
-        objects=1000, object_bytes=8192, tls=False, ranges=False, workers=1, cgroups=lambda name: [])
+        objects=1000, object_bytes=8192, tls=False, ranges=False, redirects=0, workers=1, cgroups=lambda name: [])
     details, outcomes = {}, {}
     for number, kind in enumerate(PROXIES):
         if args.only and kind.name not in args.only.split(","):

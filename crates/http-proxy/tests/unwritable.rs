@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use damelo::{ByteSize, Config, Store};
+use damelo::{ByteSize, Config, GroupId, Store};
 use damelo_http_proxy::{Target, ask_admin};
 use damelo_store_sim::{
     Effect, FaultPlan, OpKind, Rule, SimClock, SimDisk, SimOptions, SimWorld, When,
@@ -70,6 +70,7 @@ fn a_disk_that_fails_later_leaves_a_proxy_that_says_so() {
     assert_eq!(proxy.get("/").status(), 200);
 
     writes_fail(&world);
+    store.create(b"another", GroupId::of("x"), b"value").wait().expect("it waits to be written");
     store.sync().expect_err("what was just stored cannot be written");
     assert_eq!(ready().status(), 200, "the origin is reached through it");
     let told = ready().text();

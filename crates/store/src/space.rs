@@ -50,7 +50,7 @@ pub(crate) struct Volume {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) superblock: Superblock,
     errors_in_row: AtomicU32,
-    /// Of writes to segments alone.
+    /// Of writes alone, which those beside the segments do not end.
     write_errors_in_row: AtomicU32,
     sync_errors_in_row: AtomicU32,
     out_of_service: AtomicBool,
@@ -177,11 +177,15 @@ impl Space {
     }
 
     /// Writes outside the segments, synchronously, what no segment can be used without. That it
-    /// succeeds says nothing of the segments: there may be no room for them.
+    /// succeeds does not say that a segment could be written: there may be no room for any.
     pub(crate) fn write_beside(&self, volume: &Volume, at: u64, bytes: &[u8]) -> io::Result<()> {
         volume.usable()?;
         let outcome = volume.device.write_at(at, bytes);
-        if outcome.is_err() { self.noted(IoOp::Write, volume, outcome) } else { Ok(()) }
+        match outcome {
+            Ok(()) => volume.note(&outcome, self.errors_max),
+            Err(_) => return self.noted(IoOp::Write, volume, outcome),
+        }
+        Ok(())
     }
 
     /// Reads synchronously on the calling thread.
@@ -418,7 +422,11 @@ impl Space {
 
 /// True if a write failed only because there is no room, which there may be later.
 pub(crate) fn is_want_of_room(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    // The last: a limit of the process for files (`ulimit -f`).
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }
 
 impl Volume {

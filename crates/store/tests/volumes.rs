@@ -225,6 +225,26 @@ fn a_volume_whose_segments_cannot_be_written_goes_however_much_else_succeeds() {
     }
 }
 
+/// A bad area may have more segments in a row than errors take a volume out: each is tried, with its
+/// place in the table of lives, which can be written.
+#[test]
+fn the_only_volume_stays_where_a_part_of_its_segments_cannot_be_written() {
+    let disk = [Disk::new(24 << 20)];
+    let store = open(&disk, |config| config.volume_errors_max = 16);
+    (0..1_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    store.sync().unwrap();
+    let bad = (12 << 20)..segments(&disk[0]).end;
+    disk[0].set_unwritable(bad);
+    for n in 0..2_000 {
+        let _ = store.create(format!("new/{n}").as_bytes(), GroupId::new(1), &[8; 5_000]).wait();
+        let _ = store.sync();
+    }
+    assert!(store.stats().drops_write_error > 16);
+    assert_eq!(in_service(&store), [true]);
+    store.drop_memory();
+    assert!((0..1_000).all(|n| get(&store, &format!("old/{n}")).is_some()), "they can be read");
+}
+
 /// Each I/O there might take as long as the device takes to give up.
 #[test]
 fn a_volume_out_of_service_is_left_alone() {

@@ -3,8 +3,8 @@
 //! Two implicit rules follow: clients on a loopback address are allowed, all others denied. Some
 //! destinations are denied before any rule: metadata services and link-local addresses, and this
 //! host's loopback addresses for remote clients, unless the settings allow them; and our own admin
-//! listener always. Pure, except for the check whether an address is this host's: callers resolve
-//! names. No threads.
+//! listener always. Files of lists are read when rules are put into use; decisions are pure, except
+//! for the check whether an address is this host's: callers resolve names. No threads.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
@@ -15,6 +15,7 @@ use http::Method;
 
 use crate::error::ProxyError;
 use crate::forward::access_rule::{self, AccessRule};
+use crate::forward::embedded::forms;
 use crate::forward::lists::{self, Destinations, Networks};
 
 /// One rule, with all that its lists and their files hold. `None` holds for everything.
@@ -175,40 +176,6 @@ fn is_metadata(address: IpAddr) -> bool {
         }
     };
     by_range || ELSEWHERE.contains(&address)
-}
-
-/// An address, and the IPv4 addresses that it may translate to.
-pub(crate) fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
-    let inner = match address {
-        IpAddr::V4(_) => [None; 4],
-        IpAddr::V6(address) => embedded_v4(address),
-    };
-    // One place may hold no embedded address while others of the same range do.
-    let inner = inner.into_iter().flatten().filter(|inner| !inner.is_unspecified());
-    std::iter::once(address).chain(inner.map(IpAddr::V4))
-}
-
-/// IPv4 addresses embedded in an IPv6 one: mapped (RFC 4291 §2.5.5), translated (RFC 2765 §2.1),
-/// NAT64 (RFC 6052 §2.1) or 6to4 (RFC 3056 §2). Within the range for local NAT64 (RFC 8215) the
-/// prefix may have any of four lengths, which cannot be told apart, so all four are returned.
-fn embedded_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
-    let [a, b, c, d, e, f, g, h] = v6.segments();
-    let join = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
-    let one = |v4| [v4, None, None, None];
-    match [a, b, c, d, e, f] {
-        [0, 0, 0, 0, 0, 0xffff] | [0, 0, 0, 0, 0xffff, 0] => one(join(g, h)),
-        [0x64, 0xff9b, 0, 0, 0, 0] => one(join(g, h)),
-        [0x64, 0xff9b, 1, ..] => {
-            // RFC 6052 §2.2: the octet behind the first 64 bits is skipped.
-            let [_, e] = e.to_be_bytes();
-            let ([_, d0], [f0, f1], [g0, _]) = (d.to_be_bytes(), f.to_be_bytes(), g.to_be_bytes());
-            let v4 = |a, b, c, d| Some(Ipv4Addr::new(a, b, c, d));
-            [join(d, u16::from_be_bytes([e, f0])), v4(d0, e, f0, f1), v4(e, f0, f1, g0), join(g, h)]
-        }
-        [0x2002, ..] => one(join(b, c)),
-        [0, 0, 0, 0, 0, 0] if (g, h) > (0, 1) => one(join(g, h)),
-        _ => [None; 4],
-    }
 }
 
 /// Whether an address is this host's: only then can a socket be bound to it.
@@ -386,7 +353,8 @@ mod tests {
         let at = |admin: &str| {
             let open = Access { to_link_local: true, to_loopback: true, ..access(&["allow"]) };
             open.admin.set(admin.parse().unwrap()).unwrap();
-            open
+            // Also with other rules, as after a reload.
+            open.with_rules(&["allow".parse().unwrap()]).unwrap()
         };
         for (admin, address, port, verdict) in [
             ("127.0.0.1:9000", "127.0.0.1", 9000, Verdict::Deny),

@@ -127,6 +127,8 @@ fn condition(
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The dot makes it a name, not a word for everything.
+            Destination::Host(name) if is_one(name).is_err() => write!(f, "{name}."),
             Destination::Host(name) => f.write_str(name),
             Destination::Domain(name) => write!(f, ".{name}"),
             Destination::Network(network) => network.fmt(f),
@@ -168,6 +170,7 @@ fn is_one(text: &str) -> Result<&str, &'static str> {
     }
 }
 
+/// The file that stands in place of a client or destination, if one does.
 fn file(text: &str) -> Option<Result<PathBuf, &'static str>> {
     let path = text.strip_prefix('@')?;
     Some(if path.is_empty() { Err("no file behind the `@`") } else { Ok(PathBuf::from(path)) })
@@ -175,23 +178,17 @@ fn file(text: &str) -> Option<Result<PathBuf, &'static str>> {
 
 impl AccessRule {
     fn add(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
-        let is_file = matches!(name, "client" | "to").then(|| file(value)).flatten();
-        if let Some(path) = is_file {
-            let files = match name {
-                "client" => &mut self.client_files,
-                _ => &mut self.destination_files,
-            };
-            files.push(path?);
-            return Ok(());
-        }
         match name {
-            "client" => self.clients.push(client(value)?),
+            "client" => match file(value) {
+                Some(path) => self.client_files.push(path?),
+                None => self.clients.push(client(value)?),
+            },
             "method" => {
                 let method = Method::from_bytes(is_one(value)?.to_ascii_uppercase().as_bytes());
                 self.methods.push(method.map_err(|_| "not a method")?);
             }
             "port" => {
-                let (first, last) = value.split_once('-').unwrap_or((value, value));
+                let (first, last) = is_one(value)?.split_once('-').unwrap_or((value, value));
                 let port = |text: &str| text.parse::<u16>().map_err(|_| "not a port");
                 let range = port(first)?..=port(last)?;
                 if range.is_empty() {
@@ -199,7 +196,10 @@ impl AccessRule {
                 }
                 self.ports.push(range);
             }
-            "to" => self.destinations.push(destination(value)?),
+            "to" => match file(value) {
+                Some(path) => self.destination_files.push(path?),
+                None => self.destinations.push(destination(value)?),
+            },
             _ => return Err("the conditions are client, method, port and to"),
         }
         Ok(())
@@ -249,6 +249,7 @@ mod tests {
                 "deny client=2001:db8::1/128 to=::1/128,10.0.0.1/32",
             ),
             ("deny  port=1-1 port=2", "deny port=1,2"),
+            ("deny to=ANY.,all.", "deny to=any.,all."),
             (
                 "deny to=@/etc/more.txt,a.test client=@clients,10.0.0.1",
                 "deny client=10.0.0.1/32,@clients to=a.test,@/etc/more.txt",

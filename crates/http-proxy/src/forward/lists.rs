@@ -1,24 +1,25 @@
 //! What a rule lists, as sets: networks, and destinations by name or by network; and the files that
 //! rules name for long lists.
 //!
-//! Invariants: how long a list is makes no difference to a look-up; a file with a wrong line is not
+//! Invariants: how long a list is makes no difference to a look-up, and how long a host's name is
+//! none that a client could use; a file with a wrong line is not
 //! used at all, as a list that denies would let through what the line meant. Files are read when
 //! rules are put into use, at the start and at a reload. No threads.
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::IpAddr;
 use std::path::Path;
 
 use ipnet::IpNet;
 
 use crate::error::ProxyError;
-use crate::forward::access::forms;
 use crate::forward::access_rule::Destination;
+use crate::forward::embedded::forms;
 
-/// Longest line of a file: longer than any name.
-const LINE_BYTES_MAX: u64 = 4096;
+/// Longest line of a file, its end left out: longer than any name.
+const LINE_BYTES_MAX: usize = 4096;
 
 /// Networks. A look-up costs as much as there are different lengths of prefixes.
 #[derive(Debug, Clone, Default)]
@@ -48,14 +49,22 @@ impl Networks {
 pub(crate) struct Destinations {
     hosts: HashSet<Box<str>>,
     domains: HashSet<Box<str>>,
+    /// Length of the longest of these.
+    name_bytes_max: usize,
     networks: Networks,
 }
 
 impl Destinations {
     pub(crate) fn add(&mut self, destination: Destination) {
         match destination {
-            Destination::Host(name) => drop(self.hosts.insert(name.into())),
-            Destination::Domain(name) => drop(self.domains.insert(name.into())),
+            Destination::Host(name) => {
+                self.name_bytes_max = self.name_bytes_max.max(name.len());
+                self.hosts.insert(name.into());
+            }
+            Destination::Domain(name) => {
+                self.name_bytes_max = self.name_bytes_max.max(name.len());
+                self.domains.insert(name.into());
+            }
             Destination::Network(network) => self.networks.add(network),
         }
     }
@@ -68,7 +77,11 @@ impl Destinations {
         address: Option<IpAddr>,
         every_form: bool,
     ) -> Option<bool> {
-        if self.hosts.contains(host) || domains_of(host).any(|name| self.domains.contains(name)) {
+        // Longer ones are not even hashed: a client may send a name of thousands of labels.
+        let may_be = |name: &str| name.len() <= self.name_bytes_max;
+        let is_host = may_be(host) && self.hosts.contains(host);
+        let mut domains = domains_of(host).filter(|name| may_be(name));
+        if is_host || domains.any(|name| self.domains.contains(name)) {
             return Some(true);
         }
         if self.networks.0.is_empty() {
@@ -89,32 +102,42 @@ fn domains_of(host: &str) -> impl Iterator<Item = &str> {
 /// there are.
 ///
 /// # Errors
-/// It cannot be read, or a line of it not be understood.
+/// It cannot be read, is no file (a pipe would be empty the second time), or a line of it is not
+/// understood.
 pub(crate) fn read<T>(
     path: &Path,
     entry: impl Fn(&str) -> Result<T, &'static str>,
     mut add: impl FnMut(T),
 ) -> Result<usize, ProxyError> {
     let error = |reason: String| ProxyError::AccessList { path: path.to_owned(), reason };
-    let failed = |source: std::io::Error| error(source.to_string());
-    let mut file = BufReader::new(File::open(path).map_err(failed)?);
-    let (mut count, mut line) = (0, String::new());
+    let mut file = open(path).map_err(|source| error(source.to_string()))?;
+    let (mut count, mut line) = (0, Vec::new());
     for number in 1.. {
         line.clear();
-        if file.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).map_err(failed)? == 0 {
+        let mut some = file.by_ref().take(LINE_BYTES_MAX as u64 + 1);
+        if some.read_until(b'\n', &mut line).map_err(|source| error(source.to_string()))? == 0 {
             break;
         }
-        if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with('\n') {
-            return Err(error(format!("line {number} is longer than {LINE_BYTES_MAX} bytes")));
+        let wrong = |reason: &str| error(format!("line {number}: {reason}"));
+        if line.len() > LINE_BYTES_MAX && !line.ends_with(b"\n") {
+            return Err(wrong(&format!("longer than {LINE_BYTES_MAX} bytes")));
         }
-        let text = line.trim_start_matches('\u{feff}').split('#').next().unwrap_or_default().trim();
+        let text = std::str::from_utf8(&line).map_err(|_| wrong("not in UTF-8"))?;
+        let text = text.trim_start_matches('\u{feff}').split('#').next().unwrap_or_default().trim();
         if !text.is_empty() {
-            let wrong = |reason| error(format!("line {number}: `{text}`: {reason}"));
-            add(entry(text).map_err(wrong)?);
+            add(entry(text).map_err(|reason| wrong(&format!("`{text}`: {reason}")))?);
             count += 1;
         }
     }
     Ok(count)
+}
+
+fn open(path: &Path) -> io::Result<BufReader<File>> {
+    // Looked at before it is opened, since that may wait for a writer of a pipe.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    File::open(path).map(BufReader::new)
 }
 
 #[cfg(test)]
@@ -178,6 +201,17 @@ mod tests {
         assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
     }
 
+    /// A client chooses the name, of up to `limits.uri_bytes_max`; the time would be that of its
+    /// square.
+    #[test]
+    fn of_a_long_name_only_its_end_is_looked_up() {
+        let mut set = Destinations::default();
+        set.add(Destination::Domain("ads.test".to_owned()));
+        let long = "a.".repeat(1 << 22);
+        assert_eq!(set.contain(&format!("{long}ads.test"), None, true), Some(true));
+        assert_eq!(set.contain(&format!("{long}b.test"), None, true), Some(false));
+    }
+
     fn read_text(text: &[u8]) -> Result<(usize, Vec<String>), String> {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("list");
@@ -197,18 +231,23 @@ mod tests {
 
     #[test]
     fn a_file_with_a_wrong_line_is_refused_with_its_number() {
-        let long = [b'a'; 5000];
+        let long = [b'a'; LINE_BYTES_MAX + 1];
+        let whole = read_text(&long[1..]);
+        assert_eq!(whole.map(|(count, _)| count), Ok(1));
         for (text, said) in [
             (&b"a.test\nhttp://b.test/\n"[..], "line 2: `http://b.test/`: not a destination"),
             (b"a.test b.test", "line 1: `a.test b.test`: not a destination"),
             (b"\nall\n", "line 2: `all`: a condition that is left out holds for all"),
-            (&long, "line 1 is longer than 4096 bytes"),
-            (b"a\xff", "valid UTF-8"),
+            (&long, "line 1: longer than 4096 bytes"),
+            (b"a\nb\xff", "line 2: not in UTF-8"),
         ] {
             let error = read_text(text).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
-        let none = read(&PathBuf::from("/no/such/list"), access_rule::client, |_| {});
-        assert!(none.unwrap_err().to_string().contains("/no/such/list"));
+        for (path, said) in [("/no/such/list", "No such file"), ("/dev/null", "no regular file")] {
+            let none = read(&PathBuf::from(path), access_rule::client, |_| {});
+            let error = none.unwrap_err().to_string();
+            assert!(error.contains(path) && error.contains(said), "{error}");
+        }
     }
 }

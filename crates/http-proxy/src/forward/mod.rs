@@ -14,6 +14,7 @@ pub(crate) mod access;
 pub(crate) mod access_rule;
 pub(crate) mod auth;
 pub(crate) mod checks;
+mod embedded;
 mod lists;
 mod resolve;
 pub(crate) mod users;

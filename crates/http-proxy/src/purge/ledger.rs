@@ -352,8 +352,8 @@ impl Ledger {
 /// What it means that a store of so many objects has no marks: nothing, if it is new.
 fn marks_lost(objects: u64) -> Option<String> {
     let gone = format!(
-        "the marks of purges are not in the store any more (damaged, or on a volume that is gone): \
-         what was stored before (objects: {objects}) counts as purged and is fetched again"
+        "the marks of purges are not in the store (they never were, are damaged, or were on a volume \
+         that is gone): what was stored before (objects: {objects}) counts as purged and is fetched again"
     );
     (objects > 0).then_some(gone)
 }

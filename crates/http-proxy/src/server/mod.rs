@@ -87,7 +87,8 @@ pub fn run(
 /// the rules allow. Start from [`ProxyConfig::for_forward`]; origins in `proxy` are ignored.
 ///
 /// # Errors
-/// As [`run`], and when it would listen beyond loopback although `remote` is not set.
+/// As [`run`], when it would listen beyond loopback although `remote` is not set, and when the
+/// users or a list that the rules name cannot be read.
 pub fn run_forward(
     proxy: ProxyConfig,
     forward: ForwardConfig,

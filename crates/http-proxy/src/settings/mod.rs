@@ -126,7 +126,8 @@ impl Settings {
     /// Checks, without side effects, whether a forward proxy could start.
     ///
     /// # Errors
-    /// It would listen beyond loopback although `remote` is not set, or its users cannot be read.
+    /// It would listen beyond loopback although `remote` is not set, or its users or a list that
+    /// its rules name cannot be read.
     pub fn check_forward(&self) -> Result<(), ProxyError> {
         ForwardProxy::new(&self.forward_proxy(), &self.forward).map(drop)
     }

@@ -51,11 +51,13 @@ pub(crate) struct SparingStream {
     transit: Arc<Transit>,
     /// How a write failed because the origin takes no more.
     refused: Option<io::ErrorKind>,
+    /// All that the origin sent has been read: writes fail as they do.
+    ended: bool,
 }
 
 impl SparingStream {
     pub(crate) fn new(stream: Stream, transit: &Arc<Transit>) -> SparingStream {
-        SparingStream { stream, transit: Arc::clone(transit), refused: None }
+        SparingStream { stream, transit: Arc::clone(transit), refused: None, ended: false }
     }
 
     fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
@@ -65,8 +67,13 @@ impl SparingStream {
         let read = Pin::new(&mut some).poll_read(cx, buffer);
         // The failed write has taken the error from the socket, which reads as ended now. After
         // `BrokenPipe` it did end: the origin closed it in order before it refused anything.
-        let reset = self.refused == Some(io::ErrorKind::ConnectionReset);
-        if reset && matches!(read, Poll::Ready(Ok(()))) && buffer.filled().len() == filled {
+        let is_end = match &read {
+            Poll::Ready(Ok(())) => buffer.filled().len() == filled && buffer.remaining() > 0,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        };
+        self.ended |= is_end;
+        if is_end && self.refused == Some(io::ErrorKind::ConnectionReset) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         read
@@ -75,7 +82,7 @@ impl SparingStream {
     /// The result of a write of so many bytes: that of `write`, unless the origin takes no more.
     fn written(&mut self, bytes: usize, write: PolledWrite) -> PolledWrite {
         match write {
-            Poll::Ready(Err(error)) if takes_no_more(error.kind()) => {
+            Poll::Ready(Err(error)) if !self.ended && takes_no_more(error.kind()) => {
                 self.refused.get_or_insert(error.kind());
                 Poll::Ready(Ok(bytes))
             }
@@ -167,6 +174,9 @@ mod tests {
         stream.write_all(b"more").await.unwrap();
         let end = stream.read(&mut answer).await.map_err(|error| error.kind());
         assert_eq!(end, Err(io::ErrorKind::ConnectionReset));
+        // Or a tunnel would take what nobody gets for as long as its client sends.
+        let write = stream.write_all(b"more").await.map_err(|error| error.kind());
+        assert_eq!(write, Err(io::ErrorKind::BrokenPipe));
     }
 
     #[tokio::test]

@@ -66,7 +66,9 @@ pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
 /// `who` begins with the `-` of ident.
 fn site_and_client<'a>(first: &'a [u8], who: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8]) {
     let port = memchr::memrchr(b':', first).map_or(&b""[..], |at| &first[at + 1..]);
-    let has_port = (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+    let has_port = (1..=5).contains(&port.len())
+        && port.iter().all(u8::is_ascii_digit)
+        && first.len() > port.len() + 1;
     let mut fields = who.split(|byte| *byte == b' ');
     match (fields.next(), fields.nth(1)) {
         (Some(client), Some(_)) if has_port && client != b"-" => (Some(first), client),

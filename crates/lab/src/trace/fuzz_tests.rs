@@ -176,7 +176,7 @@ pub fn fuzz_trace(data: &[u8]) {
 /// Whether a trace says such a name: as it is, escaped, or in two parts of a site and a path.
 fn is_named(body: &[u8], name: &[u8]) -> bool {
     let on_site = |rest: &[u8]| {
-        let paths = memchr::memchr_iter(b'/', rest);
+        let paths = memchr::memchr_iter(b'/', rest).filter(|at| *at > 0);
         paths.map(|at| rest.split_at(at)).any(|(site, path)| {
             memchr::memmem::find(body, site).is_some() && is_written(body, path)
         })
@@ -186,41 +186,41 @@ fn is_named(body: &[u8], name: &[u8]) -> bool {
         || schemes.iter().any(|scheme| name.strip_prefix(*scheme).is_some_and(on_site))
 }
 
+/// As it is; with quotes that stand twice within quotes; or with what servers escape.
 fn is_written(body: &[u8], name: &[u8]) -> bool {
-    memchr::memmem::find(body, name).is_some()
-        || (0..body.len()).any(|start| {
-            let mut rest = &body[start..];
-            name.iter().all(|byte| {
-                let len = written_len(rest, *byte);
-                rest = &rest[len.unwrap_or_default()..];
-                len.is_some()
-            })
-        })
+    let is_there = |text: &[u8]| memchr::memmem::find(body, text).is_some();
+    let doubled = name.split(|byte| *byte == b'"').collect::<Vec<_>>().join(&b"\"\""[..]);
+    is_there(name) || is_there(&doubled) || (0..body.len()).any(|at| is_escaped(&body[at..], name))
 }
 
-/// How long a byte of a name is in a trace that goes on like this; `None` if it does not begin with
-/// that byte. Within quotes a quote stands twice; logs of servers escape by a backslash.
-fn written_len(rest: &[u8], byte: u8) -> Option<usize> {
-    let short = match byte {
-        b'"' => "\\\"",
-        b'\\' => r"\\",
-        0x08 => r"\b",
-        b'\n' => r"\n",
-        b'\r' => r"\r",
-        b'\t' => r"\t",
-        0x0b => r"\v",
-        _ => "",
-    };
-    let is_hex = rest.starts_with(br"\x")
-        && rest
-            .get(2..4)
-            .is_some_and(|two| two.eq_ignore_ascii_case(format!("{byte:02x}").as_bytes()));
-    match rest {
-        _ if is_hex => Some(4),
-        _ if !short.is_empty() && rest.starts_with(short.as_bytes()) => Some(2),
-        [b'"', b'"', ..] if byte == b'"' => Some(2),
-        [first, ..] if *first == byte => Some(1),
+fn is_escaped(mut rest: &[u8], name: &[u8]) -> bool {
+    name.iter().all(|byte| {
+        let len = escaped_len(rest, *byte);
+        rest = &rest[len.unwrap_or_default()..];
+        len.is_some()
+    })
+}
+
+/// How long a byte of a name is in a log that goes on like this and escapes by a backslash; `None`
+/// if it does not begin with that byte.
+fn escaped_len(rest: &[u8], byte: u8) -> Option<usize> {
+    let letter = match byte {
+        b'"' | b'\\' => Some(byte),
+        0x08 => Some(b'b'),
+        b'\n' => Some(b'n'),
+        b'\r' => Some(b'r'),
+        b'\t' => Some(b't'),
+        0x0b => Some(b'v'),
         _ => None,
+    };
+    match rest {
+        [b'\\', b'x', hex @ ..] if hex.len() >= 2 => {
+            let is_it = hex[..2].eq_ignore_ascii_case(format!("{byte:02x}").as_bytes());
+            is_it.then_some(4)
+        }
+        [b'\\', second, ..] => (letter == Some(*second)).then_some(2),
+        [first, ..] => (*first == byte).then_some(1),
+        [] => None,
     }
 }
 
