@@ -5,7 +5,7 @@
 //! only writes a mark, which covers objects fetched before it. Invariants: the client has shown the
 //! token, if one is configured; no purge walks the cache; an answer reports success only when the
 //! purge would survive a crash of the process. Threads: the worker's and the admin listener's;
-//! writing marks blocks and runs on the runtime's blocking threads.
+//! writing marks blocks and runs on a thread for that.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,9 +15,11 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use ipnet::IpNet;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{Answer, own_answer};
+use crate::io::blocking;
 use crate::purge::ledger::LedgerError;
 use crate::purge::marks::{PREFIX_MAX, Scope};
 use crate::purge::stamp::{self, TagId};
@@ -255,10 +257,12 @@ pub(crate) async fn carry_out(
     if !scopes.is_empty() {
         done["marks"] = scopes.len().into();
         let (vault, now) = (shared.vault.clone(), shared.config.clock.unix_seconds());
-        let marking = move || vault.ledger().purge(scopes, kind, now);
-        let marked = tokio::task::spawn_blocking(marking).await;
+        let (done_marking, marked) = oneshot::channel();
+        blocking::run(move || {
+            let _ = done_marking.send(vault.ledger().purge(scopes, kind, now));
+        });
         let failed = || LedgerError::Store("the task for it died".to_owned());
-        done["generation"] = marked.map_err(|_| failed())??.into();
+        done["generation"] = marked.await.map_err(|_| failed())??.into();
     }
     Ok(done)
 }

@@ -1,7 +1,8 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
 //! streams, pieces of bodies, how much of them is in memory, timers for silence and deadlines,
-//! wakes from other threads, locks, addresses of names, and stamps of files.
+//! wakes from other threads, calls that block, locks, addresses of names, and stamps of files.
 
+pub(crate) mod blocking;
 pub(crate) mod body;
 pub(crate) mod boxed;
 pub(crate) mod deadline;

@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use tokio::sync::watch;
 
+use crate::io::blocking;
 use crate::io::locks::lock;
 
 /// Addresses with port 0; empty if the name could not be resolved.
@@ -29,7 +30,7 @@ pub(crate) async fn addresses(host: &str) -> Addresses {
         return Arc::new([SocketAddr::new(address, 0)]);
     }
     let mut outcome = outcome(host, of_system);
-    // There is no outcome if the event loop that the lookup belongs to ends.
+    // There is no outcome if the lookup panicked.
     let found = outcome.wait_for(Option::is_some).await;
     found.ok().and_then(|found| found.clone()).unwrap_or_default()
 }
@@ -49,7 +50,7 @@ fn outcome(host: &str, find: impl FnOnce(&str) -> Addresses + Send + 'static) ->
         under_way.insert(host.to_owned(), outcome.clone());
     }
     let lookup = Lookup { host: host.to_owned() };
-    tokio::task::spawn_blocking(move || {
+    blocking::run(move || {
         let addresses = find(&lookup.host);
         // Before the outcome is told: whoever asks after that gets a newer one.
         drop(lookup);

@@ -17,7 +17,6 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use damelo::Store;
@@ -33,6 +32,7 @@ use crate::config::transport::{HealthChecks, ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
+use crate::io::blocking;
 use crate::io::transit::Transit;
 use crate::io::wake_relay::WakeRelay;
 use crate::listen::{self, Gate, Opened, UnixFile};
@@ -46,8 +46,6 @@ use crate::worker::{Shared, Worker};
 
 /// Maximum number of workers.
 pub(crate) const WORKERS_MAX: usize = 1024;
-/// Time for blocking work that an event loop has under way when it ends.
-const BLOCKING_WORK_GRACE: Duration = Duration::from_secs(2);
 
 /// Where a started proxy can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,9 +119,7 @@ fn run_as(
 
 fn event_loop() -> Result<Runtime, ProxyError> {
     let mut loop_of_one_thread = Builder::new_current_thread();
-    // Threads beside it, for calls that block.
-    loop_of_one_thread.enable_all().thread_name("damelo-blocking");
-    loop_of_one_thread.build().map_err(ProxyError::Worker)
+    loop_of_one_thread.enable_all().build().map_err(ProxyError::Worker)
 }
 
 /// A started proxy.
@@ -157,6 +153,7 @@ impl Proxy {
     ) -> Result<Proxy, ProxyError> {
         check_name(&config.name)?;
         config.limits.check()?;
+        blocking::prepare().map_err(ProxyError::Worker)?;
         let (stop, stopping) = watch::channel(false);
         // From here on an early return drops the threads' stop channel, which ends them.
         let (last_stop, last_stopping) = watch::channel(false);
@@ -290,11 +287,7 @@ fn spawn(
     body: impl FnOnce(&Runtime) + Send + 'static,
 ) -> Result<JoinHandle<()>, ProxyError> {
     let event_loop = event_loop()?;
-    let run = move || {
-        body(&event_loop);
-        // Dropping the loop would wait for lookups of names, which end when the system likes.
-        event_loop.shutdown_timeout(BLOCKING_WORK_GRACE);
-    };
+    let run = move || body(&event_loop);
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(ProxyError::Worker)
 }
 

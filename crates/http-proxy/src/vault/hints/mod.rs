@@ -3,7 +3,7 @@
 //! Invariants: the store is told outside of any request, because it scans its memory for each
 //! group; a hint set by a rule is left alone, and only hints given here are taken back; the store
 //! ends up with the latest hint of `usage` or of a rule, because `told` stays locked from reading
-//! the hint to telling the store. Threads: workers count, the runtime's blocking threads tell the
+//! the hint to telling the store. Threads: workers count, threads for blocking calls tell the
 //! store, a reload switches.
 
 mod usage;
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use damelo::{GroupId, Store};
 use tokio::sync::mpsc;
 
+use crate::io::blocking;
 use crate::io::locks::lock;
 use crate::metrics::Counters;
 use crate::ruleset::Hint;
@@ -144,7 +145,7 @@ impl Vault {
         let (vault, counters) = (Arc::clone(self), Arc::clone(counters));
         // Holding this keeps the store from being closed before the closure has ended.
         let alive = alive.clone();
-        tokio::task::spawn_blocking(move || {
+        blocking::run(move || {
             let (hints, store) = (&vault.group_hints, vault.store());
             let turn = || {
                 let room_bytes = store.stats().memory_bytes / LOVED_SHARE;
