@@ -181,7 +181,7 @@ def main():
     shutil.rmtree(args.dir, ignore_errors=True)
     os.makedirs(args.dir)
     os.chmod(args.dir, 0o755)
-    about, results = machine(args), {}
+    about, results, failed = machine(args), {}, []
     try:
         for row in args.rows:
             settings = Settings(args)
@@ -193,6 +193,9 @@ def main():
                 keep(args, about, results)
             except cgroups.Missing as missing:
                 print(f"{row} is left out: {missing}", file=sys.stderr)
+            except rows.RowFailed as failure:
+                failed.append(row)
+                print(f"{row} failed: {failure}", file=sys.stderr)
             finally:
                 for proxy in rivals:
                     proxy.kill()
@@ -200,6 +203,8 @@ def main():
                     cgroups.remove(proxy.name)
     finally:
         shutil.rmtree(args.dir, ignore_errors=True)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -80,10 +80,14 @@ def measured(args, settings, rivals, workload, *more, seconds=True):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
+class RowFailed(Exception):
+    """A row of which nothing can be said."""
+
+
 def measurements(command, child):
     out, errors = child.communicate()
     if child.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{errors[-2000:]}")
+        raise RowFailed(f"{' '.join(command)}\n{errors[-2000:]}")
     return [m for m in map(json.loads, out.splitlines()) if "workload" in m]
 
 
