@@ -555,6 +555,24 @@ fn the_access_log_names_users_tunnels_and_refusals() {
     assert!(lines().contains(&told), "{}", lines());
 }
 
+/// A name without a check is anybody's claim.
+#[test]
+fn the_access_log_names_nobody_where_nobody_is_checked() {
+    let home = tempfile::tempdir().expect("tempdir");
+    let log = home.path().join("access.log");
+    let proxy = Forward::start(|config| {
+        config.proxy.log.to = LogTarget::File(log.clone());
+        config.proxy.log.format = LogFormat::Squid;
+    });
+    let claim = "Proxy-Authorization: Basic YW5uOndyb25n\r\n";
+    let origin = named("x");
+    let url = format!("http://{}/", origin.address);
+    assert_eq!(proxy.ask("GET", &url, claim).status(), 200);
+    let lines = || std::fs::read_to_string(&log).expect("a log");
+    eventually("it is written", || lines().lines().count() == 1);
+    assert!(lines().contains(&format!(" GET {url} - HIER_DIRECT/")), "{}", lines());
+}
+
 #[test]
 fn it_listens_on_loopback_only_unless_told_otherwise() {
     let mut config = local();

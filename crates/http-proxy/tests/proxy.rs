@@ -12,6 +12,8 @@ mod conformance;
 mod fills;
 #[path = "proxy/heads.rs"]
 mod heads;
+#[path = "proxy/part_fields.rs"]
+mod part_fields;
 #[path = "proxy/ranges.rs"]
 mod ranges;
 #[path = "proxy/repeats.rs"]
@@ -244,6 +246,24 @@ fn authorization_with_public_is_shared() {
     assert!(hit.cache().contains("; hit"));
     assert!(!hit.has("x-hop"));
     assert_eq!(hit.header("set-cookie"), "a=b");
+}
+
+#[test]
+fn a_stored_401_answers_only_who_has_no_credentials() {
+    let origin = Origin::start(|request| match request.has("authorization") {
+        true => reply(200, "Cache-Control: private", "secret"),
+        false => reply(401, "Cache-Control: max-age=60\nWWW-Authenticate: Basic", "who?"),
+    });
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").status(), 401);
+    assert!(proxy.get("/").cache().contains("; hit"));
+    for _ in 0..2 {
+        let known = proxy.get_with("/", "Authorization: Basic eDp5");
+        assert_eq!((known.status(), known.body.as_slice()), (200, b"secret".as_slice()));
+        assert!(known.cache().contains("fwd=request"), "{}", known.cache());
+    }
+    let hit = proxy.get("/");
+    assert!(hit.status() == 401 && hit.cache().contains("; hit"), "{}", hit.cache());
 }
 
 #[test]

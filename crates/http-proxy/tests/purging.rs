@@ -314,6 +314,37 @@ fn keys_that_rules_extended_are_reached_by_a_purge_of_their_url() {
     }
 }
 
+/// Marks are for what keys do not reach. There is room for few, and posts are many.
+#[test]
+fn a_post_marks_nothing_where_its_url_alone_decides_on_the_key() {
+    let origin = Origin::start(|request| match request.method() {
+        "POST" => reply(201, "Location: /app/made", ""),
+        _ => answer(request),
+    });
+    let text = format!(
+        "[[rule]]\nprefix = \"/app\"\nadd_prefix = \"/inner\"\nto = [\"{0}\"]\n\
+         [[rule]]\nprefix = \"/app\"\nmethod = [\"POST\"]\nto = [\"{0}/\"]\n\
+         [[rule]]\nprefix = \"/users\"\nkey_headers = [\"X-V\"]\n",
+        format_args!("http://{}", origin.address)
+    );
+    let rules = Settings::parse(&text).expect("good").proxy.ruleset;
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.ruleset = rules.clone();
+    });
+    let hit = |path: &str| proxy.get(path).cache().contains("; hit");
+    for path in ["/app/a", "/app/made", "/app/other", "/users/a"] {
+        hit(path);
+        assert!(hit(path), "{path}");
+    }
+    assert_eq!(proxy.ask_with_body("POST", "/app/a", "", b"x").status(), 201);
+    assert!(!hit("/app/a") && !hit("/app/made") && hit("/app/other"));
+    assert_eq!(proxy.metric("damelo_proxy_purge_marks"), 0);
+    proxy.ask_with_body("POST", "/users/a", "", b"x");
+    assert!(!hit("/users/a"), "by its mark");
+    assert_eq!(proxy.metric("damelo_proxy_purge_marks"), 1);
+}
+
 /// Rules go and come back, as when a change of them is taken back; what they stored has stayed.
 #[test]
 fn keys_that_rules_extended_before_are_reached_by_a_purge_of_their_url() {

@@ -142,14 +142,21 @@ fn a_site_of_several_origins_goes_on_when_one_is_gone() {
 }
 
 #[test]
-fn who_failed_is_named() {
+fn who_failed_is_named_to_the_operator_alone() {
     let (main, nobody) = (named("main"), Nobody::new());
     let text = format!("[[rule]]\nprefix = \"/x\"\nto = \"{}\"\n", nobody.url());
-    let proxy = start(&main, &text, |_| {});
+    let home = tempfile::tempdir().expect("tempdir");
+    let log = home.path().join("access.log");
+    let proxy = start(&main, &text, |config| {
+        config.log.to = LogTarget::File(log.clone());
+        config.log.format = LogFormat::Squid;
+    });
     let answer = proxy.get("/x");
     assert_eq!(answer.status(), 502);
     let authority = nobody.url().replace("http://", "");
-    assert!(answer.text().contains(&authority), "{}", answer.text());
+    assert!(!answer.text().contains(&authority), "{}", answer.text());
+    let lines = || std::fs::read_to_string(&log).unwrap_or_default();
+    eventually("the log names it", || lines().contains(&authority));
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 mod support;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use support::frames::{
     DATA, END_HEADERS, END_STREAM, GET_BLOCK, HEADERS, frame, http2_raw, next_frame,
@@ -230,8 +230,8 @@ fn believing() -> Origin {
     Origin::start(|request| {
         let told = ["host", "x-forwarded-host", "x-forwarded-proto", "forwarded"]
             .map(|name| request.header(name));
-        let odd = ["x-original-url", "x-rewrite-url", "x-forwarded-port", "x-host"]
-            .map(|name| request.header(name));
+        let is_odd = |name: &str| name.starts_with("x-") || name.starts_with("x_");
+        let odd: Vec<_> = request.headers.iter().filter(|(name, _)| is_odd(name)).collect();
         reply(200, "Cache-Control: max-age=60", format!("{told:?} {odd:?}"))
     })
 }
@@ -247,12 +247,35 @@ fn what_the_origin_is_told_of_the_url_is_in_the_key() {
     // What nobody is trusted to write does not come through, so that it cannot be stored for all.
     let lies = "Host: good.test\nX-Forwarded-Host: evil.test\nX-Forwarded-Proto: gopher\n\
         Forwarded: host=evil.test\nX-Original-URL: /evil\nX-Rewrite-URL: /evil\n\
-        X-Forwarded-Port: 666\nX-Host: evil.test";
+        X-Forwarded-Port: 666\nX-Host: evil.test\nX-Scheme: gopher\nX-Real-IP: 6.6.6.6\n\
+        X_Forwarded_Host: evil.test\nX_Forwarded-Proto: gopher\nX_Original_URL: /evil";
     let told = proxy.get_with("/y", lies);
     assert!(told.cache().contains("stored"), "{told:?}");
     // Quoted: the port of the origin itself may contain it.
-    for lie in ["evil", "gopher", "\"666\""] {
+    for lie in ["evil", "gopher", "\"666\"", "6.6.6.6"] {
         assert!(!told.text().contains(lie), "{lie}: {}", told.text());
+    }
+}
+
+/// Clients that spell the host in another way get the same stored answer, which may name it.
+#[test]
+fn the_origin_is_told_the_host_as_it_is_in_the_key() {
+    for preserve in [false, true] {
+        let origin = believing();
+        let proxy = Proxy::start_with(&origin, |config| config.preserve_host = preserve);
+        for (path, spelt) in ["Good.test:80", "good.test.", "good.test.:80", "good.test:"]
+            .into_iter()
+            .enumerate()
+            .map(|(n, spelt)| (format!("/{n}"), spelt))
+        {
+            proxy.get_with(&path, &format!("Host: {spelt}"));
+            assert_eq!(origin.last().header("x-forwarded-host"), "good.test", "{spelt}");
+            assert_eq!(origin.last().header("host") == "good.test", preserve, "{spelt}");
+            let plain = proxy.get_with(&path, "Host: good.test");
+            assert!(plain.cache().contains("; hit"), "{spelt}: {}", plain.cache());
+        }
+        proxy.get_with("/port", "Host: good.test:8080");
+        assert_eq!(origin.last().header("x-forwarded-host"), "good.test:8080");
     }
 }
 
@@ -411,9 +434,41 @@ fn what_is_too_large_has_its_status() {
     assert_eq!(origin.connections(), 0);
 }
 
+/// The URL of an origin that sends these bytes to whatever it is asked, and closes.
+fn sending(answer: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accept");
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn spaces_before_the_colon_of_an_origins_fields_are_removed() {
+    let url = sending(
+        "HTTP/1.1 200 OK\r\nCache-Control : max-age=60\r\nX-A \t: b\r\nContent-Length : 5\r\n\r\nhello",
+    );
+    let home = support::Home::new();
+    let proxy = Proxy::start_in(&home, damelo_http_proxy::Target::Url(url), |_| {});
+    for _ in 0..2 {
+        let got =
+            raw(proxy.info.address, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(got.starts_with("HTTP/1.1 200") && got.ends_with("hello"), "{got}");
+        assert!(
+            got.contains("\r\nx-a: b\r\n") && got.contains("\r\ncontent-length: 5\r\n"),
+            "{got}"
+        );
+    }
+    assert!(proxy.get("/").cache().contains("; hit"));
+}
+
 #[test]
 fn an_origins_doubtful_framing_is_never_stored() {
-    use std::io::{Read as _, Write as _};
     for answer in [
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: +5\r\n\r\nhello",
@@ -431,15 +486,7 @@ fn an_origins_doubtful_framing_is_never_stored() {
         "nonsense\r\n\r\n",
         "",
     ] {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
-        let url = format!("http://{}", listener.local_addr().expect("address"));
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.expect("accept");
-                let _ = stream.read(&mut [0; 4096]);
-                let _ = stream.write_all(answer.as_bytes());
-            }
-        });
+        let url = sending(answer);
         let home = support::Home::new();
         let proxy = Proxy::start_in(&home, damelo_http_proxy::Target::Url(url), |_| {});
         let got = proxy.get("/");

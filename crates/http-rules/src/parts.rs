@@ -7,10 +7,23 @@
 use std::ops::Range;
 
 use http::HeaderMap;
-use http::header::{CONTENT_RANGE, CONTENT_TYPE, DATE, LAST_MODIFIED};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, DATE, HeaderName, LAST_MODIFIED};
 
 use crate::dates;
 use crate::preconditions::{entity_tag, strongly};
+
+/// Fields that describe the bytes of one message: with other bytes of the same representation they
+/// would be wrong (RFC 9530 §2).
+const OF_ONE_MESSAGE: [HeaderName; 2] =
+    [HeaderName::from_static("content-digest"), HeaderName::from_static("content-md5")];
+
+/// Removes what is true only of the bytes that came with these fields, and not of a part of them,
+/// nor of a whole or a part that they are joined to.
+pub fn remove_digests(headers: &mut HeaderMap) {
+    for name in &OF_ONE_MESSAGE {
+        headers.remove(name);
+    }
+}
 
 /// The byte range of a 206, and the length of the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! and the response does not forbid it; the reason for a validation is told apart: the client's
 //! demand ([`ForwardReason::Request`]) or age ([`ForwardReason::Stale`]). Nothing here allocates.
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
@@ -188,6 +189,12 @@ pub fn decide(
         return Decision::ServeAndRevalidate;
     }
     Decision::Validate(ForwardReason::Stale)
+}
+
+/// Whether a stored response with this status may answer a request with these fields at all: a 401
+/// says that credentials are wanted, and is no answer to a request that has some (RFC 9110 §15.5.2).
+pub fn suits_credentials(status: StatusCode, request: &HeaderMap) -> bool {
+    status != StatusCode::UNAUTHORIZED || !request.contains_key(AUTHORIZATION)
 }
 
 /// What went wrong when the origin was asked.

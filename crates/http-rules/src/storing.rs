@@ -113,6 +113,11 @@ impl NotStoredReason {
             NotStoredReason::FirstRequest => "first-request",
         }
     }
+
+    /// Whether the request alone is the reason: the refusal says nothing about what is stored.
+    pub fn is_of_request(self) -> bool {
+        matches!(self, NotStoredReason::RequestNoStore | NotStoredReason::Authorization)
+    }
 }
 
 /// The parts of an exchange that matter for storing.

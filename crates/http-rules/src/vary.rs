@@ -15,7 +15,7 @@ use http::header::{
 
 use crate::config::CachingConfig;
 use crate::list_members;
-use crate::negotiation::Normaliser;
+use crate::negotiation::{Normaliser, Ties};
 
 /// Most header names that one `Vary` may list; more count as `*`.
 pub const VARY_NAMES_MAX: usize = 16;
@@ -33,6 +33,10 @@ const LISTS: [HeaderName; 9] = [
     TE,
     VIA,
 ];
+
+/// Fields to which a proxy adds the address of its client: the origin sees another value of them
+/// than the request that is looked up has.
+const OF_CLIENT: [HeaderName; 2] = [FORWARDED, HeaderName::from_static("x-forwarded-for")];
 
 const ABSENT: u8 = 0x01;
 const PRESENT: u8 = 0x02;
@@ -52,12 +56,12 @@ pub enum Vary {
     Star,
 }
 
-/// Reads `Vary`. An invalid name counts as `*`.
+/// Reads `Vary`. An invalid name counts as `*`, and so does a field that says who the client is.
 pub fn of(response: &HeaderMap) -> Vary {
     let mut names = Vec::new();
     for member in list_members(response, &VARY) {
         match HeaderName::from_bytes(member) {
-            Ok(name) if member != b"*" => names.push(name),
+            Ok(name) if member != b"*" && !OF_CLIENT.contains(&name) => names.push(name),
             _ => return Vary::Star,
         }
     }
@@ -104,8 +108,9 @@ fn write_field(name: &HeaderName, request: &HeaderMap, caching: &CachingConfig, 
     }
     let mark = key.len();
     key.push(NORMAL);
-    let normal =
-        normaliser.is_some_and(|normaliser| normaliser.write(list_members(request, name), key));
+    let ties = if *name == ACCEPT_LANGUAGE { Ties::AreOrdered } else { Ties::MeanNothing };
+    let normal = normaliser
+        .is_some_and(|normaliser| normaliser.write(list_members(request, name), ties, key));
     if !normal {
         key.truncate(mark);
         key.push(PRESENT);
@@ -194,7 +199,18 @@ mod tests {
         let names = |text: &[(&str, &str)]| of(&headers(text));
         assert_eq!(names(&[]), Vary::Nothing);
         assert_eq!(names(&[("vary", " , ")]), Vary::Nothing);
-        for star in ["*", "a, *", "*, a", ", *", "*, *", "b c", "a, *, b", "\"a\""] {
+        for star in [
+            "x-forwarded-for",
+            "a, Forwarded",
+            "*",
+            "a, *",
+            "*, a",
+            ", *",
+            "*, *",
+            "b c",
+            "a, *, b",
+            "\"a\"",
+        ] {
             assert_eq!(names(&[("vary", star)]), Vary::Star, "{star}");
         }
         assert_eq!(names(&[("vary", "a"), ("vary", "*")]), Vary::Star);

@@ -16,7 +16,7 @@ use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
 use crate::error::{BodyError, FetchError};
-use crate::request::{Ask, BadRequest};
+use crate::request::BadRequest;
 use crate::rules::CacheStatus;
 use crate::worker::Worker;
 
@@ -102,18 +102,10 @@ pub(crate) fn own_answer(
     (self::text(status, text), cache)
 }
 
-pub(crate) fn origin_failed(
-    worker: &Worker,
-    ask: &Ask,
-    error: FetchError,
-    mut status: CacheStatus,
-) -> Answer {
+pub(crate) fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
     status.detail = Some(error.name());
-    let text = match worker.shared.forward {
-        Some(_) => format!("{error}."),
-        None => format!("{error} (at {}).", worker.shared.sites.get(ask.site).authority),
-    };
-    own_answer(worker, error.status(), status, &text)
+    // Which origin it is, is for standard error and the log: its address is nothing for clients.
+    own_answer(worker, error.status(), status, &format!("{error}."))
 }
 
 /// The answer in place of one whose body broke off before its first byte.

@@ -18,6 +18,7 @@ use crate::answer::body::{Piece, ProxyBody};
 use crate::answer::reader::Reader;
 use crate::answer::{number, text, with_headers};
 use crate::request::Ask;
+use crate::rules::parts;
 use crate::rules::preconditions::{self, Outcome};
 use crate::rules::ranges::{self, Answer, Multipart};
 use crate::rules::validation;
@@ -202,6 +203,7 @@ fn whole(found: Box<Found>) -> Response<ProxyBody> {
 fn one_part(found: Box<Found>, range: Range<u64>, complete_bytes: u64) -> Response<ProxyBody> {
     let Found { response, body, .. } = *found;
     let (part, mut headers) = (response.part, response.headers);
+    parts::remove_digests(&mut headers);
     headers.insert(CONTENT_RANGE, ranges::content_range(&range, complete_bytes));
     headers.insert(CONTENT_LENGTH, number(range.end - range.start));
     let start = part.map_or(0, |part| part.start);
@@ -223,6 +225,7 @@ fn several_parts(
     let Found { response, body, .. } = *found;
     let (part, mut headers) = (response.part, response.headers);
     let frame = Multipart::new(&headers, ranges, complete_bytes, fastrand::u64(..));
+    parts::remove_digests(&mut headers);
     headers.insert(CONTENT_TYPE, frame.content_type);
     headers.insert(CONTENT_LENGTH, number(frame.length_bytes));
     // Each part has its own.

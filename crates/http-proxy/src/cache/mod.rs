@@ -102,6 +102,10 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
         Lookup::Found(found) => found,
     };
     let primary = &ask.target.primary;
+    if !reuse::suits_credentials(found.response.status, &ask.headers) {
+        let key = found.key(primary).to_vec();
+        return Plan::Ask(Question::missed(ask, key, ForwardReason::Request));
+    }
     if !answer::part_suffices(worker, ask, &found.response) {
         let key = found.key(primary).to_vec();
         // Kept, so that a further part can be joined with the stored one.
@@ -298,7 +302,7 @@ async fn share_failure(
     let failure = Failure::Disconnected;
     match stand_in(worker, ask, planned, failure, status.clone()).await {
         Some(answer) => answer,
-        None => origin_failed(worker, ask, error, status),
+        None => origin_failed(worker, error, status),
     }
 }
 

@@ -60,6 +60,7 @@ impl SharedResponse {
             placement.is_some_and(|placement| vault.is_untouched(key, &placement))
         };
         self.is_variant_for(headers, caching)
+            && reuse::suits_credentials(response.status, headers)
             && vault.is_current(*epoch)
             && stands()
             && reuse::decide(wishes, &response.policy, caching, now_ms) == reuse::Decision::Serve

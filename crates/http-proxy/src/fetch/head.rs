@@ -81,7 +81,7 @@ impl Fetch<'_> {
         if reuse::decide(&unwishing, &policy, caching, worker.now_ms()) != Decision::Serve {
             return None;
         }
-        let response = self.to_store(caching, parts, &directives, policy);
+        let response = self.to_store(caching, parts, &parts.headers, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
         Some(SharedResponse {
             key: ask.target.primary.clone(),

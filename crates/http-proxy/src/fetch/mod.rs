@@ -284,7 +284,7 @@ impl<'a> Fetch<'a> {
                 if self.status.detail.is_none() && !self.status.stored {
                     self.status.detail = Some(reason.name());
                 }
-                self.forget_outdated(worker, parts.status);
+                self.forget_outdated(worker, reason, parts.status);
                 if self.ask.method == Method::HEAD {
                     return self.head_received(worker, parts, timed, &effects);
                 }
@@ -297,11 +297,13 @@ impl<'a> Fetch<'a> {
 
     /// A full response invalidates the stored one even if it is not stored itself. A failure that
     /// passes does not: without a validator the next request would cost an origin with too much to
-    /// do more than this one. Nor does a response caused by the client's own conditions.
-    fn forget_outdated(&self, worker: &Worker, status: StatusCode) {
+    /// do more than this one. Nor does a response caused by the client's own conditions, or one that
+    /// is not stored for what this request says: else each client with credentials would take from
+    /// all others what is stored.
+    fn forget_outdated(&self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
-        if full && !is_passing_failure(status) {
+        if full && !reason.is_of_request() && !is_passing_failure(status) {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
     }

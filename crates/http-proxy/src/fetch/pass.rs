@@ -16,7 +16,7 @@ use crate::fetch::{Conditions, Fetch};
 use crate::metrics::Counters;
 use crate::purge::marks::Scope;
 use crate::purge::{PurgeKind, url_hash, url_of_key};
-use crate::request::{Ask, hooks};
+use crate::request::{Ask, Written, hooks};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
 use crate::upstream::{ClientUpload, FetchedBody, OriginBody, Timed};
@@ -36,7 +36,7 @@ pub(crate) async fn pass(
     let sending = worker.fetcher.send(ask.to_origin_request(&worker.shared, body));
     let answered = answered(worker, ask, sending).await;
     match answered {
-        Err(error) => origin_failed(worker, ask, error, status),
+        Err(error) => origin_failed(worker, error, status),
         Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
             keep_for_get(worker, ask, response, (asked_ms, epoch)).await
         }
@@ -50,7 +50,7 @@ pub(crate) async fn pass(
             status.forward_status = Some(parts.status);
             let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
             if body.begins_broken().await {
-                return origin_failed(worker, ask, FetchError::Broken, status);
+                return origin_failed(worker, FetchError::Broken, status);
             }
             (pass_on(ask, parts, body), status)
         }
@@ -74,7 +74,8 @@ pub(crate) async fn send_upgrade(
             invalidate(worker, ask, (status, response.headers()), epoch).await;
         }
     } else if !invalidation::is_safe(&ask.method) {
-        invalidate_key(&worker.shared, &worker.counters, &ask.target.primary).await;
+        let written = ask.target_written(&worker.shared);
+        invalidate_written(&worker.shared, &worker.counters, &written).await;
     }
     Ok(response)
 }
@@ -93,8 +94,8 @@ async fn answered(
     });
     let is_safe = invalidation::is_safe(&ask.method);
     if answered.as_ref().is_err_and(FetchError::may_have_acted) && !is_safe {
-        for key in written_by(worker, ask) {
-            invalidate_key(&worker.shared, &worker.counters, &key).await;
+        for written in written_by(worker, ask) {
+            invalidate_written(&worker.shared, &worker.counters, &written).await;
         }
     }
     unanswered.end();
@@ -148,51 +149,60 @@ async fn invalidate(
     epoch: Epoch,
 ) -> Option<Epoch> {
     let (shared, counters, target) = (&worker.shared, &worker.counters, &ask.target);
-    let (caching, site) = (&shared.config.caching, shared.sites.get(ask.site).name());
-    let mut named = ask.keys_of_named(response, &caching.key, site);
-    named.retain(|key| *key != target.primary);
-    for key in &named {
+    let (vault, written) = (&shared.vault, ask.target_written(shared));
+    let named = ask.named_written(shared, response);
+    for named in &named {
         counters.invalidations.one();
-        shared.vault.invalidate(key).await;
+        vault.invalidate(named.key.as_ref().unwrap_or(&named.url)).await;
+    }
+    if let Some(key) = written.key.as_ref().filter(|key| **key != target.primary) {
+        vault.invalidate(key).await;
     }
     counters.invalidations.one();
-    let mut own = shared.vault.invalidate_since(&target.primary, epoch).await;
-    if shared.vault.has_extended_keys() {
-        let urls = named.iter().chain([&target.primary]).map(|key| url_of(key)).collect();
+    let mut own = vault.invalidate_since(&target.primary, epoch).await;
+    let all = [&written].into_iter().chain(&named);
+    let urls: Vec<_> = all.filter(|one| wants_mark(shared, one)).map(url_of).collect();
+    if !urls.is_empty() {
         let now_s = shared.config.clock.unix_seconds();
-        let marked = shared.vault.mark_urls_since(urls, now_s, own.unwrap_or(epoch));
+        let marked = vault.mark_urls_since(urls, now_s, own.unwrap_or(epoch));
         own = marked.filter(|_| own.is_some());
     }
     let groups = cache_groups::invalidated(&ask.method, status, response);
     let full = |name: &String| full_name(Rule::Named, &target.host, name.as_bytes());
     let groups: Vec<_> = groups.iter().map(full).collect();
     counters.group_invalidations.add(groups.len() as u64);
-    shared.vault.invalidate_groups_since(&groups, own.unwrap_or(epoch)).filter(|_| own.is_some())
+    vault.invalidate_groups_since(&groups, own.unwrap_or(epoch)).filter(|_| own.is_some())
 }
 
-/// Keys of what an unsafe request may have changed, by its own words.
-fn written_by(worker: &Worker, ask: &Ask) -> Vec<Vec<u8>> {
-    let (shared, keys) = (&worker.shared, &worker.shared.config.caching.key);
-    let destination = ask.key_of_destination(keys, shared.sites.get(ask.site).name());
-    [ask.target.primary.clone()].into_iter().chain(destination).collect()
+/// What an unsafe request may have changed, by its own words.
+fn written_by(worker: &Worker, ask: &Ask) -> Vec<Written> {
+    let shared = &worker.shared;
+    let destination = ask.destination_written(shared);
+    [ask.target_written(shared)].into_iter().chain(destination).collect()
 }
 
-async fn invalidate_key(shared: &Shared, counters: &Counters, key: &[u8]) {
+async fn invalidate_written(shared: &Shared, counters: &Counters, written: &Written) {
     counters.invalidations.one();
-    shared.vault.invalidate(key).await;
-    if shared.vault.has_extended_keys() {
-        // Other extended keys may hold the same URL, so the URL is marked. The mark becomes durable
-        // with the ledger's next write.
+    shared.vault.invalidate(written.key.as_ref().unwrap_or(&written.url)).await;
+    if wants_mark(shared, written) {
+        // The mark becomes durable with the ledger's next write.
         shared.vault.ledger().set(
-            vec![url_of(key)],
+            vec![url_of(written)],
             PurgeKind::Hard,
             shared.config.clock.unix_seconds(),
         );
     }
 }
 
-fn url_of(key: &[u8]) -> Scope {
-    Scope::Url(url_hash(url_of_key(key)))
+/// Whether what is stored of a URL is reached only by a mark of it: more than the URL decides on its
+/// key, or other rules did before.
+fn wants_mark(shared: &Shared, written: &Written) -> bool {
+    let vault = &shared.vault;
+    vault.has_extended_keys() && (written.key.is_none() || vault.has_other_keys())
+}
+
+fn url_of(written: &Written) -> Scope {
+    Scope::Url(url_hash(url_of_key(&written.url)))
 }
 
 /// Guards a request in flight to the origin. If the client leaves before the response arrives, the
@@ -222,10 +232,10 @@ impl Drop for Unanswered<'_> {
             return;
         };
         let (shared, counters) = (Arc::clone(&self.worker.shared), self.worker.counters.clone());
-        let (keys, alive) = (written_by(self.worker, ask), self.worker.alive.clone());
+        let (written, alive) = (written_by(self.worker, ask), self.worker.alive.clone());
         handle.spawn(async move {
-            for key in keys {
-                invalidate_key(&shared, &counters, &key).await;
+            for written in written {
+                invalidate_written(&shared, &counters, &written).await;
             }
             drop(alive);
         });

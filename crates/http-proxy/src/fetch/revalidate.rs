@@ -193,7 +193,7 @@ impl Fetch<'_> {
             hooks::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
         effects.admit(exchange, caching).inspect_err(|reason| {
             // A refusal caused by this request alone does not affect the stored response.
-            if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
+            if !reason.is_of_request() {
                 vault.forget(stored.key);
             }
         })?;

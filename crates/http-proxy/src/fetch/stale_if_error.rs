@@ -20,7 +20,7 @@ impl Fetch<'_> {
             return answer;
         }
         match self.audience {
-            Audience::Client => origin_failed(worker, self.ask, error, self.status),
+            Audience::Client => origin_failed(worker, error, self.status),
             // Made but not counted: nobody gets it.
             Audience::Nobody => {
                 let nothing = answer::text(error.status(), error.name());

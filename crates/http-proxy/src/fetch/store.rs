@@ -10,7 +10,8 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use damelo::GroupId;
-use http::{StatusCode, response};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, IF_RANGE, SET_COOKIE};
+use http::{HeaderMap, StatusCode, response};
 use hyper::body::Body as _;
 
 use crate::answer::Answer;
@@ -24,7 +25,9 @@ use crate::io::boxed::boxed;
 use crate::request::hooks;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::Outcome as Condition;
-use crate::rules::{CachingConfig, NotStoredReason, Policy, ResponseDirectives, storing};
+use crate::rules::{
+    CachingConfig, NotStoredReason, Policy, ResponseDirectives, storing, validation,
+};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::entry::StoredResponse;
@@ -32,6 +35,13 @@ use crate::vault::inflight::InflightReader;
 use crate::vault::insertion::Insertion;
 use crate::vault::{FoundBody, RangeReader};
 use crate::worker::Worker;
+
+/// A stored part that a new one is joined with.
+struct Older {
+    part: Part,
+    bytes: Bytes,
+    headers: HeaderMap,
+}
 
 impl Fetch<'_> {
     pub(super) async fn insert(
@@ -53,25 +63,32 @@ impl Fetch<'_> {
         if length.is_some_and(|length| length > limits.body_bytes_max) {
             return Err(NotStoredReason::TooLarge);
         }
-        let headers = &parts.headers;
-        let mut policy = self.policy(&directives, caching, parts.status, headers, headers);
-        effects.adjust(&mut policy, headers, &directives);
-        let stored = self.to_store(caching, parts, &directives, policy);
         let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
         let announced = announced.map(|part| part.length_bytes());
         if announced.is_some() && length.is_some() && announced != length {
             return Err(NotStoredReason::Partial);
         }
-        let target = &ask.target;
-        let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
-        let vault = &worker.shared.vault;
-        let older = self.older_part(&stored);
+        let older = self.older_part(parts);
+        if older.is_none() && self.may_lack_fields(parts) {
+            return Err(NotStoredReason::Partial);
+        }
+        let merged = older.as_ref().map(|older| self.continued(caching, older, &parts.headers));
+        let headers = merged.as_ref().unwrap_or(&parts.headers);
+        let directives = match &merged {
+            Some(merged) => ResponseDirectives::of(merged, caching),
+            None => directives,
+        };
+        let mut policy = self.policy(&directives, caching, parts.status, headers, &parts.headers);
+        effects.adjust(&mut policy, headers, &directives);
+        let stored = self.to_store(caching, parts, headers, &directives, policy);
+        let groups = effects.groups_of(&worker.shared.config, ask, headers);
+        let (vault, target) = (&worker.shared.vault, &ask.target);
         let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
         let mut insertion = begun?;
         hooks::on_store(worker, GroupId::of(&groups.home), effects.hint);
         insertion.expect(announced);
-        if let Some((older, bytes)) = older {
-            insertion.join_with(older, bytes);
+        if let Some(older) = older {
+            insertion.join_with(older.part, older.bytes);
         }
         Ok((insertion, policy))
     }
@@ -80,38 +97,57 @@ impl Fetch<'_> {
         &self,
         caching: &CachingConfig,
         parts: &response::Parts,
+        headers: &HeaderMap,
         directives: &ResponseDirectives,
         policy: Policy,
     ) -> StoredResponse {
         let mut headers =
-            storing::stored_headers(&parts.headers, directives, caching, self.response_time_s());
-        let mut part = None;
+            storing::stored_headers(headers, directives, caching, self.response_time_s());
+        let part = part_of(parts);
         if parts.status == StatusCode::PARTIAL_CONTENT {
-            part = Part::of(&parts.headers);
-            headers.remove(http::header::CONTENT_RANGE);
+            headers.remove(CONTENT_RANGE);
         }
         let mut stored = StoredResponse::new(parts.status, parts.version, policy, headers);
         // A part that spans the whole is not stored as a part.
         if part.is_some_and(|part| part.is_whole()) {
             stored.status = StatusCode::OK;
-        } else {
+        } else if part.is_some() {
+            parts::remove_digests(&mut stored.headers);
             stored.part = part;
         }
         stored
     }
 
     /// The stored part that a new one continues (RFC 9111 §3.4), if it is small enough to join.
-    fn older_part(&self, new: &StoredResponse) -> Option<(Part, Bytes)> {
+    fn older_part(&self, new: &response::Parts) -> Option<Older> {
         let found = self.found.as_ref()?;
-        let (older, newer) = (found.response.part?, new.part?);
-        let same =
-            parts::may_combine(&found.response.headers, &new.headers, self.response_time_s());
+        let (part, headers) = (found.response.part?, &found.response.headers);
+        let joined = part.joined(&part_of(new).filter(|part| !part.is_whole())?);
+        let same = parts::may_combine(headers, &new.headers, self.response_time_s());
         match &found.body {
-            FoundBody::Whole(bytes) if same && older.joined(&newer).is_some() => {
-                Some((older, bytes.clone()))
+            FoundBody::Whole(bytes) if same && joined.is_some() => {
+                Some(Older { part, bytes: bytes.clone(), headers: headers.clone() })
             }
             _ => None,
         }
+    }
+
+    /// Whether it is a part that the origin may have sent without fields that the client has: those
+    /// of the representation need not come in answer to `If-Range` (RFC 9110 §15.3.7).
+    fn may_lack_fields(&self, new: &response::Parts) -> bool {
+        self.ask.headers.contains_key(IF_RANGE)
+            && part_of(new).is_some_and(|part| !part.is_whole())
+            && !new.headers.contains_key(CONTENT_TYPE)
+    }
+
+    /// The fields of a part that continues a stored one: its own, and those of the stored one that
+    /// did not come again (RFC 9111 §3.4).
+    fn continued(&self, caching: &CachingConfig, older: &Older, news: &HeaderMap) -> HeaderMap {
+        let mut headers = validation::merge(&older.headers, news, caching, self.response_time_s());
+        if !news.contains_key(SET_COOKIE) {
+            headers.remove(SET_COOKIE);
+        }
+        headers
     }
 
     /// Stores the response and passes it to the client; answers 304 or 412 if the client's
@@ -235,8 +271,13 @@ impl Fetch<'_> {
     ) -> StoredResponse {
         let caching = self.caching(worker);
         let directives = ResponseDirectives::of(&parts.headers, caching);
-        self.to_store(caching, parts, &directives, policy)
+        self.to_store(caching, parts, &parts.headers, &directives, policy)
     }
+}
+
+/// The part that a 206 brings.
+fn part_of(parts: &response::Parts) -> Option<Part> {
+    Part::of(&parts.headers).filter(|_| parts.status == StatusCode::PARTIAL_CONTENT)
 }
 
 /// Polls once; true if the work is done.

@@ -135,6 +135,11 @@ impl From<FetchError> for NotAdmitted {
 }
 
 impl ForwardProxy {
+    /// Whether clients have to say who they are.
+    pub(crate) fn asks_for_users(&self) -> bool {
+        self.auth.is_some()
+    }
+
     pub(crate) fn new(
         proxy: &ProxyConfig,
         config: &ForwardConfig,

@@ -64,6 +64,8 @@ pub(super) fn begin<B>(
     let told = worker.shared.config.forwarded.trust_client;
     let told = told.then(|| forwarded::client(headers)).flatten();
     let is_forward = worker.shared.forward.is_some();
+    // Where nobody checks them, names are what clients claim.
+    let asks_for_users = worker.shared.forward.as_ref().is_some_and(|f| f.asks_for_users());
     Some(Box::new(LogRecord {
         log,
         format: worker.shared.config.log.format,
@@ -71,7 +73,7 @@ pub(super) fn begin<B>(
         start,
         start_unix_ms: worker.shared.config.clock.unix_millis(),
         client: told.unwrap_or(peer.ip),
-        user: credentials(headers).map(|(name, _)| name).filter(|_| is_forward),
+        user: credentials(headers).map(|(name, _)| name).filter(|_| asks_for_users),
         method: request.method().clone(),
         version: request.version(),
         // Clients ask a forward proxy for `http` URLs, whatever protocol they reach it by.
@@ -196,7 +198,8 @@ pub(super) fn follow(
         worker.shared.sites.get(*site).authority.clone_into(&mut record.origin);
     }
     if worker.shared.forward.is_some() {
-        if matches!(status.detail, Some("unauthorized" | "password-checks")) {
+        let unchecked = matches!(status.detail, Some("unauthorized" | "password-checks"));
+        if unchecked || code == StatusCode::BAD_REQUEST {
             record.user = None;
         }
         if matches!(status.detail, Some("unauthorized" | "denied" | "forbidden-address")) {

@@ -102,7 +102,7 @@ impl Upgrade {
         let request = self.request(worker, ask);
         let mut response = match send_upgrade(worker, ask, request).await {
             Ok(response) => response,
-            Err(error) => return answer::origin_failed(worker, ask, error, status),
+            Err(error) => return answer::origin_failed(worker, error, status),
         };
         status.forward_status = Some(response.status());
         let origin = hyper::upgrade::on(&mut response);

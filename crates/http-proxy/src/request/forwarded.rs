@@ -22,21 +22,26 @@ const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capa
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Fields that make some origins answer for another host, scheme or path than requested. They are
-/// not part of any key, so untrusted clients may not set them.
-static TELLING: [HeaderName; 12] = [
+/// Fields that make some origins answer for another host, scheme, path or client than requested.
+/// They are not part of any key, so untrusted clients may not set them.
+static TELLING: [HeaderName; 17] = [
     X_FORWARDED_FOR,
     X_FORWARDED_HOST,
     X_FORWARDED_PROTO,
     FORWARDED,
+    HeaderName::from_static("front-end-https"),
     HeaderName::from_static("x-forwarded-port"),
     HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-protocol"),
     HeaderName::from_static("x-forwarded-scheme"),
     HeaderName::from_static("x-forwarded-server"),
     HeaderName::from_static("x-forwarded-ssl"),
     HeaderName::from_static("x-host"),
     HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-real-ip"),
     HeaderName::from_static("x-rewrite-url"),
+    HeaderName::from_static("x-scheme"),
+    HeaderName::from_static("x-url-scheme"),
 ];
 
 /// Scheme and host that a proxy before this one received, if it states them: the first of each
@@ -76,12 +81,23 @@ fn bare_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
-/// Removes an untrusted client's statements about scheme, host and path.
-pub(crate) fn forget_told(headers: &mut HeaderMap) {
+/// Removes what untrusted clients state about scheme, host and path. With underscores for hyphens
+/// nobody states it who may: to origins that make variables of fields both are the same.
+pub(crate) fn forget_told(headers: &mut HeaderMap, trusts: bool) {
+    let told = |name: &&HeaderName| is_disguised(name) || (!trusts && TELLING.contains(name));
     // Hardly any request has such a field.
-    if headers.keys().any(|name| TELLING.contains(name)) {
-        TELLING.iter().for_each(|name| drop(headers.remove(name)));
+    if headers.keys().any(|name| told(&name)) {
+        let names: Vec<_> = headers.keys().filter(told).cloned().collect();
+        names.iter().for_each(|name| drop(headers.remove(name)));
     }
+}
+
+/// Whether a name is that of a telling field but for underscores.
+fn is_disguised(name: &HeaderName) -> bool {
+    let name = name.as_str().as_bytes();
+    let hyphen = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };
+    let is = |telling: &HeaderName| telling.as_str().bytes().eq(name.iter().map(hyphen));
+    name.contains(&b'_') && TELLING.iter().any(is)
 }
 
 /// How a request arrived, as told to its origin.

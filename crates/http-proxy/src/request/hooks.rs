@@ -60,9 +60,9 @@ pub(crate) fn edit_request(
     effects: &RequestEffects<'_>,
     headers: &mut HeaderMap,
 ) -> bool {
-    if effects.edits() && !shared.config.forwarded.trust_client {
+    if effects.edits() {
         // Removed here, so that fields set by rules are not mistaken for the client's.
-        forwarded::forget_told(headers);
+        forwarded::forget_told(headers, shared.config.forwarded.trust_client);
     }
     effects.edit(headers)
 }

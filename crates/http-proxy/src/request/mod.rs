@@ -7,6 +7,9 @@ pub(crate) mod forwarded;
 pub(crate) mod grouping;
 pub(crate) mod hooks;
 pub(crate) mod naming;
+mod written;
+
+pub(crate) use written::Written;
 
 use std::sync::Arc;
 
@@ -20,8 +23,8 @@ use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::client::Peer;
 use crate::request::naming::Naming;
-use crate::rules::invalidation::{self, Base};
-use crate::rules::key::KeyRules;
+use crate::rules::invalidation::Base;
+use crate::rules::key::normal_host;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::ruleset::{Answering, PrefixChange, Ruleset, SiteId};
 use crate::upstream::{OriginBody, Pin, Pinned};
@@ -182,18 +185,14 @@ impl Ask {
         }
         vary::reduce_request(&mut headers, &shared.config.caching);
         headers.remove(EXPECT);
-        let host = headers.remove(HOST);
-        if shared.config.preserve_host
-            && !self.target.client_host.is_empty()
-            && let Ok(value) = HeaderValue::try_from(&self.target.client_host)
-        {
-            headers.insert(HOST, value);
-        } else {
-            headers.insert(HOST, shared.sites.get(self.site).host_header.clone());
-        }
+        headers.remove(HOST);
+        let host = self.host_told();
+        let own = || shared.sites.get(self.site).host_header.clone();
+        let preserved = host.clone().filter(|_| shared.config.preserve_host);
+        headers.insert(HOST, preserved.unwrap_or_else(own));
         // If rules edited the headers, this was done before.
-        if !self.edited && !shared.config.forwarded.trust_client {
-            forwarded::forget_told(&mut headers);
+        if !self.edited {
+            forwarded::forget_told(&mut headers, shared.config.forwarded.trust_client);
         }
         let (peer, version, target) = (&self.peer, self.version, &self.target);
         let received = forwarded::Received { peer, version, target, host };
@@ -230,29 +229,16 @@ impl Ask {
         request
     }
 
-    /// Keys of the same-origin URIs that a response to this request names, and of the one that the
-    /// request itself writes to besides its target.
-    pub(crate) fn keys_of_named(
-        &self,
-        response: &HeaderMap,
-        keys: &KeyRules,
-        origin: (&str, &str),
-    ) -> Vec<Vec<u8>> {
-        let Target { scheme, host, .. } = &self.target;
-        let paths = invalidation::named(self.base(origin), response);
-        let paths = paths.map(|path| keys.primary(scheme, host, &path));
-        paths.chain(self.key_of_destination(keys, origin)).collect()
-    }
-
-    /// Key of the same-origin URI that a copy or move writes to.
-    pub(crate) fn key_of_destination(
-        &self,
-        keys: &KeyRules,
-        origin: (&str, &str),
-    ) -> Option<Vec<u8>> {
-        let Target { scheme, host, .. } = &self.target;
-        let path = invalidation::destination(self.base(origin), &self.method, &self.headers)?;
-        Some(keys.primary(scheme, host, &path))
+    /// The client's host as the origin is told it: as in the key, so that nothing depends on how the
+    /// client that filled the cache spelt it. `None` if the client named none.
+    fn host_told(&self) -> Option<HeaderValue> {
+        let Target { scheme, host, client_host, .. } = &self.target;
+        let told = match self.host_given {
+            _ if client_host.is_empty() => return None,
+            None => HeaderValue::try_from(host),
+            Some(_) => HeaderValue::try_from(normal_host(client_host, scheme)),
+        };
+        told.ok()
     }
 
     /// The host that the client asked for, with the port if it said one: of a trusted proxy, if one

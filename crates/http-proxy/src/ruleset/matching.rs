@@ -90,15 +90,20 @@ impl Conditions {
 
     /// `asked` is that of the request.
     pub(crate) fn match_request(&self, request: &RequestView<'_>, asked: Asked<'_>) -> bool {
+        self.match_url(request.scheme, asked)
+            && any_or_empty(&self.cookies, |cookie| cookie.matches(request.headers))
+            && any_or_empty(&self.methods, |method| method == request.method)
+            && self.headers.iter().all(|header| header.matches(request.headers))
+    }
+
+    /// Whether a URL meets the conditions on it.
+    pub(super) fn match_url(&self, scheme: &str, asked: Asked<'_>) -> bool {
         let Asked { host, path, query } = asked;
-        self.scheme.is_none_or(|scheme| scheme == request.scheme)
+        self.scheme.is_none_or(|wanted| wanted == scheme)
             && any_or_empty(&self.hosts, |glob| glob.matches(host.as_bytes()))
             && any_or_empty(&self.paths, |glob| glob.matches(path.as_bytes()))
             && any_or_empty(&self.prefixes, |prefix| path.starts_with(prefix.as_str()))
             && any_or_empty(&self.queries, |glob| glob.matches(query.as_bytes()))
-            && any_or_empty(&self.cookies, |cookie| cookie.matches(request.headers))
-            && any_or_empty(&self.methods, |method| method == request.method)
-            && self.headers.iter().all(|header| header.matches(request.headers))
     }
 
     pub(crate) fn match_response(&self, response: &ResponseView<'_>) -> bool {

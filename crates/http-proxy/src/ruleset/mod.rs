@@ -103,6 +103,16 @@ pub(crate) struct Actions {
     pub(crate) response_remove: Vec<HeaderName>,
 }
 
+impl Actions {
+    /// Whether they add to cache keys.
+    fn extends_keys(&self) -> bool {
+        !self.key_headers.is_empty()
+            || !self.key_cookies.is_empty()
+            || !self.to.is_empty()
+            || self.prefix.is_some()
+    }
+}
+
 /// One rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
@@ -221,13 +231,7 @@ pub(crate) struct ResponseEffects<'r> {
 
 impl Ruleset {
     pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
-        let extends = |then: &Actions| {
-            !then.key_headers.is_empty()
-                || !then.key_cookies.is_empty()
-                || !then.to.is_empty()
-                || then.prefix.is_some()
-        };
-        let extends_keys = rules.iter().any(|rule| extends(&rule.then));
+        let extends_keys = rules.iter().any(|rule| rule.then.extends_keys());
         let (mut sites, mut known) = (Vec::new(), HashMap::new());
         let site = |rule: &Rule| match rule.then.to.as_slice() {
             [] => SiteId::MAIN,
@@ -267,6 +271,49 @@ impl Ruleset {
     /// Whether any rule adds to cache keys, so that one URL may have several.
     pub(crate) fn extends_keys(&self) -> bool {
         self.extends_keys
+    }
+
+    /// The rules that decide on keys, as text: other texts may be other keys.
+    pub(crate) fn of_keys(&self) -> String {
+        let decides = |rule: &&Rule| rule.then.extends_keys() || rule.last;
+        let text = |rule: &Rule| {
+            let Actions { to, prefix, key_headers, key_cookies, .. } = &rule.then;
+            format!("{:?}", (&rule.when, to, prefix, key_headers, key_cookies, rule.last))
+        };
+        self.rules.iter().filter(decides).map(text).collect()
+    }
+
+    /// The effects on a key that every GET of a URL has, whatever its fields are; `None` if they
+    /// count. Of the request only the URL is looked at.
+    pub(crate) fn on_get_of(&self, request: &RequestView<'_>) -> Option<RequestEffects<'_>> {
+        let mut effects = RequestEffects::default();
+        let asked = request.asked();
+        for place in self.index.candidates(asked) {
+            let Rule { when, then, last, .. } = &self.rules[place];
+            let is_for_get = when.methods.is_empty() || when.methods.contains(&Method::GET);
+            let decides = then.extends_keys() || *last;
+            if !decides
+                || !is_for_get
+                || when.is_on_response()
+                || !when.match_url(request.scheme, asked)
+            {
+                continue;
+            }
+            let fields_count = !when.cookies.is_empty() || !when.headers.is_empty();
+            if fields_count || !then.key_headers.is_empty() || !then.key_cookies.is_empty() {
+                return None;
+            }
+            if !then.to.is_empty() {
+                effects.to = &then.to;
+            }
+            effects.prefix = then.prefix.as_ref().or(effects.prefix);
+            if *last {
+                break;
+            }
+        }
+        effects.prefix =
+            effects.prefix.filter(|prefix| prefix.to_origin(request.path_and_query).is_some());
+        Some(effects)
     }
 
     /// Evaluates the rules for a request.

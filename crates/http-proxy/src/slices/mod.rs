@@ -141,7 +141,7 @@ pub(crate) async fn course(
             // It would be asked in vain once more.
             Err(Lack::Failed { error, followed }) => {
                 let status = CacheStatus { collapsed: followed, ..CacheStatus::forwarded(reason) };
-                return Course::Answered(Box::new(failed(worker, ask, error, status)));
+                return Course::Answered(Box::new(failed(worker, error, status)));
             }
             Err(Lack::NotStored | Lack::NoSlice) => {}
         }
@@ -168,11 +168,11 @@ fn want(ask: &Ask, slices: Slices) -> Option<Want> {
 }
 
 /// The answer where the origin gave none to a request for a slice.
-fn failed(worker: &Worker, ask: &Ask, error: FetchError, status: CacheStatus) -> Answer {
+fn failed(worker: &Worker, error: FetchError, status: CacheStatus) -> Answer {
     if status.collapsed {
         worker.counters.collapsed.one();
     }
-    answer::origin_failed(worker, ask, error, status)
+    answer::origin_failed(worker, error, status)
 }
 
 async fn serve(

@@ -20,7 +20,7 @@ use crate::error::{BodyError, FetchError};
 use crate::fetch::fill::{Fill, Storing};
 use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
-use crate::rules::parts::{Part, Slices};
+use crate::rules::parts::{self, Part, Slices};
 use crate::rules::reuse::{self, Arrived, Decision};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
@@ -384,18 +384,16 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         storing::stored_headers(&headers, &directives, caching, asked.response_time_ms / 1000);
     kept.remove(CONTENT_RANGE);
     let mut stored = StoredResponse::new(status, response.version(), policy, kept);
-    stored.part = (!part.is_whole()).then_some(part);
+    if !part.is_whole() {
+        parts::remove_digests(&mut stored.headers);
+        stored.part = Some(part);
+    }
     Ok(Judged { stored, own: answer::own_fields(&headers), groups })
 }
 
 /// The reason why a resource cannot be sliced, from the refusal to store a slice of it; `None` if
 /// the request caused the refusal.
 fn unsliced_by(reason: NotStoredReason) -> Option<Unsliceable> {
-    let of_request = matches!(
-        reason,
-        NotStoredReason::RequestNoStore
-            | NotStoredReason::Authorization
-            | NotStoredReason::FirstRequest
-    );
+    let of_request = reason.is_of_request() || reason == NotStoredReason::FirstRequest;
     (!of_request).then_some(Unsliceable::AsAsked)
 }

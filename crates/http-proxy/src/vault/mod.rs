@@ -179,6 +179,9 @@ pub(crate) struct Vault {
     /// Whether rules have added to keys since the start, so that one URL may be stored under
     /// several.
     extended_keys: AtomicBool,
+    /// The rules on keys at the start, and whether there have been others since.
+    key_rules: String,
+    other_keys: AtomicBool,
     /// Decides which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,
     /// Bounds what fills keep for who may join.
@@ -202,6 +205,8 @@ impl Vault {
             body_bytes_max: info.segments * info.segment_bytes / 2,
             caching: ArcSwap::from_pointee(config.caching.clone()),
             extended_keys: AtomicBool::new(config.ruleset.extends_keys()),
+            key_rules: config.ruleset.of_keys(),
+            other_keys: AtomicBool::new(false),
             invalidated_groups: RecentInvalidations::default(),
             group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
@@ -214,12 +219,18 @@ impl Vault {
     pub(crate) fn follow(&self, config: &ProxyConfig) {
         self.caching.store(Arc::new(config.caching.clone()));
         self.extended_keys.fetch_or(config.ruleset.extends_keys(), Ordering::Relaxed);
+        self.other_keys.fetch_or(config.ruleset.of_keys() != self.key_rules, Ordering::Relaxed);
     }
 
     /// Whether one URL may be stored under several keys. What rules have added to keys stays there
     /// when they are gone, is found again should they come back, and may be on its way in.
     pub(crate) fn has_extended_keys(&self) -> bool {
         self.extended_keys.load(Ordering::Relaxed)
+    }
+
+    /// Whether other rules than those of now have decided on keys since the start.
+    pub(crate) fn has_other_keys(&self) -> bool {
+        self.other_keys.load(Ordering::Relaxed)
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -215,3 +215,23 @@ fn those_who_waited_for_a_failure_get_what_is_stale_too() {
     }
     assert!(origin.count() <= 4, "{}", origin.count());
 }
+
+/// What a refusal says of one request says nothing of what is stored.
+#[test]
+fn a_client_whose_answer_is_not_stored_takes_nothing_from_the_others() {
+    let origin = Origin::start(|request| match request.has("authorization") {
+        true => reply(401, "", "who?"),
+        false => reply(200, "Cache-Control: max-age=10, stale-while-revalidate=100", "x"),
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(2);
+    for own in ["Cache-Control: no-cache, no-store", "Authorization: x\nCache-Control: no-cache"] {
+        assert!(proxy.get_with("/", own).cache().contains("fwd=request"), "{own}");
+        assert!(proxy.get("/").cache().contains("; hit"), "{own}");
+    }
+    proxy.pass_seconds(18);
+    assert!(proxy.get_with("/", "Authorization: x").cache().contains("; hit"), "stale");
+    eventually("it is validated in vain", || origin.count() == 4);
+    assert!(proxy.get("/").cache().contains("; hit"), "stale");
+}

@@ -145,6 +145,8 @@ impl Pool {
         http1::Builder::new()
             .max_buf_size(settings.header_bytes_max.max(buffer_bytes_max))
             .max_headers(settings.header_lines_max)
+            // They are removed (RFC 9112 §5.1).
+            .allow_spaces_after_header_name_in_responses(true)
             .handshake(TokioIo::new(SparingStream::new(stream, &settings.transit)))
             .await
             .map_err(|_| FetchError::Broken)
