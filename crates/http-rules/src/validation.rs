@@ -39,14 +39,14 @@ pub fn make_conditional_on_any<'a>(
     variants: impl Iterator<Item = &'a HeaderMap>,
 ) -> bool {
     remove_conditions(request);
-    let mut list: Vec<u8> = Vec::new();
-    for tag in variants.filter_map(entity_tag).take(TAGS_SENT_MAX) {
-        if !list.is_empty() {
-            list.extend_from_slice(b", ");
+    // Variants may well have the same representation.
+    let mut tags: Vec<&[u8]> = Vec::new();
+    for tag in variants.filter_map(entity_tag) {
+        if tags.len() < TAGS_SENT_MAX && !tags.contains(&tag) {
+            tags.push(tag);
         }
-        list.extend_from_slice(tag);
     }
-    match HeaderValue::try_from(list) {
+    match HeaderValue::try_from(tags.join(&b", "[..])) {
         Ok(value) if !value.is_empty() => {
             request.insert(IF_NONE_MATCH, value);
             true
