@@ -332,8 +332,8 @@ int damelo_create_with(damelo_store *store, const void *key, size_t key_bytes, u
                        size_t metadata_bytes, uint64_t expires_unix_s);
 
 /* Pins an object in memory without copying it. DAMELO_ENOTFOUND: not there. DAMELO_ETOOLARGE: it
- * takes more than an eighth of the memory; use a reader or damelo_read_range. A small object pins
- * the whole page that it lies in (64 KiB by default): release it soon, or copy it. */
+ * takes more than an eighth of the memory, or than 2 GiB; use a reader or damelo_read_range. A small
+ * object pins the whole page that it lies in (64 KiB by default): release it soon, or copy it. */
 int damelo_read(damelo_store *store, const void *key, size_t key_bytes, damelo_object **out);
 void damelo_object_release(damelo_object *object);
 

@@ -16,7 +16,7 @@ use crate::config::{Config, WhenMemoryFull};
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
 use crate::durable::progress::{CheckpointState, RecoveryState};
-use crate::format::{JournalOp, SUMMARY_ENTRY_BYTES};
+use crate::format::{JournalOp, KEY_MAX_BYTES, META_MAX_BYTES, SUMMARY_ENTRY_BYTES};
 use crate::group::hints::{self, PendingHints};
 use crate::group::neighbours::{Neighbours, Touched};
 use crate::group::{GROUP_BYTES, Groups};
@@ -52,6 +52,13 @@ const ENLARGING_NAP: Duration = Duration::from_millis(50);
 
 /// A page record takes at most 1/`PAGE_SHARE` of a page.
 const PAGE_SHARE: u64 = 3;
+
+/// Longest value that is read in one piece, however large the memory: its length, and with what
+/// lies beside it that of its run, are kept in 32 bits.
+const PIECE_BYTES_MAX: u64 = 2 << 30;
+/// At most what is beside the value in its run: key, metadata, header, and the rest of a page.
+const BESIDE_PIECE_BYTES: u64 = KEY_MAX_BYTES as u64 + META_MAX_BYTES as u64 + (2 << 20);
+const _: () = assert!(PIECE_BYTES_MAX + BESIDE_PIECE_BYTES <= u32::MAX as u64);
 
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -150,7 +157,7 @@ impl Engine {
     /// Largest record that is kept in memory, or read, in one piece, in bytes.
     pub(crate) fn piece_max(&self) -> u64 {
         let memory = self.cache.pool.frames() as u64 * self.space.page_bytes;
-        (memory / 8).max(2 * self.space.page_bytes)
+        piece_max_of(memory, self.space.page_bytes)
     }
 
     /// Largest record that is written as one extent, in bytes.
@@ -310,5 +317,24 @@ impl Engine {
         stats.recovery_segments_loaded = progress.segments_loaded;
         stats.recovery_segments_wanted = progress.segments_total;
         stats
+    }
+}
+
+fn piece_max_of(memory_bytes: u64, page_bytes: u64) -> u64 {
+    (memory_bytes / 8).max(2 * page_bytes).min(PIECE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_in_one_piece_has_a_length_that_its_guard_can_hold() {
+        assert_eq!(piece_max_of(64 << 20, 64 << 10), 8 << 20);
+        assert_eq!(piece_max_of(4 << 20, 1 << 20), 2 << 20);
+        for memory_bytes in [8 << 30, 64 << 30, 16 << 40] {
+            let whole = piece_max_of(memory_bytes, 1 << 20) + BESIDE_PIECE_BYTES;
+            assert!(u32::try_from(whole).is_ok(), "{whole} with {memory_bytes} of memory");
+        }
     }
 }

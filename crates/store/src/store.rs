@@ -280,7 +280,7 @@ impl Store {
     ///
     /// # Errors
     /// [`ReadError::TooLargeForMemory`] if the object takes more than an eighth of
-    /// [`Config::memory`]: use [`Store::reader`] or [`Store::read_range`].
+    /// [`Config::memory`], or than 2 GiB: use [`Store::reader`] or [`Store::read_range`].
     /// [`ReadError::MemoryFull`] if no memory was released within [`Config::memory_wait`].
     /// [`ReadError::Closed`].
     #[inline]

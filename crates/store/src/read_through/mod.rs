@@ -47,8 +47,8 @@ use crate::types::GroupId;
 /// # Memory
 /// What is fetched lies beside [`Config::memory`](crate::Config::memory) until it is stored and all
 /// callers have dropped it. A program that fetches long values limits how many at once. Values of
-/// more than an eighth of `memory` cannot be read in one piece, so that each read fetches them:
-/// they are to be streamed ([`Store::writer`], [`Store::reader`]).
+/// more than an eighth of `memory`, or than 2 GiB, cannot be read in one piece, so that each read
+/// fetches them: they are to be streamed ([`Store::writer`], [`Store::reader`]).
 ///
 /// # Example
 /// ```
