@@ -160,22 +160,16 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         Deferred(State::Ready(value))
     }
 
+    /// Blocking work. What must not take effect once it is abandoned, or takes long, asks whether the
+    /// caller is gone.
     pub(crate) fn blocking(
-        engine: &Arc<Engine>,
-        work: impl FnOnce() -> T + Send + 'a,
-    ) -> Deferred<'a, T> {
-        Deferred::changing(engine, |_| work())
-    }
-
-    /// As `blocking`, for work that must not take effect once it is abandoned.
-    pub(crate) fn changing(
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Soon, Box::new(work)))
     }
 
-    /// As `changing`, for a create: many waiting creates must not keep reads from running.
+    /// As `blocking`, for a create: many waiting creates must not keep reads from running.
     pub(crate) fn creating(
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,
@@ -183,7 +177,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Creates, Box::new(work)))
     }
 
-    /// As `changing`, for a streamed create.
+    /// As `blocking`, for a streamed create.
     pub(crate) fn writing(
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,

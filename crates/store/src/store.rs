@@ -398,7 +398,7 @@ impl Store {
         };
         let (this, expires_s) = (Arc::clone(self.engine()), new.expires_s);
         let (key, metadata) = (new.key.to_vec(), new.metadata.to_vec());
-        SetMetadata(Deferred::changing(self.engine(), move |caller| {
+        SetMetadata(Deferred::blocking(self.engine(), move |caller| {
             let caller = Some(caller);
             let new = NewMetadata { key: &key, metadata: &metadata, expires_s, caller };
             this.set_metadata(&new, first)
@@ -451,7 +451,7 @@ impl Store {
     /// cannot be read is skipped: the report tells what was read.
     pub fn prefetch(&self, group: GroupId) -> Prefetch {
         let engine = Arc::clone(self.engine());
-        Prefetch(self.engine().reading(move || engine.prefetch_blocking(group)))
+        Prefetch(self.engine().reading_for(move |caller| engine.prefetch_blocking(group, caller)))
     }
 
     /// Purges every object of a group, in constant time.

@@ -176,6 +176,25 @@ fn reads_of_one_object_that_wait_share_what_the_first_of_them_brings() {
     }
 }
 
+#[test]
+fn who_waits_for_the_read_of_another_and_is_dropped_reads_nothing() {
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = filled(&disk);
+    let key = 7_u32;
+    let mut reads: Vec<Read> = (0..10).map(|_| store.read(&key.to_le_bytes())).collect();
+    for read in &mut reads {
+        assert!(poll(read).is_pending());
+    }
+    assert_eq!((slow.submitted(), store.stats().shared_reads), (1, 9));
+    reads.truncate(2);
+    assert!(slow.do_one());
+    for read in &mut reads {
+        assert_eq!(poll(read), Poll::Ready(Some(value(key))));
+    }
+    let stats = store.stats();
+    assert_eq!((stats.hits_disk, stats.hits_memory), (1, 1));
+}
+
 /// Closes the store while reads wait: they say so, but those that are on their way.
 fn close_under<F, T>(store: Store, slow: &Slow, mut reads: Vec<F>)
 where

@@ -37,6 +37,10 @@ fn begin_and_drop(mut operation: impl Future + Unpin, turns: u32) {
     }
 }
 
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
 fn length(store: &Store) -> Option<u64> {
     store.length(KEY).wait().unwrap()
 }
@@ -288,4 +292,65 @@ fn no_awaited_create_waits_longer_than_memory_wait() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(store.stats().drops_memory_full, refused + 100);
+}
+
+/// Reads that wait for memory occupy the store's threads, and others wait for these.
+#[test]
+fn reads_that_are_dropped_before_a_thread_takes_them_are_not_done() {
+    const READS: u32 = 30;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |config| config.memory_wait = Duration::from_secs(600));
+    let key = |n: u32| format!("object {n}").into_bytes();
+    for n in 0..3 * READS {
+        store.create(&key(n), GROUP, &[1; 100_000]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    let guards = hold_all_memory(&store);
+    let before = store.stats();
+    let begin = |n: u32| {
+        let mut read = Box::pin(store.read(&key(n)));
+        assert!(poll_once(read.as_mut()).is_pending(), "{n}");
+        read
+    };
+    let mut wanted: Vec<_> = (0..READS).map(begin).collect();
+    wait_until("threads wait", || store.stats().read_waits >= before.read_waits + 10);
+    let dropped: Vec<_> = (READS..2 * READS).map(begin).collect();
+    wanted.extend((2 * READS..3 * READS).map(begin));
+    drop(dropped);
+    drop(guards);
+    for read in &mut wanted {
+        let mut found = None;
+        wait_until("it is read", || match poll_once(read.as_mut()) {
+            Poll::Ready(outcome) => {
+                found = outcome.unwrap();
+                true
+            }
+            Poll::Pending => false,
+        });
+        assert_eq!(found.map(|object| object.len()), Some(100_000));
+    }
+    store.clone().close().unwrap();
+    assert_eq!(store.stats().hits_disk - before.hits_disk, u64::from(2 * READS));
+}
+
+#[test]
+fn a_prefetch_that_is_dropped_ends_at_its_next_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |config| config.memory_wait = Duration::from_secs(600));
+    for n in 0..1_000_u32 {
+        store.create(&n.to_be_bytes(), GroupId::new(7), &[1; 4_000]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    let guards = hold_all_memory(&store);
+    let before = store.stats();
+    let mut prefetch = Box::pin(store.prefetch(GroupId::new(7)));
+    assert!(poll_once(prefetch.as_mut()).is_pending());
+    wait_until("it waits", || store.stats().read_waits > before.read_waits);
+    drop((prefetch, guards));
+    wait_until("it goes on", || store.stats().page_reads > before.page_reads);
+    // Time for it to read more, if it did.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(store.stats().page_reads, before.page_reads + 1);
 }

@@ -8,7 +8,7 @@ use super::disk::{Asked, InHand, Indirect};
 use super::large::LargeObject;
 use super::memory::InMemory;
 use super::range::KeptHead;
-use crate::deferred::{Deferred, OneShot};
+use crate::deferred::{Caller, Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::object::Object;
@@ -85,14 +85,22 @@ impl Engine {
         self: &Arc<Engine>,
         work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
     ) -> Deferred<'static, Result<T, ReadError>> {
+        self.reading_for(|_| work())
+    }
+
+    /// As `reading`, for what takes long and ends once the caller is gone.
+    pub(crate) fn reading_for<T: Send + 'static>(
+        self: &Arc<Engine>,
+        work: impl FnOnce(&Caller) -> Result<T, ReadError> + Send + 'static,
+    ) -> Deferred<'static, Result<T, ReadError>> {
         if self.is_closed() {
             return Deferred::ready(Err(ReadError::Closed));
         }
         // Asked again: a close does not wait for all that is queued by then.
         let this = Arc::clone(self);
-        Deferred::blocking(self, move || match this.is_closed() {
+        Deferred::blocking(self, move |caller| match this.is_closed() {
             true => Err(ReadError::Closed),
-            false => work(),
+            false => work(caller),
         })
     }
 
@@ -147,12 +155,13 @@ impl Engine {
             engine.workers.run(
                 Lane::Soon,
                 Box::new(move || {
-                    theirs.put_outcome_of(|| match this.lookup_memory(hash, &wanted) {
+                    let read = || match this.lookup_memory(hash, &wanted) {
                         InMemory::Found(object) => Ok(Some(object)),
                         InMemory::Dead => Ok(None),
                         InMemory::Nothing if this.is_closed() => Err(ReadError::Closed),
                         InMemory::Nothing => this.read_blocking_in_hand(hash, &wanted, in_hand),
-                    });
+                    };
+                    theirs.begin(|| theirs.put(read()));
                 }),
             );
         };

@@ -340,10 +340,13 @@ impl Engine {
     ) {
         add(&self.counters.shared_reads, 1);
         let this = Arc::clone(self);
-        flight.then(move || match this.lookup_memory(asked.hash, &asked.key) {
-            InMemory::Found(object) => asked.promise.put(Ok(Some(object))),
-            InMemory::Dead => asked.promise.put(Ok(None)),
-            InMemory::Nothing => fallback(None),
+        let promise = Arc::clone(&asked.promise);
+        flight.then(move || {
+            promise.begin(|| match this.lookup_memory(asked.hash, &asked.key) {
+                InMemory::Found(object) => promise.put(Ok(Some(object))),
+                InMemory::Dead => promise.put(Ok(None)),
+                InMemory::Nothing => fallback(None),
+            });
         });
     }
 

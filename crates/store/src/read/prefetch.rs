@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::deferred::Caller;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::space::PageAt;
@@ -24,9 +25,11 @@ pub struct PrefetchReport {
 impl Engine {
     /// Reads the pages known to hold objects of a group, but not those in memory: as many, with
     /// these, as fit in memory without evicting loved objects. More would evict the first ones.
+    /// Ends at the next page once the caller is gone.
     pub(crate) fn prefetch_blocking(
         self: &Arc<Engine>,
         group: GroupId,
+        caller: &Caller,
     ) -> Result<PrefetchReport, ReadError> {
         let mut report = PrefetchReport::default();
         let Some(state) = self.groups.get(group) else { return Ok(report) };
@@ -34,7 +37,7 @@ impl Engine {
         let most = self.cache.pool.frames() as u64 * 3 / 4;
         for run in state.pages(current) {
             for page in run.first_page..run.first_page + run.pages {
-                if report.pages + report.pages_in_memory >= most {
+                if report.pages + report.pages_in_memory >= most || caller.is_gone() {
                     return Ok(report);
                 }
                 // It may take minutes, and a close waits for it.
