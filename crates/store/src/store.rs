@@ -35,7 +35,7 @@ use crate::types::{ByteSize, GroupId};
 use crate::types::{Clock, SystemClock};
 use crate::write::create::{NewObject, Replaces};
 use crate::write::metadata::NewMetadata;
-use crate::write::operation::create_operation;
+use crate::write::operation::{create_operation, refused};
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
 
@@ -74,8 +74,9 @@ struct Shared {
 /// [`Store::open`], [`Store::wait_recovered`], [`Store::sync`], [`Store::checkpoint`],
 /// [`Store::close`], the drop of the last handle and each step of [`Store::entries`] for as long as
 /// the disk takes; [`Store::remove`] and the purges while the journal is full, and with
-/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. An asynchronous
-/// program calls them on a thread that may block.
+/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. So does, for the version
+/// that it was to replace, a [`Store::writer`] or a write that is refused. An asynchronous program
+/// calls them on a thread that may block.
 ///
 /// # Processes
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,
@@ -239,8 +240,7 @@ impl Store {
         }
         let max = engine.config.object_max.bytes();
         if value.len() as u64 > max {
-            let refused = Err(engine.too_large(value.len() as u64, max));
-            return Create(Deferred::ready(engine.or_removed(key, None, refused)));
+            return Create(refused(engine, key, engine.too_large(value.len() as u64, max)));
         }
         let new = NewObject {
             kind: RecordKind::Object,

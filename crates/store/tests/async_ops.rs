@@ -9,7 +9,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use damelo::policy::{AdmissionPolicy, Newcomer};
-use damelo::{ByteSize, Config, CreateOptions, GroupId, IoEngine, Store};
+use damelo::{ByteSize, Config, CreateOptions, Durability, GroupId, IoEngine, Store};
 
 struct Unpark(Thread);
 
@@ -221,4 +221,54 @@ fn an_object_stays_in_memory_while_its_new_metadata_wait_and_after() {
     assert_eq!(reads(), before, "it is in memory once they are written, too");
     store.remove(b"a").unwrap();
     assert!(store.read(b"a").wait().unwrap().is_none());
+}
+
+/// A record of what is replaced must be on the disk before the create is acknowledged.
+#[test]
+fn what_waits_for_a_sync_of_the_disk_is_not_done_in_the_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(32 << 20));
+    config.memory = ByteSize::new(4 << 20);
+    config.object_max = ByteSize::new(1 << 20);
+    config.durability = Durability::Synced;
+    let store = Store::open(config).unwrap();
+    store.wait_recovered();
+    let group = GroupId::new(1);
+    let value_of = |key: &[u8]| store.read(key).wait().unwrap().map(|object| object.to_vec());
+    let create = |key: &[u8]| store.create(key, group, b"value");
+    let first = create(b"key");
+    assert!(first.is_ready(), "nothing is replaced");
+    first.wait().unwrap();
+
+    let replaces = store.create(b"key", group, b"newer");
+    assert!(!replaces.is_ready());
+    assert_eq!(value_of(b"key").unwrap(), b"value");
+    block_on(replaces).unwrap();
+    assert_eq!(value_of(b"key").unwrap(), b"newer");
+
+    let renews = store.set_metadata(b"key", b"metadata");
+    assert!(!renews.is_ready());
+    assert!(block_on(renews).unwrap());
+    assert_eq!(&*store.lookup(b"key").wait().unwrap().unwrap().metadata, b"metadata");
+
+    let mut writer = store.writer(b"key", group, Default::default()).unwrap();
+    writer.write(b"newest").wait().unwrap();
+    let commit = writer.commit();
+    assert!(!commit.is_ready());
+    block_on(commit).unwrap();
+    assert_eq!(value_of(b"key").unwrap(), b"newest");
+
+    let refused = store.create(b"key", group, &vec![1; 2 << 20]);
+    assert!(!refused.is_ready(), "what it was to replace is removed");
+    assert!(block_on(refused).is_err());
+    assert_eq!(value_of(b"key"), None);
+
+    create(b"key").wait().unwrap();
+    let mut writer = store.writer(b"key", group, Default::default()).unwrap();
+    writer.set_metadata(vec![1; 2 << 20]);
+    let refused = writer.commit();
+    assert!(!refused.is_ready());
+    assert!(block_on(refused).is_err());
+    assert_eq!(value_of(b"key"), None);
+    assert!(store.create(b"other", group, &vec![1; 2 << 20]).is_ready(), "nothing is there");
 }

@@ -164,6 +164,15 @@ impl Engine {
         Ok(())
     }
 
+    /// As `create_now`, for callers that must not block: where something is replaced, and the disk
+    /// syncs before that is acknowledged, a thread is to wait.
+    pub(crate) fn create_unblocked(
+        self: &Arc<Engine>,
+        new: &NewObject<'_>,
+    ) -> Result<(), CreateBlocked> {
+        if self.change_syncs(new.key) { Err(CreateBlocked::MustWait) } else { self.create_now(new) }
+    }
+
     /// Creates, waiting for the flusher and for readers as configured. The wait counts from the
     /// moment the caller began to wait, which includes its wait for a thread.
     pub(crate) fn create_waiting(

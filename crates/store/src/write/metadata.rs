@@ -175,7 +175,7 @@ impl Engine {
             // A large object must not stay pinned until the caller waits.
             return Err(Some(Box::new(Seen { object: None, ..seen })));
         };
-        match self.create_now(&seen.replacement(RecordKind::Object, new, value)) {
+        match self.create_unblocked(&seen.replacement(RecordKind::Object, new, value)) {
             Ok(()) => Ok(Ok(true)),
             Err(CreateBlocked::Failed(error)) => Ok(Err(error)),
             Err(CreateBlocked::MustWait | CreateBlocked::Outdated) => Err(Some(Box::new(seen))),

@@ -50,17 +50,15 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
         false => engine.admit(new.key, new.group, Some(bytes)),
     };
     if let Err(error) = checked.and_then(|()| admitted()) {
-        return Deferred::ready(engine.or_removed(new.key, None, Err(error)));
+        return refused(engine, new.key, error);
     }
     let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
     if bytes > one_record_max && new.kind == RecordKind::Object {
         return create_by_writer(engine, new, started);
     }
-    match engine.create_now(new) {
+    match engine.create_unblocked(new) {
         Ok(()) => Deferred::ready(engine.timed(started, Ok(()))),
-        Err(CreateBlocked::Failed(error)) => {
-            Deferred::ready(engine.or_removed(new.key, None, Err(error)))
-        }
+        Err(CreateBlocked::Failed(error)) => refused(engine, new.key, error),
         Err(CreateBlocked::Outdated) => Deferred::ready(Err(CreateError::Superseded)),
         // Without background threads, only this caller can make room.
         Err(CreateBlocked::MustWait) if engine.is_inline() => {
@@ -96,6 +94,16 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
             })
         }
     }
+}
+
+/// A create that is refused: at once, unless the remove of the version that it was to replace would
+/// block the caller.
+pub(crate) fn refused(engine: &Arc<Engine>, key: &[u8], error: CreateError) -> CreateOperation {
+    if !error.outdates() || !engine.remove_blocks(key) {
+        return Deferred::ready(engine.or_removed(key, None, Err(error)));
+    }
+    let (this, key) = (Arc::clone(engine), key.to_vec());
+    Deferred::creating(engine, move |caller| this.or_removed(&key, Some(caller), Err(error)))
 }
 
 /// Creates an object too large for one extent, through a writer that gets the whole value at once.

@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use crate::config::Durability;
 use crate::deferred::Caller;
 use crate::engine::Engine;
 use crate::error::{CreateError, PurgeError};
@@ -58,6 +59,25 @@ impl Engine {
                 let _ = self.remove_for(key, caller);
             }
         })
+    }
+
+    /// Whether a remove of the key would block: for room in the journal, or a sync of the disk.
+    pub(super) fn remove_blocks(&self, key: &[u8]) -> bool {
+        // Without background threads, only the caller can make room.
+        !self.is_inline() && (!self.journal.has_room() || self.change_syncs(key))
+    }
+
+    /// Whether what changes this key waits for a sync of the disk: if a version of it may be there,
+    /// which must not come back.
+    pub(super) fn change_syncs(&self, key: &[u8]) -> bool {
+        if self.config.durability != Durability::Synced || self.is_inline() {
+            return false;
+        }
+        let hash = self.hash(key);
+        !self.recovery.is_done()
+            || self.cache.resident.shard(hash).contains(hash)
+            || !self.index.candidates(hash.get()).is_empty()
+            || self.index.has_dropped(hash.get())
     }
 
     fn remove_for(&self, key: &[u8], caller: Option<&Caller>) -> Result<bool, PurgeError> {

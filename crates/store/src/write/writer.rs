@@ -231,12 +231,11 @@ impl Writer {
         }
         if self.torn {
             // The drop of the writer counts it as abandoned.
-            let torn = self.replaced_or_removed(Err(CreateError::Torn));
-            return Commit(Deferred::ready(torn));
+            return self.ending(Err(CreateError::Torn), Writer::replaced_or_removed);
         }
         self.committed = self.asked.then(|| self.engine.clock.monotonic());
         match self.store_now() {
-            Some(stored) => Commit(Deferred::ready(self.end(stored))),
+            Some(stored) => self.ending(stored, Writer::end),
             None => {
                 let engine = Arc::clone(&self.engine);
                 Commit(Deferred::writing(&engine, move |caller| {
@@ -246,6 +245,25 @@ impl Writer {
                 }))
             }
         }
+    }
+
+    /// A commit with this outcome: at once, unless the remove of what it was to replace would block
+    /// the caller.
+    fn ending(
+        mut self,
+        stored: Result<(), CreateError>,
+        end: fn(&mut Writer, Result<(), CreateError>) -> Result<(), CreateError>,
+    ) -> Commit {
+        let removes =
+            self.asked && !self.removed && stored.as_ref().is_err_and(CreateError::outdates);
+        if !removes || !self.engine.remove_blocks(&self.key) {
+            return Commit(Deferred::ready(end(&mut self, stored)));
+        }
+        let engine = Arc::clone(&self.engine);
+        Commit(Deferred::writing(&engine, move |caller| {
+            self.caller.get_or_insert_with(|| caller.clone());
+            end(&mut self, stored)
+        }))
     }
 
     /// Copies as much as possible without waiting; true when all of `bytes` was taken. Gives way to
@@ -421,7 +439,7 @@ impl Writer {
         if !self.is_one_record() {
             return None;
         }
-        match self.engine.create_now(&self.whole_object()) {
+        match self.engine.create_unblocked(&self.whole_object()) {
             Ok(()) => Some(Ok(())),
             Err(CreateBlocked::Failed(error)) => Some(Err(error)),
             Err(CreateBlocked::Outdated) => Some(Err(CreateError::Superseded)),
