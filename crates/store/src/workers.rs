@@ -2,8 +2,8 @@
 //!
 //! Threads start when first needed, at most `THREADS_MAX`, and end when the store does; operations
 //! that callers `wait()` for never come here. Creates that wait for memory or a slow disk occupy a
-//! limited number of the threads and run after other jobs. Streamed creates occupy a few others,
-//! since creates wait for the memory that they hold. Invariants: every job handed in runs; a job
+//! limited number of the threads and run after other jobs. Streamed creates occupy a few others, and
+//! one thread is kept for them, since creates and reads wait for the memory that they hold. Invariants: every job handed in runs; a job
 //! that panics does not end its thread. Threads: any thread hands in jobs; workers run them.
 
 use crate::process::SignalsBlocked;
@@ -22,6 +22,9 @@ const CREATING_MAX: usize = 8;
 /// Most threads that streamed creates may occupy; the others are left for reads.
 const WRITING_MAX: usize = 4;
 const _: () = assert!(CREATING_MAX + WRITING_MAX < THREADS_MAX);
+/// Most threads that all but streamed creates may occupy: a writer finds one, however many reads
+/// and creates came before it and wait for the memory that it holds.
+const OTHERS_MAX: usize = THREADS_MAX - 1;
 
 /// The kind of work that a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,8 @@ struct State {
     jobs: VecDeque<Job>,
     creates: VecDeque<Job>,
     writers: VecDeque<Job>,
+    /// Threads busy with jobs of the lane `Soon`.
+    reading: usize,
     /// Threads busy with creates.
     creating: usize,
     /// Threads busy with streamed creates.
@@ -58,13 +63,15 @@ impl State {
         {
             return Some((job, Lane::Writers));
         }
-        if let Some(job) = self.jobs.pop_front() {
+        let may_others = self.reading + self.creating < OTHERS_MAX;
+        if may_others && let Some(job) = self.jobs.pop_front() {
+            self.reading += 1;
             return Some((job, Lane::Soon));
         }
         if let Some(job) = self.next_writer() {
             return Some((job, Lane::Writers));
         }
-        if self.creating >= CREATING_MAX {
+        if !may_others || self.creating >= CREATING_MAX {
             return None;
         }
         let job = self.creates.pop_front()?;
@@ -85,7 +92,8 @@ impl State {
     fn ready(&self) -> usize {
         let creates = self.creates.len().min(CREATING_MAX - self.creating);
         let writers = self.writers.len().min(WRITING_MAX - self.writing);
-        self.jobs.len() + creates + writers
+        let others = OTHERS_MAX - self.reading - self.creating;
+        (self.jobs.len() + creates).min(others) + writers
     }
 }
 
@@ -165,6 +173,7 @@ fn work(shared: &(Mutex<State>, Condvar)) {
             // The job has already passed a panic on to its waiter; this thread must go on.
             let _ = catch_unwind(AssertUnwindSafe(job));
             state = lock(&shared.0);
+            state.reading -= usize::from(lane == Lane::Soon);
             state.creating -= usize::from(lane == Lane::Creates);
             state.writing -= usize::from(lane == Lane::Writers);
         } else if state.stopped {
@@ -273,6 +282,33 @@ mod tests {
         workers.run(Lane::Writers, Box::new(move || drop(written)));
         assert!((0..THREADS_MAX).all(|_| all.recv() == Ok(true)));
         workers.stop();
+    }
+
+    #[test]
+    fn reads_that_wait_leave_a_thread_to_the_writer_that_holds_their_memory() {
+        for creates in [0, 1, CREATING_MAX] {
+            let workers = Workers::default();
+            let (written, wait) = mpsc::channel::<()>();
+            let (wait, (done, all)) = (std::sync::Arc::new(Mutex::new(wait)), mpsc::channel());
+            let (begun, begins) = mpsc::channel();
+            let lanes = [Lane::Creates].repeat(creates).into_iter();
+            for lane in lanes.chain([Lane::Soon].repeat(THREADS_MAX)) {
+                let (wait, done, begun) =
+                    (std::sync::Arc::clone(&wait), done.clone(), begun.clone());
+                let job = move || {
+                    begun.send(()).expect("heard");
+                    done.send(lock(&wait).recv().is_err()).expect("heard");
+                };
+                workers.run(lane, Box::new(job));
+            }
+            // Nothing is left for a writer if one more begins.
+            assert!((1..THREADS_MAX).all(|_| begins.recv() == Ok(())));
+            let _ = begins.recv_timeout(Duration::from_millis(100));
+            workers.run(Lane::Writers, Box::new(move || drop(written)));
+            let ended = |_| all.recv_timeout(Duration::from_secs(30)) == Ok(true);
+            assert!((0..THREADS_MAX + creates).all(ended), "{creates} creates");
+            workers.stop();
+        }
     }
 
     /// More jobs panic than there are threads.
