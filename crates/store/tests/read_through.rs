@@ -301,3 +301,28 @@ fn no_read_goes_behind_an_acknowledged_change() {
     let stats = reads.stats();
     assert!(stats.fetches > stats.not_stored && stats.overtaken > 0, "{stats:?}");
 }
+
+#[test]
+fn a_miss_is_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let reads = open(&dir, |_| ());
+    reads.read_blocking(KEY, GROUP, || found(b"v1")).unwrap();
+    assert_eq!(reads.store().stats().misses_not_found, 1);
+}
+
+/// What is on the disk cannot be read for want of memory: it is fetched then, not asked for again.
+#[test]
+fn who_has_waited_for_memory_in_vain_fetches() {
+    let dir = tempfile::tempdir().unwrap();
+    let reads = open(&dir, |config| config.memory_wait = Duration::from_millis(50));
+    let store = reads.store();
+    store.create(KEY, GROUP, &[1; 100_000]).wait().unwrap();
+    store.sync().unwrap();
+    store.drop_memory();
+    let _guards = hold_all_memory(store);
+    let before = store.stats();
+    let served = reads.read_blocking(KEY, GROUP, || found(&[2; 100_000])).unwrap();
+    assert!(served.is_fetched());
+    let stats = store.stats();
+    assert_eq!(stats.reads_refused - before.reads_refused, 1);
+}

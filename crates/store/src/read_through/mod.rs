@@ -114,10 +114,11 @@ impl<E> ReadThrough<E> {
         N: Into<Fetched>,
         F: Future<Output = Result<N, E>>,
     {
-        if let Ok(Some(object)) = self.store.read(key).await {
+        let read = self.store.read(key).await;
+        if let Ok(Some(object)) = read {
             return Ok(Served::stored(object));
         }
-        self.missed(key, group, fetch).await
+        self.missed(key, group, read.is_ok(), fetch).await
     }
 
     /// As [`ReadThrough::read`], on this thread: for programs without futures. Both may be used at
@@ -131,16 +132,19 @@ impl<E> ReadThrough<E> {
         group: GroupId,
         fetch: impl FnOnce() -> Result<N, E>,
     ) -> Result<Served, Arc<E>> {
-        if let Ok(Some(object)) = self.store.read(key).wait() {
+        let read = self.store.read(key).wait();
+        if let Ok(Some(object)) = read {
             return Ok(Served::stored(object));
         }
-        block_on(self.missed(key, group, || ready(fetch())))
+        block_on(self.missed(key, group, read.is_ok(), || ready(fetch())))
     }
 
+    /// `can_read`: the store could be read, and has nothing.
     async fn missed<N, F>(
         &self,
         key: &[u8],
         group: GroupId,
+        can_read: bool,
         fetch: impl FnOnce() -> F,
     ) -> Result<Served, Arc<E>>
     where
@@ -149,7 +153,7 @@ impl<E> ReadThrough<E> {
     {
         loop {
             match self.flights.join(key, group) {
-                Joined::Leader(lead) => return self.lead(lead, fetch).await,
+                Joined::Leader(lead) => return self.lead(lead, can_read, fetch).await,
                 Joined::Follower(landed) => {
                     if let Some(outcome) = landed.await {
                         return outcome;
@@ -162,6 +166,7 @@ impl<E> ReadThrough<E> {
     async fn lead<N, F>(
         &self,
         lead: Lead<'_, E>,
+        can_read: bool,
         fetch: impl FnOnce() -> F,
     ) -> Result<Served, Arc<E>>
     where
@@ -169,7 +174,12 @@ impl<E> ReadThrough<E> {
         F: Future<Output = Result<N, E>>,
     {
         // Asked again: another flight may have landed between the miss and the start of this one.
-        if let Ok(Some(object)) = self.store.read(&lead.flight().key).await {
+        // Else the miss would count twice, and who has waited for memory in vain would wait again.
+        let key = &lead.flight().key;
+        if can_read
+            && self.store.may_contain(key)
+            && let Ok(Some(object)) = self.store.read(key).await
+        {
             return lead.land(Ok(Served::stored(object)));
         }
         let counts = &self.flights.counts;
