@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use damelo::{
-    Admission, ByteSize, Config, CreateOptions, Fetched, GroupId, Object, ReadThrough,
+    Admission, ByteSize, Config, CreateOptions, Deferral, Fetched, GroupId, Object, ReadThrough,
     ReadThroughStats, Served, Store,
 };
 use tempfile::TempDir;
@@ -325,4 +325,28 @@ fn who_has_waited_for_memory_in_vain_fetches() {
     assert!(served.is_fetched());
     let stats = store.stats();
     assert_eq!(stats.reads_refused - before.reads_refused, 1);
+}
+
+/// The look that follows a miss reads another key's record from the disk, on which the thread waits
+/// in a way of its own.
+#[test]
+fn a_thread_that_submits_later_does_not_wait_for_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let reads = open(&dir, |config| {
+        config.objects_max = Some(64);
+        config.tags_alone = true;
+    });
+    let store = reads.store();
+    store.create(b"another", GROUP, &[1; 30_000]).wait().unwrap();
+    store.sync().unwrap();
+    store.drop_memory();
+    let equal = (0_u64..).map(u64::to_le_bytes).find(|key| store.may_contain(key)).unwrap();
+    let (done, is_done) = mpsc::channel();
+    let theirs = reads.clone();
+    thread::spawn(move || {
+        let _deferral = Deferral::begin(|| ());
+        let served = theirs.read_blocking(&equal, GROUP, || found(b"v1")).unwrap();
+        done.send(served.is_fetched()).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(true));
 }

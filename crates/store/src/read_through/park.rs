@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
+use crate::device::submit_deferred;
 use crate::sync::Arc;
 use crate::sync::thread::{self, Thread};
 
@@ -24,6 +25,7 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
             return value;
         }
+        submit_deferred();
         thread::park();
     }
 }
