@@ -209,6 +209,15 @@ impl<E> ReadThrough<E> {
         poll_fn(|cx| flight.poll_create(cx, begin)).await
     }
 
+    /// Makes a change, and overtakes what it affects. Twice: a flight that begins before the change is in
+    /// effect may find what the change removes, and who asks after the change must not join it.
+    fn change<T>(&self, overtake: impl Fn(&Flights<E>), change: impl FnOnce(&Store) -> T) -> T {
+        overtake(&self.flights);
+        let changed = change(&self.store);
+        overtake(&self.flights);
+        changed
+    }
+
     /// As [`Store::create_with`]; a fetch of this key that is under way is overtaken.
     ///
     /// # Errors
@@ -220,8 +229,10 @@ impl<E> ReadThrough<E> {
         value: &[u8],
         options: CreateOptions<'_>,
     ) -> Create {
-        self.flights.overtake_key(key);
-        self.store.create_with(key, group, value, options)
+        self.change(
+            |flights| flights.overtake_key(key),
+            |store| store.create_with(key, group, value, options),
+        )
     }
 
     /// As [`Store::remove`]; a fetch of this key that is under way is overtaken.
@@ -229,8 +240,7 @@ impl<E> ReadThrough<E> {
     /// # Errors
     /// As for [`Store::remove`].
     pub fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
-        self.flights.overtake_key(key);
-        self.store.remove(key)
+        self.change(|flights| flights.overtake_key(key), |store| store.remove(key))
     }
 
     /// As [`Store::purge_group`]; fetches for this group that are under way are overtaken.
@@ -238,8 +248,10 @@ impl<E> ReadThrough<E> {
     /// # Errors
     /// As for [`Store::purge_group`].
     pub fn purge_group(&self, group: GroupId) -> Result<(), PurgeError> {
-        self.flights.overtake_all(|flight| flight.group == group);
-        self.store.purge_group(group)
+        self.change(
+            |flights| flights.overtake_all(|flight| flight.group == group),
+            |store| store.purge_group(group),
+        )
     }
 
     /// As [`Store::purge_prefix`]; fetches of such keys that are under way are overtaken.
@@ -247,8 +259,10 @@ impl<E> ReadThrough<E> {
     /// # Errors
     /// As for [`Store::purge_prefix`].
     pub fn purge_prefix(&self, prefix: &[u8]) -> Result<(), PurgeError> {
-        self.flights.overtake_all(|flight| flight.key.starts_with(prefix));
-        self.store.purge_prefix(prefix)
+        self.change(
+            |flights| flights.overtake_all(|flight| flight.key.starts_with(prefix)),
+            |store| store.purge_prefix(prefix),
+        )
     }
 
     /// As [`Store::purge_all`]; all fetches that are under way are overtaken.
@@ -256,8 +270,7 @@ impl<E> ReadThrough<E> {
     /// # Errors
     /// As for [`Store::purge_all`].
     pub fn purge_all(&self) -> Result<(), PurgeError> {
-        self.flights.overtake_all(|_| true);
-        self.store.purge_all()
+        self.change(|flights| flights.overtake_all(|_| true), Store::purge_all)
     }
 
     /// What became of the reads that missed.
@@ -271,5 +284,30 @@ impl From<Served> for Bytes {
     /// `Bytes` is dropped.
     fn from(served: Served) -> Bytes {
         served.into_value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// It has found the version that the change removes, and would pass it on to who comes later.
+    #[test]
+    fn what_begins_while_a_change_is_made_is_overtaken_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::new(dir.path().join("store"), "32MiB".parse().unwrap());
+        config.memory = "4MiB".parse().unwrap();
+        let reads: ReadThrough<String> = ReadThrough::new(Store::open(config).unwrap());
+        let (key, group) = (b"key", GroupId::new(1));
+        let lead = reads.change(
+            |flights| flights.overtake_key(key),
+            |_| match reads.flights.join(key, group) {
+                Joined::Leader(lead) => lead,
+                Joined::Follower(_) => panic!("nobody leads"),
+            },
+        );
+        assert!(matches!(reads.flights.join(key, group), Joined::Leader(_)), "who comes later");
+        drop(lead);
     }
 }
