@@ -343,8 +343,10 @@ impl Store {
         ))
     }
 
-    /// False if the object is certainly absent. No I/O. The answer is wrongly true for less than
-    /// one absent key in a thousand.
+    /// False if a read would certainly find nothing. No I/O. The answer is wrongly true for less than
+    /// one absent key in a thousand. While the store recovers, what is not loaded yet counts as not
+    /// there, as it does for reads: a program that must be rid of an object removes it all the same,
+    /// which holds for what is loaded later, too.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         if self.is_forked() {
             return false;
