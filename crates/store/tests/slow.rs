@@ -7,6 +7,7 @@ mod troubled;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use damelo::{ByteSize, Config, GroupId, Store, WhenMemoryFull};
 use troubled::{Disk, Stopped, get, put};
@@ -146,4 +147,38 @@ fn a_listing_has_no_further_need_of_a_segment_that_it_has_read() {
         disk.let_go();
         assert_eq!(listing.join().unwrap(), 20);
     });
+}
+
+/// Its newer metadata wait to be written, so that what is read lies in no place of its own.
+#[test]
+fn an_object_with_newer_metadata_is_put_together_once_for_all_who_ask_at_once() {
+    const KEY: &str = "key";
+    const READERS: u64 = 4;
+    let disk = Disk::new(24 << 20);
+    let store = open(&disk, |config| config.flush_period = Duration::ZERO);
+    let value = vec![7; 100_000];
+    put(&store, KEY, 1, &value);
+    store.sync().unwrap();
+    store.drop_memory();
+    assert!(store.set_metadata(KEY.as_bytes(), b"newer").wait().unwrap());
+    // Its head is in memory from now on, and what is held are reads of the value.
+    assert!(store.lookup(KEY.as_bytes()).wait().unwrap().is_some());
+    let before = store.stats();
+    disk.hold_reads(0..u64::MAX);
+    std::thread::scope(|scope| {
+        let read = || assert!(get(&store, KEY).as_deref() == Some(&value[..]));
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(read)).collect();
+        let shared = || store.stats().shared_reads - before.shared_reads;
+        while disk.held() as u64 + shared() < READERS {
+            std::thread::yield_now();
+        }
+        let (held, followed) = (disk.held(), shared());
+        // Before anything fails: the readers are waited for.
+        disk.let_go();
+        assert_eq!((held, followed), (1, READERS - 1));
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    let stats = store.stats();
+    let hits = (stats.hits_disk - before.hits_disk, stats.hits_memory - before.hits_memory);
+    assert_eq!(hits, (1, READERS - 1));
 }

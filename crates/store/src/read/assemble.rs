@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::disk::{Found, Look, RawRecord};
+use super::flight::{Flight, Joined, Lead};
 use super::large::LargeObject;
 use super::lost::{Lost, or_lost};
 use crate::engine::Engine;
@@ -21,7 +22,11 @@ use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::object::Object;
 use crate::policy::residency::Arrival;
-use crate::types::{GroupId, KeyHash, SegmentLife};
+use crate::stats::add;
+use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
+
+/// Set in the keys of flights of versions, which are distinct from those of objects and of pages.
+const VERSION_FLIGHTS: u64 = 1 << 62;
 
 impl Engine {
     /// Reads a manifest's whole object into one run.
@@ -83,6 +88,14 @@ impl Engine {
         if length > look.whole_max {
             return Ok(Found::TooLong(Box::new(large)));
         }
+        let lead = match self.lead_unplaced(header.sequence(), candidate.location, look) {
+            Ok(lead) => lead,
+            Err(flight) => {
+                add(&self.counters.shared_reads, 1);
+                flight.wait();
+                return Ok(Found::LookAgain);
+            }
+        };
         let mut waited = Duration::ZERO;
         let _room = self.room_to_gather(length, &mut waited)?;
         let range = match or_lost(large.read(self, 0..length, &mut waited))? {
@@ -92,7 +105,25 @@ impl Engine {
         let pieces = [before[0], before[1], &range];
         let place = (candidate.location, life);
         let object = self.assemble(hash, place, header, &pieces, &mut waited)?;
+        drop(lead);
         Ok(Found::Object(object))
+    }
+
+    /// Leads all who put this version together at once while its record has no location, by which
+    /// they would share it otherwise: the others follow the flight.
+    fn lead_unplaced(
+        &self,
+        seq: Sequence,
+        location: Location,
+        look: Look,
+    ) -> Result<Option<Lead>, Arc<Flight>> {
+        if location != Location::MAX || !look.shared {
+            return Ok(None);
+        }
+        match self.flights.join(VERSION_FLIGHTS | seq.get()) {
+            Joined::Leader(lead) => Ok(Some(lead)),
+            Joined::Follower(flight) => Err(flight),
+        }
     }
 
     /// Copies key, metadata and value into a run of their own, behind a header that memory alone

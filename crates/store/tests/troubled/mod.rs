@@ -197,6 +197,11 @@ impl Disk {
         self.troubles.gate.lock().unwrap().held > 0
     }
 
+    /// How many reads are held.
+    pub(crate) fn held(&self) -> usize {
+        self.troubles.gate.lock().unwrap().held
+    }
+
     /// Waits until a read is held.
     pub(crate) fn wait_held(&self) {
         let mut gate = self.troubles.gate.lock().unwrap();
