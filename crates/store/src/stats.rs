@@ -129,7 +129,7 @@ macro_rules! counters {
 counters! {
     hits_memory "damelo_hits" ["from" = "memory"] "Reads answered.";
     hits_disk "damelo_hits" ["from" = "disk"] "Reads answered.";
-    hit_bytes "damelo_hit_bytes" [] "Bytes of values in reads answered from memory.";
+    hit_bytes "damelo_hit_bytes" [] "Bytes of values found in memory: whole ones, also by ranges and look-ups.";
     misses_not_found "damelo_misses" ["reason" = "not_found"] "Reads that found nothing.";
     misses_collision "damelo_misses" ["reason" = "tag_collision"] "Reads that found nothing.";
     misses_expired "damelo_misses" ["reason" = "expired"] "Reads that found nothing.";
