@@ -408,21 +408,30 @@ impl Nursery {
         if stop { Work::Stop } else { Work::Idle }
     }
 
-    /// Chooses the groups to write now.
+    /// Chooses the groups to write now. While creates outpace the device there is always too much:
+    /// groups that make room alternate with those that somebody waits for, or that are due.
     fn choose(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Choice> {
         let over = state.group_bytes() >= self.flush_at_bytes;
-        if over && let Some(choice) = state.choose_full(2 * page_bytes) {
+        let full_bytes = 2 * page_bytes;
+        let room_first = over && !std::mem::take(&mut state.asked_next);
+        if room_first && let Some(choice) = state.choose_full(full_bytes) {
+            state.asked_next = true;
             return Some(choice);
         }
         if std::mem::take(&mut state.drain_pages) || state.stop {
-            state.choose_largest(u64::MAX)
-        } else if let Some(choice) = self.choose_sparse(state) {
-            Some(choice)
-        } else if over {
-            state.choose_largest(self.flush_at_bytes / 2)
-        } else {
-            state.choose_due(now)
+            return state.choose_largest(u64::MAX);
         }
+        if let Some(choice) = self.choose_sparse(state) {
+            return Some(choice);
+        }
+        // Full groups that are due get their turn next, and are not broken up for that.
+        let due_below = if over { full_bytes } else { u64::MAX };
+        if !room_first && let Some(choice) = state.choose_due(now, due_below) {
+            return Some(choice);
+        }
+        state.asked_next = over;
+        let largest = |state: &mut State| state.choose_largest(self.flush_at_bytes / 2);
+        if over { state.choose_full(full_bytes).or_else(|| largest(state)) } else { None }
     }
 
     /// Takes the chosen groups, a few per hold of the lock: there may be hundreds of thousands, and

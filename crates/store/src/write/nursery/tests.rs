@@ -253,3 +253,40 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
     (100..112).for_each(push);
     assert_eq!(take(), (vec![group.get()], false), "four objects are two pages");
 }
+
+/// As long as creates outpace the device, each turn of the flusher finds too much, and full groups.
+#[test]
+fn what_is_asked_for_or_due_is_written_while_full_groups_keep_coming() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(4 * PAGE);
+    let push = |group, due| assert!(stage(&nursery, group, &run, due));
+    let next = |now| {
+        (0..4).for_each(|_| push(7, 100));
+        let work = nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO);
+        let Work::Pages { groups, partial } = work else { panic!("two pages of a group wait") };
+        let all: Vec<_> = groups.iter().flat_map(|(_, objects)| objects).collect();
+        nursery.finished(&Finished::of(all));
+        let small = groups.iter().any(|(group, _)| group.get() == 8);
+        assert_eq!(partial, small, "the full group is broken up for nothing else");
+        (small, groups.len())
+    };
+    push(8, 50);
+    assert!((0..5).all(|_| next(49) == (false, 1)), "nobody asks for it");
+    assert!((0..2).any(|_| next(50) == (true, 1)), "it is due, alone");
+    assert!((0..5).all(|_| next(50) == (false, 1)));
+    push(8, 200);
+    nursery.request_flush();
+    assert!((0..2).any(|_| next(50) == (true, 2)), "somebody waits for all that came before");
+    assert!((0..5).all(|_| next(50) == (false, 1)), "and no longer");
+    // Groups that are not full make room as well, the largest first.
+    let next = |now| {
+        (10..17).for_each(|group| (0..2).for_each(|_| push(group, 100)));
+        let work = nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO);
+        let Work::Pages { groups, .. } = work else { panic!("more than half of the limit waits") };
+        nursery.finished(&Finished::of(groups.iter().flat_map(|(_, objects)| objects)));
+        groups.iter().any(|(group, _)| group.get() == 8)
+    };
+    push(8, 60);
+    assert!((0..5).all(|_| !next(59)));
+    assert!((0..3).any(|_| next(60)));
+}

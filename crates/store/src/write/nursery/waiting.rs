@@ -128,6 +128,9 @@ pub(super) struct State {
     pub(super) drain_extents: bool,
     /// Extents were taken last: pages that are due come before more extents.
     pub(super) pages_next: bool,
+    /// Groups were taken last to make room: those that somebody waits for or that are due come
+    /// before more of that.
+    pub(super) asked_next: bool,
     pub(super) dropped: u64,
     /// Why the last of them was.
     pub(super) why_dropped: String,
@@ -264,8 +267,8 @@ impl State {
         Choice::of_all(older, Then::Move { came_before })
     }
 
-    /// Chooses the groups that are due.
-    pub(super) fn choose_due(&mut self, now: Duration) -> Option<Choice> {
+    /// Chooses the groups that are due and have fewer bytes than this.
+    pub(super) fn choose_due(&mut self, now: Duration, below_bytes: u64) -> Option<Choice> {
         if !self.is_group_due(now) {
             return None;
         }
@@ -273,7 +276,7 @@ impl State {
         self.groups_due = None;
         for group in &self.groups {
             match group.1.due {
-                Some(at) if at <= now => due.push(Chosen::of(group)),
+                Some(at) if at <= now && group.1.bytes < below_bytes => due.push(Chosen::of(group)),
                 later => self.groups_due = earlier(self.groups_due, later),
             }
         }
