@@ -7,7 +7,6 @@ mod info;
 
 pub use info::{StoreInfo, VolumeInfo};
 
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -600,12 +599,7 @@ impl Shared {
         let engine = &self.engine;
         engine.recovery.wait_done();
         let synced = engine.sync();
-        engine.closed.store(true, Ordering::Release);
-        engine.nursery.stop();
-        threads.join_flusher();
-        engine.end_inline();
-        engine.rest.stop();
-        threads.join_others();
+        threads.end(engine);
         let checkpoint = if engine.space.all_gone() {
             Err(SyncError::VolumesGone { reason: engine.space.why_gone() })
         } else {

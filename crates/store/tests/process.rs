@@ -4,12 +4,16 @@
 
 #![cfg(target_os = "linux")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use damelo::device::DeviceOpenError;
 use damelo::{
-    ByteSize, Config, CreateError, GroupId, IoEngine, PurgeError, ReadError, Store, SyncError,
-    WriterOptions,
+    ByteSize, Config, CreateError, GroupId, IoEngine, OpenError, PurgeError, ReadError, Store,
+    SyncError, WriterOptions,
 };
 
 const GROUP: GroupId = GroupId::new(1);
@@ -238,15 +242,85 @@ fn where_no_thread_can_be_started_what_is_written_and_read_is_not_lost() {
     store.close().unwrap();
 }
 
+/// Set in the process that may start few threads.
+const WITH_FEW_THREADS: &str = "DAMELO_TEST_WITH_FEW_THREADS";
+
+/// Whichever of its threads is the first that cannot be started: those before it end, and with them
+/// the hold on the file.
+#[test]
+fn an_open_that_cannot_start_its_threads_leaves_nothing_behind() {
+    let Some(dir) = std::env::var_os(WITH_FEW_THREADS) else {
+        let name = "an_open_that_cannot_start_its_threads_leaves_nothing_behind";
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(WITH_FEW_THREADS, dir.path())
+            .status();
+        assert!(status.unwrap().success(), "see above");
+        return;
+    };
+    let has_user = leave_root(65_533);
+    let config = |name| {
+        let mut config = Config::new(Path::new(&dir).join(name), ByteSize::new(8 << 20));
+        config.memory = ByteSize::new(4 << 20);
+        config.engine = IoEngine::Threads;
+        config
+    };
+    let store = Store::open(config("there")).unwrap();
+    store.create(b"key", GROUP, b"value").wait().unwrap();
+    store.close().unwrap();
+    let starts = || std::thread::Builder::new().spawn(|| ()).is_ok_and(|one| one.join().is_ok());
+    let is_enough = |most: &u64| {
+        limit_threads(*most);
+        starts()
+    };
+    let first = (1..200_000).find(is_enough).unwrap();
+    if first == 1 {
+        println!("skipped: threads can be started all the same");
+        return;
+    }
+    let mut refused = 0;
+    for most in first.. {
+        limit_threads(most);
+        let fresh = config("fresh");
+        if let Err(error) = Store::open(fresh.clone()) {
+            assert!(!fresh.volumes[0].path.exists(), "{error}");
+        }
+        match Store::open(config("there")) {
+            Ok(store) => {
+                assert_eq!(&*store.read(b"key").wait().unwrap().unwrap(), b"value");
+                break;
+            }
+            Err(OpenError::System(_)) => refused += 1,
+            Err(OpenError::Device(DeviceOpenError::Engine { .. })) => (),
+            Err(error) => panic!("with room for {} more: {error}", most - first),
+        }
+    }
+    // Nobody else starts or ends threads of that user.
+    assert!(refused >= 3 || !has_user, "not those of the device alone: {refused}");
+}
+
 /// True if this process can start no threads from now on.
 fn no_more_threads() -> bool {
-    let one = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
-    // SAFETY: no pointer but that to the limit. Root has no such limit, and nobody's is another's.
-    unsafe {
-        if libc::geteuid() == 0 {
-            libc::setresuid(65_534, 65_534, 65_534);
-        }
-        libc::setrlimit(libc::RLIMIT_NPROC, &raw const one);
-    }
+    leave_root(65_534);
+    limit_threads(1);
     std::thread::Builder::new().spawn(|| ()).is_err()
+}
+
+/// Root has no limit of threads. False if this was another user already.
+fn leave_root(user: libc::uid_t) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::geteuid() == 0 && libc::setresuid(user, user, user) == 0 }
+}
+
+/// From now on the user may have so many threads.
+fn limit_threads(most: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no pointer but that to the limit.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit);
+        limit.rlim_cur = most.min(limit.rlim_max);
+        libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit);
+    }
 }

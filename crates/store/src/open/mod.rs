@@ -10,7 +10,7 @@ mod devices;
 mod making;
 mod settings;
 
-use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Mutex, Padded};
 use std::io;
@@ -25,6 +25,7 @@ use crate::config::{Config, OwnPolicies};
 use crate::device::{Device, UndoOnDrop, bytes_anew};
 use crate::durable::journal::Journal;
 use crate::durable::progress::{CheckpointState, RecoveryState};
+use crate::durable::recovery::Plan;
 use crate::durable::replay::{JournalContents, read_journal};
 use crate::engine::Engine;
 use crate::error::OpenError;
@@ -410,41 +411,64 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    fn start(engine: &Arc<Engine>, plan: crate::durable::recovery::Plan) -> io::Result<Threads> {
-        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-            let _program_s = SignalsBlocked::new();
-            thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
-        };
+    fn start(engine: &Arc<Engine>, plan: Plan) -> io::Result<Threads> {
         let mut threads = Threads::default();
         if !engine.config.background {
             engine.recover(plan);
             engine.start_inline();
             return Ok(threads);
         }
-        let this = Arc::clone(engine);
-        threads.others.push(spawn("recovery", Box::new(move || this.recover(plan)))?);
-        let this = Arc::clone(engine);
-        threads.flusher = Some(spawn(
-            "flusher",
-            Box::new(move || crate::write::flusher::Flusher::new(&this).run(&this)),
-        )?);
-        let this = Arc::clone(engine);
-        threads.others.push(spawn("keeper", Box::new(move || this.keep()))?);
-        if engine.cache.pool.has_large_pages() {
-            let this = Arc::clone(engine);
-            threads.others.push(spawn("memory", Box::new(move || this.enlarge()))?);
+        if let Err(error) = threads.start_all(engine, plan) {
+            // Those that have started would hold the engine, and so the volumes, for ever.
+            if !threads.others.is_empty() {
+                engine.recovery.wait_done();
+            }
+            threads.end(engine);
+            return Err(error);
         }
         Ok(threads)
     }
 
-    pub(crate) fn join_flusher(&mut self) {
+    /// Starts them all, the one that recovers first; on an error some have started.
+    fn start_all(&mut self, engine: &Arc<Engine>, plan: Plan) -> io::Result<()> {
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            let _program_s = SignalsBlocked::new();
+            thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
+        };
+        let this = Arc::clone(engine);
+        self.others.push(spawn("recovery", Box::new(move || this.recover(plan)))?);
+        let this = Arc::clone(engine);
+        self.flusher = Some(spawn(
+            "flusher",
+            Box::new(move || crate::write::flusher::Flusher::new(&this).run(&this)),
+        )?);
+        let this = Arc::clone(engine);
+        self.others.push(spawn("keeper", Box::new(move || this.keep()))?);
+        if engine.cache.pool.has_large_pages() {
+            let this = Arc::clone(engine);
+            self.others.push(spawn("memory", Box::new(move || this.enlarge()))?);
+        }
+        Ok(())
+    }
+
+    /// Closes the engine, which has recovered, to all operations, and ends its threads.
+    pub(crate) fn end(&mut self, engine: &Engine) {
+        engine.closed.store(true, Ordering::Release);
+        engine.nursery.stop();
+        self.join_flusher();
+        engine.end_inline();
+        engine.rest.stop();
+        self.join_others();
+    }
+
+    fn join_flusher(&mut self) {
         if let Some(flusher) = self.flusher.take() {
             // The panic hook has reported any panic there; close goes on.
             let _ = flusher.join();
         }
     }
 
-    pub(crate) fn join_others(&mut self) {
+    fn join_others(&mut self) {
         for thread in self.others.drain(..) {
             let _ = thread.join();
         }
