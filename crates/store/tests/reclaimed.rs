@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use damelo::format::{RECORD_HEADER_BYTES, Superblock};
-use damelo::{ByteSize, Clock, Config, CreateOptions, GroupId, Store};
+use damelo::{ByteSize, Clock, Config, CreateOptions, GroupId, Stats, Store};
 use troubled::{Disk, Stopped, get, put};
 
 const SECTOR_BYTES: u64 = 512;
@@ -169,6 +169,61 @@ fn what_is_dead_takes_nothing_of_the_share_of_what_lives() {
         assert_eq!(store.stats().reinserted_objects, objects as u64);
         assert!(lost(&store, objects).is_empty());
     }
+}
+
+/// Fills the ring until segments were reused; how many reads that took but those of each.
+fn reads_of_reuse(store: &Store, is_enough: impl Fn(&Stats) -> bool) -> u64 {
+    let before = store.stats();
+    let mut filled = 0;
+    while !is_enough(&store.stats()) {
+        put(store, &format!("filler/{filled}"), 2, &[0; 5_000]);
+        filled += 1;
+        assert!(filled < 8_000, "{:?}", store.stats());
+    }
+    store.sync().unwrap();
+    let after = store.stats();
+    let of_each = 2 * (after.segments_reused - before.segments_reused);
+    after.maintenance_reads - before.maintenance_reads - of_each
+}
+
+/// Their group, and when they were created, are in the summary of the segment.
+#[test]
+fn what_was_purged_with_its_group_is_not_read() {
+    let disk = Disk::new(8 << 20);
+    let store = with_kept(&disk, 150);
+    store.purge_group(GroupId::new(1)).unwrap();
+    assert_eq!(reads_of_reuse(&store, |stats| stats.segments_reused > 0), 0);
+    assert_eq!(store.stats().reinserted_objects, 0);
+}
+
+/// The worthiest objects live and leave little room, which the others have in turn: all dead.
+#[test]
+fn a_segment_is_not_read_a_few_objects_at_a_time() {
+    let (disk, clock) = (Disk::new(8 << 20), Arc::new(Told(AtomicU64::new(1_000))));
+    let store = open(&disk, 8 << 20, Arc::clone(&clock) as Arc<dyn Clock>);
+    let dies = CreateOptions { expires_unix_s: Some(1_100), ..CreateOptions::default() };
+    let (worthiest, others) = (185, 400);
+    let dead = |n: usize| format!("dead/{n}");
+    (0..worthiest).for_each(|n| put(&store, &key(n), 1, &value(n)));
+    for n in 0..others {
+        store.create_with(dead(n).as_bytes(), GroupId::new(3), &[7; 200], dies).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.love(GroupId::new(1));
+    for _ in 0..4 {
+        store.drop_memory();
+        for _ in 0..3 {
+            assert!((0..worthiest).all(|n| get(&store, &key(n)).is_some()));
+            assert!((0..others).all(|n| get(&store, &dead(n)).is_some()));
+        }
+    }
+    store.drop_memory();
+    clock.0.store(1_200, Ordering::Relaxed);
+    let reads = reads_of_reuse(&store, |stats| stats.reinserted_objects > 0);
+    let stats = store.stats();
+    assert_eq!(stats.reinserted_objects, worthiest as u64);
+    assert!(((256 << 10) - 16_000..256 << 10).contains(&stats.reinserted_bytes), "{stats:?}");
+    assert!(reads < 10, "{reads} reads");
 }
 
 /// They never left memory, so that the index knows of no hit.

@@ -31,6 +31,12 @@ struct State {
     prefixes: Vec<(Vec<u8>, Sequence)>,
 }
 
+impl State {
+    fn kills_in(&self, group: GroupId, seq: Sequence) -> bool {
+        seq < self.all_before || self.groups.get(&group).is_some_and(|before| seq < *before)
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Marks {
     epoch: AtomicU32,
@@ -50,12 +56,16 @@ impl Marks {
             return false;
         }
         let state = shared(&self.state);
-        seq < state.all_before
-            || state.groups.get(&group).is_some_and(|before| seq < *before)
+        state.kills_in(group, seq)
             || state
                 .prefixes
                 .iter()
                 .any(|(prefix, before)| seq < *before && key.starts_with(prefix))
+    }
+
+    /// True if a mark kills the object whatever its key is.
+    pub(crate) fn kills_in(&self, group: GroupId, seq: Sequence) -> bool {
+        self.epoch() != 0 && shared(&self.state).kills_in(group, seq)
     }
 
     /// Sets the mark of a purge; a delete of one key sets no mark and is ignored.

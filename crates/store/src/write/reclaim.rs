@@ -34,6 +34,12 @@ use crate::stats::add;
 use crate::sync::shared;
 use crate::types::{KeyHash, SegmentLife, Sequence};
 
+/// What dead objects leave of the share goes to others at most so many times, and only where it is
+/// 1/`REFILL_PART` of it or more: else the flusher would read a segment of dead objects a few at a
+/// time, and write nothing meanwhile.
+const REFILLS_MAX: u32 = 8;
+const REFILL_PART: u64 = 16;
+
 /// An object worth keeping.
 struct Keeper {
     entry: SummaryEntry,
@@ -186,20 +192,21 @@ struct Chosen {
 }
 
 /// Keeps what the share has room for. Only their records tell which objects have expired or were
-/// purged; what these leave of the share goes to the next.
+/// purged by prefix; what these leave of the share goes to the next.
 fn keep_some(engine: &Arc<Engine>, segment: SegmentId, chosen: Chosen) {
-    let Chosen { mut keepers, mean, share: mut left } = chosen;
-    loop {
+    let Chosen { mut keepers, mean, share } = chosen;
+    let mut left = share;
+    for _ in 0..=REFILLS_MAX {
         let mut fit = take_within(engine, &mut left, &mut keepers);
         // In disk order, so that neighbours are read together.
         fit.sort_unstable_by_key(|k| k.entry.offset_units);
         let mut ahead = ReadAhead::new(engine, segment, &fit);
         let dead = fit.iter().filter(|keeper| !keep(engine, keeper, mean, &mut ahead));
         let dead_bytes: u64 = dead.map(Keeper::stored_bytes).sum();
-        if dead_bytes == 0 || keepers.is_empty() {
+        left += dead_bytes;
+        if dead_bytes == 0 || left < share / REFILL_PART || keepers.is_empty() {
             return;
         }
-        left += dead_bytes;
     }
 }
 
@@ -210,7 +217,11 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> Chos
         let location = location_of(engine, segment, entry);
         let known = engine.index.freq(entry.hash, location).map(|freq| (location, freq));
         let newer = || newer_metadata(engine, entry).map(|newer| (newer.location, newer.freq));
-        if let Some((known_at, freq)) = known.or_else(newer) {
+        // Newer metadata has a number of its own, and may have another group.
+        let is_purged = || engine.marks.kills_in(entry.group(), Sequence::from_raw(entry.seq));
+        if let Some((known_at, freq)) = known.or_else(newer)
+            && !(known_at == location && is_purged())
+        {
             live.push((
                 *entry,
                 known_at,
