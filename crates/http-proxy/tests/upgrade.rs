@@ -191,6 +191,33 @@ fn a_silent_tunnel_is_cut() {
     assert_eq!(proxy.metric("damelo_proxy_tunnel_timeouts_total"), 1);
 }
 
+/// A debugger that holds a client for a minute, a laptop asleep: the limit on silence is the only
+/// one that tunnels have.
+#[test]
+fn a_client_may_take_nothing_of_its_tunnel_for_longer_than_of_an_answer() {
+    const SENT_BYTES: usize = 32 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let (home, origin) = (Home::new(), listener.local_addr().expect("address"));
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().expect("accept").0;
+        let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+        read_message(&mut reader, false).expect("a request");
+        let head = b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        stream.write_all(head).expect("write");
+        // More than all sockets on the way hold.
+        let _ = stream.write_all(&vec![b'x'; SENT_BYTES]);
+    });
+    let limit = Duration::from_millis(100);
+    let proxy = start(&home, origin, |config| config.timeouts.client_write = limit);
+    let (answer, mut reader, _stream) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(answer.status(), 101, "{answer:?}");
+    std::thread::sleep(limit * 5);
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).expect("an orderly end");
+    assert_eq!(received.len(), SENT_BYTES);
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 0);
+}
+
 #[test]
 fn a_proxy_that_stops_does_not_wait_for_tunnels() {
     let (home, directory) = (Home::new(), tempfile::tempdir().expect("tempdir"));

@@ -33,6 +33,8 @@ pub(crate) struct Activity {
     may_rest: AtomicBool,
     /// The last request may turn the connection into a tunnel.
     may_switch: AtomicBool,
+    /// The connection, or a stream of it, has become a tunnel.
+    switched: AtomicBool,
     /// Bytes of the last request's body may come after the connection's last answer.
     may_linger: AtomicBool,
     /// The connection has been silent so long that it should free its buffers.
@@ -64,6 +66,7 @@ impl Activity {
             idle_ms: AtomicU64::new(0),
             may_rest: AtomicBool::new(true),
             may_switch: AtomicBool::new(false),
+            switched: AtomicBool::new(false),
             may_linger: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             broken_off: AtomicBool::new(false),
@@ -133,6 +136,11 @@ impl Activity {
     /// Whether the connection may be, or become, a tunnel.
     pub(crate) fn may_switch(&self) -> bool {
         self.may_switch.load(Relaxed)
+    }
+
+    /// Whether a tunnel goes through the connection: of HTTP/1, nothing else does from then on.
+    pub(crate) fn has_switched(&self) -> bool {
+        self.switched.load(Relaxed)
     }
 
     /// Whether no request is in flight, and nothing remains of the last one.
@@ -208,6 +216,13 @@ impl Active {
 #[derive(Debug)]
 pub(crate) struct ActiveTunnel {
     active: Active,
+}
+
+impl ActiveTunnel {
+    /// Records that its client has the answer that opens it, and bytes of the tunnel follow.
+    pub(crate) fn joins(&self) {
+        self.active.activity.switched.store(true, Relaxed);
+    }
 }
 
 impl Drop for ActiveTunnel {

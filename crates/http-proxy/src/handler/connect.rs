@@ -44,6 +44,7 @@ pub(crate) async fn open<B>(
     tokio::spawn(async move {
         // An error means that the client has disconnected: no tunnel is needed.
         if let Ok(client) = client.await {
+            active.joins();
             let _ = origin.set_nodelay(true);
             let (client, sent) = (TokioIo::new(client), record.client_bytes());
             record.end(tunnel::join(client, origin, idle, (&counters, sent), cut).await);

@@ -5,6 +5,7 @@
 //! be written any more; a tunnel without traffic in either direction for its idle time is cut.
 //! Threads: one task on the worker of the client's connection.
 
+use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ enum Stopped {
     Reading,
     /// Nothing is taken any more.
     Writing,
+    /// Nothing was taken for too long: nothing is to come any more either.
+    Late,
 }
 
 /// A failure: who caused it, and in what.
@@ -77,8 +80,12 @@ impl Stopped {
     fn blame(self, source: BrokenBy, sink: BrokenBy) -> Failure {
         match self {
             Stopped::Reading => (source, self),
-            Stopped::Writing => (sink, self),
+            Stopped::Writing | Stopped::Late => (sink, self),
         }
+    }
+
+    fn of_write(error: io::Error) -> Stopped {
+        if error.kind() == ErrorKind::TimedOut { Stopped::Late } else { Stopped::Writing }
     }
 }
 
@@ -94,7 +101,7 @@ async fn both(
         end = &mut up => (end, true),
         end = &mut down => (end, false),
     };
-    if let Err((by, Stopped::Reading)) = first {
+    if let Err((by, Stopped::Reading | Stopped::Late)) = first {
         return Some(by);
     }
     let second = if is_up { down.await } else { up.await };
@@ -112,14 +119,14 @@ async fn pump(
         let length = from.read(&mut buffer).await.map_err(|_| Stopped::Reading)?;
         silence.touch();
         if length == 0 {
-            return to.shutdown().await.map_err(|_| Stopped::Writing);
+            return to.shutdown().await.map_err(Stopped::of_write);
         }
-        to.write_all(&buffer[..length]).await.map_err(|_| Stopped::Writing)?;
+        to.write_all(&buffer[..length]).await.map_err(Stopped::of_write)?;
         silence.touch();
         counts.iter().for_each(|bytes| bytes.add(length as u64));
         // A TLS stream buffers bytes that its connection had no room for. Without a flush they
         // could stay there while the peer waits for them before it sends more.
-        to.flush().await.map_err(|_| Stopped::Writing)?;
+        to.flush().await.map_err(Stopped::of_write)?;
         if length == BUFFER_BYTES && buffer.len() == BUFFER_BYTES {
             buffer = vec![0; BULK_BUFFER_BYTES];
         }
@@ -129,7 +136,6 @@ async fn pump(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
     use std::pin::Pin;
     use std::task::{Context, Poll};
     use tokio::io::{ReadBuf, duplex};
@@ -220,7 +226,7 @@ mod tests {
         let (counters, sent) = (Counters::default(), Counter::default());
         let (mut client, near) = duplex(64);
         let answer = vec![2; 5 * BUFFER_BYTES];
-        let origin = tokio::io::join(&answer[..], Refusing);
+        let origin = tokio::io::join(&answer[..], RESET);
         let script = async {
             client.write_all(b"more than it wants").await.unwrap();
             let mut received = Vec::new();
@@ -233,12 +239,24 @@ mod tests {
         assert_eq!(broken_by, None, "it closed its connection when it had sent everything");
     }
 
+    /// The system gave up a connection whose other end is not there any more.
+    #[tokio::test]
+    async fn a_side_that_took_nothing_for_too_long_is_not_waited_for() {
+        let (counters, sent) = (Counters::default(), Counter::default());
+        let ((_silent, reads), (far, mut origin)) = (duplex(64), duplex(64));
+        origin.write_all(b"for a client that has gone").await.unwrap();
+        let client = tokio::io::join(reads, Refusing(ErrorKind::TimedOut));
+        let broken_by =
+            join(client, far, Duration::from_secs(3600), (&counters, &sent), None).await;
+        assert_eq!(broken_by, Some(BrokenBy::Client));
+    }
+
     #[tokio::test]
     async fn who_breaks_a_tunnel_off_is_told() {
         let counters = Counters::default();
         for (is_client, wanted) in [(true, BrokenBy::Client), (false, BrokenBy::Origin)] {
             let ((_peer, whole), sent) = (duplex(64), Counter::default());
-            let broken = tokio::io::join(Refusing, Refusing);
+            let broken = tokio::io::join(RESET, RESET);
             let idle = Duration::from_secs(10);
             let broken_by = match is_client {
                 true => join(broken, whole, idle, (&counters, &sent), None).await,
@@ -268,11 +286,15 @@ mod tests {
         }
     }
 
-    /// A connection that was reset.
-    struct Refusing;
+    /// A connection that has failed so.
+    struct Refusing(ErrorKind);
 
-    fn reset<T>() -> Poll<io::Result<T>> {
-        Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+    const RESET: Refusing = Refusing(ErrorKind::ConnectionReset);
+
+    impl Refusing {
+        fn fails<T>(&self) -> Poll<io::Result<T>> {
+            Poll::Ready(Err(self.0.into()))
+        }
     }
 
     impl AsyncRead for Refusing {
@@ -281,7 +303,7 @@ mod tests {
             _: &mut Context<'_>,
             _: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            reset()
+            self.fails()
         }
     }
 
@@ -291,15 +313,15 @@ mod tests {
             _: &mut Context<'_>,
             _: &[u8],
         ) -> Poll<io::Result<usize>> {
-            reset()
+            self.fails()
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            reset()
+            self.fails()
         }
 
         fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            reset()
+            self.fails()
         }
     }
 }

@@ -190,6 +190,7 @@ fn tunnel_between(
     tokio::spawn(async move {
         // An error means that one side has disconnected: no tunnel is needed.
         if let Ok((client, origin)) = tokio::try_join!(client, origin) {
+            active.joins();
             let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
             let sent = record.client_bytes();
             record.end(tunnel::join(client, origin, idle, (&counters, sent), cut).await);

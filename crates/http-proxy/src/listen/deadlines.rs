@@ -289,6 +289,10 @@ impl Watched {
             self.progress.wrote();
             return result;
         }
+        // A tunnel has a limit of its own, on silence both ways.
+        if self.protocol == Protocol::Http1 && self.activity.has_switched() {
+            return Poll::Pending;
+        }
         ready!(self.progress.poll_full(&self.inner, cx));
         self.counters.client_timeouts.one();
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
