@@ -197,6 +197,8 @@ pub(crate) enum FetchError {
     Unresolved(Arc<str>),
     #[error("the name {0} was not resolved in time")]
     ResolveTimeout(Arc<str>),
+    #[error("the name {0} was not looked up: too many others are, whose servers do not answer")]
+    NamesBusy(Arc<str>),
     #[error("the origin did not accept a connection in time")]
     ConnectTimeout,
     #[error("the origin's certificate or TLS handshake failed: {0}")]
@@ -274,6 +276,7 @@ impl FetchError {
             FetchError::Connect(_)
             | FetchError::Unresolved(_)
             | FetchError::ResolveTimeout(_)
+            | FetchError::NamesBusy(_)
             | FetchError::ConnectTimeout
             | FetchError::Tls(_)
             | FetchError::Refused
@@ -292,7 +295,8 @@ impl FetchError {
 
     /// Whether another client's request would have met with it, too.
     pub(crate) fn is_for_all(&self) -> bool {
-        self.is_origins_fault() || matches!(self, FetchError::Busy | FetchError::Down)
+        use FetchError::{Busy, Down, NamesBusy};
+        self.is_origins_fault() || matches!(self, Busy | Down | NamesBusy(_))
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -301,7 +305,9 @@ impl FetchError {
             | FetchError::ConnectTimeout
             | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
             FetchError::Forbidden => StatusCode::FORBIDDEN,
-            FetchError::Busy | FetchError::Down => StatusCode::SERVICE_UNAVAILABLE,
+            FetchError::Busy | FetchError::Down | FetchError::NamesBusy(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             FetchError::ClientBroken => StatusCode::BAD_REQUEST,
             FetchError::Connect(_)
@@ -329,6 +335,7 @@ impl FetchError {
             FetchError::Refused => "origin-refused",
             FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Framing => "origin-framing",
+            FetchError::NamesBusy(_) => "resolver-busy",
             FetchError::Unasked => "origin-unasked",
             FetchError::Busy => "origin-busy",
             FetchError::Down => "origin-down",

@@ -32,6 +32,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::handler::purge::{self, PurgeFailure};
+use crate::io::names;
 use crate::listen::Gate;
 use crate::metrics::Counters;
 use crate::metrics::exposition::{self, Moment, families};
@@ -214,6 +215,7 @@ impl Admin {
         let (connections_open, connections_max) = self.gate.connections();
         Moment {
             log_write_errors: shared.log.as_ref().map_or(0, |log| log.write_errors.get()),
+            names_refused: names::refused(),
             reloads: reloads.done.get(),
             reload_errors: reloads.failed.get(),
             reload_failed: reloads.last_failed.load(Ordering::Relaxed),

@@ -41,8 +41,8 @@ impl Resolver {
         limit: Duration,
     ) -> Result<Addresses, FetchError> {
         let lookup = async {
-            let found = names::addresses(host).await;
-            found.iter().map(|address| address.ip().to_canonical()).collect()
+            let found = names::addresses(host).await?;
+            Ok(found.iter().map(|address| address.ip().to_canonical()).collect())
         };
         self.addresses_by(host, limit, lookup).await
     }
@@ -51,7 +51,7 @@ impl Resolver {
         &self,
         host: &str,
         limit: Duration,
-        lookup: impl Future<Output = Addresses>,
+        lookup: impl Future<Output = Result<Addresses, FetchError>>,
     ) -> Result<Addresses, FetchError> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(Arc::new([address]));
@@ -60,7 +60,7 @@ impl Resolver {
             Some(known) => known,
             None => {
                 let late = |_| FetchError::ResolveTimeout(host.into());
-                let addresses = timeout(limit, lookup).await.map_err(late)?;
+                let addresses = timeout(limit, lookup).await.map_err(late)??;
                 self.remember(host, addresses.clone());
                 addresses
             }
@@ -103,20 +103,20 @@ mod tests {
         let slow = resolver.addresses_by("a.test", LIMIT, pending()).await;
         let late = FetchError::ResolveTimeout("a.test".into());
         assert_eq!((slow, start.elapsed()), (Err(late), LIMIT));
-        let failed = resolver.addresses_by("a.test", LIMIT, ready(Addresses::default())).await;
+        let failed = resolver.addresses_by("a.test", LIMIT, ready(Ok(Addresses::default()))).await;
         assert_eq!(failed, Err(unresolved.clone()));
         // Within the same moment the resolver is not asked again.
-        let again = resolver.addresses_by("a.test", LIMIT, ready(found())).await;
+        let again = resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await;
         assert_eq!(again, Err(unresolved));
         sleep(FAILURE_REMEMBERED).await;
-        let later = resolver.addresses_by("a.test", LIMIT, ready(found())).await;
+        let later = resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await;
         assert_eq!(later, Ok(found()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn addresses_are_remembered_for_a_while() {
         let resolver = Resolver::default();
-        resolver.addresses_by("a.test", LIMIT, ready(found())).await.unwrap();
+        resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await.unwrap();
         sleep(REMEMBERED / 2).await;
         assert_eq!(resolver.addresses_by("a.test", LIMIT, pending()).await, Ok(found()));
         sleep(REMEMBERED / 2).await;

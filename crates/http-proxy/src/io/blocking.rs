@@ -6,8 +6,10 @@
 //! names are still found and purges still made, only later. The pool of tokio's event loop cannot
 //! serve for this: without a thread it panics, and keeps the call for a thread that may never come.
 //!
-//! Invariants: every call is made unless the process ends before; at most `THREADS_MAX` threads are
-//! there beside the first. Threads: any may call; no lock is held during a call.
+//! Lookups of names have threads of their own: they are as many as clients ask for, and take long
+//! where name servers do not answer, while purges wait for nothing. Invariants: every call is made
+//! unless the process ends before; at most `THREADS_MAX` threads of each kind are there beside the
+//! first. Threads: any may call; no lock is held during a call.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,18 +20,25 @@ use std::thread;
 use crate::io::locks::lock;
 
 /// A name server that does not answer holds up a thread for each name, for half a minute or so.
-const THREADS_MAX: usize = 512;
+pub(crate) const THREADS_MAX: usize = 512;
 
-static POOL: Pool = Pool::new();
+static LOOKUPS: Pool = Pool::new();
+static OTHERS: Pool = Pool::new();
 
-/// Starts the first thread; later calls do nothing.
+/// Starts the first thread of each kind; later calls do nothing.
 pub(crate) fn prepare() -> io::Result<()> {
-    POOL.prepare()
+    LOOKUPS.prepare()?;
+    OTHERS.prepare()
 }
 
-/// Makes a call that may block.
+/// Makes a call that may block, and waits for no name server.
 pub(crate) fn run(call: impl FnOnce() + Send + 'static) {
-    POOL.run(Box::new(call), start);
+    OTHERS.run(Box::new(call), start);
+}
+
+/// Looks up a name.
+pub(crate) fn look_up(call: impl FnOnce() + Send + 'static) {
+    LOOKUPS.run(Box::new(call), start);
 }
 
 type Call = Box<dyn FnOnce() + Send>;

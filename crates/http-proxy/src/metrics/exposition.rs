@@ -64,6 +64,7 @@ pub(crate) enum Sample {
 #[derive(Debug, Default)]
 pub(crate) struct Moment {
     pub(crate) log_write_errors: u64,
+    pub(crate) names_refused: u64,
     pub(crate) reloads: u64,
     pub(crate) reload_errors: u64,
     pub(crate) reload_failed: bool,
@@ -138,6 +139,11 @@ fn singles(workers: &[Arc<Counters>], moment: &Moment) -> Vec<Family> {
             "log_write_errors",
             "Access log lines that could not be written.",
             moment.log_write_errors,
+        ),
+        counter(
+            "names_refused",
+            "Names of origins that were not looked up because too many others were.",
+            moment.names_refused,
         ),
         counter("reloads", "Times that the settings were read again.", moment.reloads),
         counter(

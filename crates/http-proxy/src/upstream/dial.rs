@@ -33,7 +33,7 @@ pub(crate) async fn dial_tcp(
     due: Instant,
 ) -> Result<TcpStream, FetchError> {
     let resolved = timeout_at(due, names::addresses(host)).await;
-    let resolved = resolved.map_err(|_| FetchError::ResolveTimeout(host.into()))?;
+    let resolved = resolved.map_err(|_| FetchError::ResolveTimeout(host.into()))??;
     if resolved.is_empty() {
         return Err(FetchError::Unresolved(host.into()));
     }
