@@ -293,6 +293,13 @@ impl FetchError {
             || matches!(self, HeaderTimeout | Broken | Reset | Refused | Framing | Unasked)
     }
 
+    /// Whether it may be the doing of the very request: an origin may break off for what one client
+    /// sends.
+    pub(crate) fn may_be_ones_own(&self) -> bool {
+        use FetchError::{Broken, Framing, HeadersTooLarge, Reset};
+        matches!(self, Broken | Reset | Framing | HeadersTooLarge)
+    }
+
     /// Whether another client's request would have met with it, too.
     pub(crate) fn is_for_all(&self) -> bool {
         use FetchError::{Busy, Down, NamesBusy};
@@ -328,6 +335,7 @@ impl FetchError {
             FetchError::Connect(_) => "connect-failed",
             FetchError::Unresolved(_) => "unresolved",
             FetchError::ResolveTimeout(_) => "resolve-timeout",
+            FetchError::NamesBusy(_) => "resolver-busy",
             FetchError::ConnectTimeout => "connect-timeout",
             FetchError::Tls(_) => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
@@ -335,7 +343,6 @@ impl FetchError {
             FetchError::Refused => "origin-refused",
             FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Framing => "origin-framing",
-            FetchError::NamesBusy(_) => "resolver-busy",
             FetchError::Unasked => "origin-unasked",
             FetchError::Busy => "origin-busy",
             FetchError::Down => "origin-down",

@@ -15,7 +15,7 @@ mod follow;
 use std::pin::pin;
 use std::sync::Arc;
 
-use http::{Method, StatusCode};
+use http::Method;
 
 use crate::answer::{self, Answer, only_if_cached, origin_failed, reused, serve_hit};
 use crate::cache::follow::{Following, follow};
@@ -168,7 +168,7 @@ fn serve_planned(
 /// Asks the origin, or waits for another request that does.
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
     let mut support = RangeSupport::Unknown;
-    let reason_first = question.reason;
+    let (reason_first, mut broke) = (question.reason, None);
     for _ in 0..ROUNDS_MAX {
         let (reason, conditions) = (question.reason, question.conditions);
         let mut probing = None;
@@ -194,17 +194,25 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         };
         // The found response may pin memory, and will be looked up again anyway.
         drop(question.found.take());
-        match follow(worker, ask, &leader, reason).await {
+        let following = follow(worker, ask, &leader, reason).await;
+        broke = None;
+        match following {
             Following::Answered(answer) => return *answer,
             Following::Far => support = RangeSupport::Told,
             Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
+            Following::Ended(Outcome::Broke(error)) => {
+                let said = (Failure::Disconnected, error.name());
+                if let Some(answer) = stand_in_too(worker, ask, said, reason).await {
+                    return answer;
+                }
+                broke = Some(error);
+            }
             Following::Ended(Outcome::Failed(error)) => {
-                let mut status = CacheStatus::forwarded(question.reason);
-                status.collapsed = true;
-                return share_failure(worker, ask, error, status).await;
+                return share_failure(worker, ask, error, waited_for(reason)).await;
             }
             Following::Ended(Outcome::StoodIn(code)) => {
-                if let Some(answer) = stand_in_too(worker, ask, code, reason).await {
+                let said = (Failure::Status(code), "stale-if-error");
+                if let Some(answer) = stand_in_too(worker, ask, said, reason).await {
                     return answer;
                 }
             }
@@ -221,7 +229,18 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
             Plan::Alone => break,
         };
     }
-    go_alone(worker, ask, reason_first).await
+    match broke {
+        // It failed for one after the other. If all asked now, it would have all of them at once.
+        Some(error) => share_failure(worker, ask, error, waited_for(question.reason)).await,
+        None => go_alone(worker, ask, reason_first).await,
+    }
+}
+
+/// The status of a request that waited for another one, for this reason.
+fn waited_for(reason: ForwardReason) -> CacheStatus {
+    let mut status = CacheStatus::forwarded(reason);
+    status.collapsed = true;
+    status
 }
 
 /// Asks the origin for a response that cannot be shared.
@@ -292,8 +311,8 @@ async fn share_failure(
 ) -> Answer {
     let planned = plan(worker, ask).await;
     if let Plan::Serve(found, _) = planned {
-        let waited_for = status.forward.filter(|_| status.collapsed);
-        return serve_hit(worker, ask, slices::resumable(worker, ask, found), waited_for);
+        let collapsed = status.forward.filter(|_| status.collapsed);
+        return serve_hit(worker, ask, slices::resumable(worker, ask, found), collapsed);
     }
     if status.collapsed {
         worker.counters.collapsed.one();
@@ -307,17 +326,17 @@ async fn share_failure(
 }
 
 /// The stored response, if this request may have it as well as the leader that it waited for, for
-/// `reason`: the leader got an error with this status.
+/// `reason`: the leader met with this failure, which `detail` names.
 async fn stand_in_too(
     worker: &Arc<Worker>,
     ask: &Ask,
-    code: StatusCode,
+    (failure, detail): (Failure, &'static str),
     reason: ForwardReason,
 ) -> Option<Answer> {
-    let mut status = CacheStatus::forwarded(reason);
-    (status.collapsed, status.detail) = (true, Some("stale-if-error"));
+    let mut status = waited_for(reason);
+    status.detail = Some(detail);
     let planned = plan(worker, ask).await;
-    let answer = stand_in(worker, ask, planned, Failure::Status(code), status).await?;
+    let answer = stand_in(worker, ask, planned, failure, status).await?;
     worker.counters.collapsed.one();
     Some(answer)
 }

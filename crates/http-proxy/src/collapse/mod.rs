@@ -57,6 +57,10 @@ pub(crate) enum Outcome {
     NotThisTime,
     /// The origin gave no response; followers need not ask it again.
     Failed(FetchError),
+    /// As [`Outcome::Failed`], but the leader's request may be why: followers that may have what is
+    /// stored do, of the others one should lead, and who has waited for as many as it may has this
+    /// failure, too.
+    Broke(FetchError),
     /// It gave an error with this status, and the leader has what is stored instead: so do
     /// followers that may.
     StoodIn(StatusCode),
@@ -144,9 +148,10 @@ impl Outcome {
     /// The outcome when there is no response. A failure caused by one client's permissions, or by
     /// its own disconnect, does not apply to the followers.
     pub(crate) fn of_failure(error: &FetchError) -> Outcome {
-        match error.is_for_all() {
-            true => Outcome::Failed(error.clone()),
-            false => Outcome::Abandoned,
+        match error {
+            error if error.may_be_ones_own() => Outcome::Broke(error.clone()),
+            error if error.is_for_all() => Outcome::Failed(error.clone()),
+            _ => Outcome::Abandoned,
         }
     }
 

@@ -105,6 +105,7 @@ pub(crate) async fn get(
         return Err(Lack::NotStored);
     }
     let key = slice_key(primary, slices, index);
+    let mut broke = None;
     for _ in 0..ROUNDS_MAX {
         if shared.collapse.unsliceable.of(primary, worker.now_s()).is_some() {
             return Err(Lack::NoSlice);
@@ -122,10 +123,16 @@ pub(crate) async fn get(
             Role::Follower(leader) => match follow(worker, ask, stretch, &leader, begun_ms).await {
                 Followed::Got(got) => return Ok(*got),
                 Followed::Gone(lack) => return Err(lack),
-                Followed::Again => {}
-                Followed::TooSlow => break,
+                Followed::Again(error) => broke = error,
+                Followed::TooSlow => {
+                    broke = None;
+                    break;
+                }
             },
         }
+    }
+    if let Some(error) = broke {
+        return Err(Lack::Failed { error, followed: true });
     }
     fetch(worker, ask, slices, index, None).await
 }
@@ -164,7 +171,8 @@ enum Followed {
     Got(Box<Got>),
     /// The slice is not to be had.
     Gone(Lack),
-    Again,
+    /// With how the other failed, if its request may be why.
+    Again(Option<FetchError>),
     TooSlow,
 }
 
@@ -200,9 +208,10 @@ async fn follow(
         }
         Ok(Outcome::Stored) => match stored(worker, ask, stretch, How::Followed, begun_ms).await {
             Some(got) => Followed::Got(Box::new(got)),
-            None => Followed::Again,
+            None => Followed::Again(None),
         },
-        Ok(Outcome::Abandoned) => Followed::Again,
+        Ok(Outcome::Abandoned) => Followed::Again(None),
+        Ok(Outcome::Broke(error)) => Followed::Again(Some(error)),
         Ok(Outcome::Failed(error)) => Followed::Gone(Lack::Failed { error, followed: true }),
         Ok(_) => Followed::Gone(Lack::NoSlice),
     }

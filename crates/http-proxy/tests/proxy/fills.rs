@@ -431,3 +431,65 @@ fn a_store_that_fails_midway_costs_a_slow_client_nothing() {
     stream.read_to_end(&mut read).expect("the rest");
     assert!(read == body, "{} of {} bytes", read.len(), body.len());
 }
+
+/// An answer that is none.
+fn nonsense() -> Reply {
+    let gate = Gate::default();
+    gate.open();
+    Reply { interim: Some(("this is not HTTP\r\n\r\n", gate)), ..reply(200, "", "") }
+}
+
+fn waiting(proxy: &Proxy) -> u64 {
+    proxy.metric("damelo_proxy_collapsed_waiting")
+}
+
+/// As an origin may break off for the headers that one client sends.
+#[test]
+fn a_failure_that_may_be_one_clients_own_is_not_told_to_those_who_wait() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        if !request.has("x-bad") {
+            return reply(200, "Cache-Control: max-age=60", "sound");
+        }
+        held.wait();
+        nonsense()
+    });
+    let proxy = Proxy::start(&origin);
+    let ask = |headers| send_to(proxy.info.address, "GET", "/", headers, b"");
+    let mut first = ask("X-Bad: 1");
+    eventually("it leads", || origin.count() == 1);
+    let others: Vec<_> = (0..4).map(|_| ask("")).collect();
+    eventually("all others wait", || waiting(&proxy) == 4);
+    gate.open();
+    assert_eq!(read_message(&mut first, false).expect("an answer").status(), 502);
+    for mut other in others {
+        assert_eq!(read_message(&mut other, false).expect("an answer").text(), "sound");
+    }
+    assert_eq!(origin.count(), 2);
+}
+
+/// One after the other finds out, and then all know: what fails for each is not asked for by all.
+#[test]
+fn an_origin_that_fails_for_each_is_asked_by_three() {
+    let (answer, answers) = std::sync::mpsc::channel();
+    let answers = std::sync::Mutex::new(answers);
+    let origin = Origin::start(move |_| {
+        answers.lock().expect("lock").recv().expect("the test goes on");
+        nonsense()
+    });
+    let proxy = Proxy::start(&origin);
+    let asking: Vec<_> = (0..8).map(|_| send_to(proxy.info.address, "GET", "/", "", b"")).collect();
+    for round in 1..=3 {
+        eventually("one asks and the others wait", || {
+            (origin.count(), waiting(&proxy)) == (round, 8 - round as u64)
+        });
+        answer.send(()).expect("it is asked");
+    }
+    for mut one in asking {
+        let said = read_message(&mut one, false).expect("an answer");
+        assert_eq!(said.status(), 502);
+        assert!(said.cache().contains("detail=origin-broken"), "{}", said.cache());
+    }
+    assert_eq!(origin.count(), 3);
+}
