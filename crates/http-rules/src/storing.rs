@@ -55,7 +55,8 @@ pub enum NotStoredReason {
     Superseded,
     /// The origin ended the body early.
     Truncated,
-    /// The client left too early for the rest to be worth fetching.
+    /// The client left too early for the rest to be worth fetching, or took it too slowly to keep
+    /// what is stored open for it.
     ClientGone,
     /// A rule of the operator forbids it.
     Rule,

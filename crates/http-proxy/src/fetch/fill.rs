@@ -8,8 +8,9 @@
 //! wait for the client. A slower client is detached, and continues from the store at its own pace.
 //! If that is impossible, the fill waits for it; if the store takes no more, the fill goes on for
 //! those who read it, and waits for them (`vault::inflight`); a client that accepts nothing for
-//! `timeouts.body_idle` counts as gone. Threads: the task of a fill runs on the worker
-//! that began it; readers on other workers get it from the vault.
+//! `timeouts.body_idle` counts as gone, or, if nobody else can have the response, only ends its
+//! storing. Threads: the task of a fill runs on the worker that began it; readers on other workers
+//! get it from the vault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -401,8 +402,11 @@ impl Fill {
             Err(TrySendError::Closed(())) => return Err(()),
             Err(TrySendError::Full(())) => {}
         }
-        let gone_at = Instant::now() + self.storing.limits.idle;
+        let (client, gone_at) = (client.clone(), Instant::now() + self.storing.limits.idle);
         while !self.may_leave_behind() {
+            // A client that alone can have the response is waited for: `timeouts.client_write` has
+            // an eye on it. Only what is stored does not stay open for so long.
+            let has_limit = self.inflight.is_some() || self.storing.insertion.is_some();
             tokio::select! {
                 biased;
                 places = client.reserve_many(free_min) => {
@@ -410,7 +414,10 @@ impl Fill {
                     return Ok(());
                 }
                 () = joined(self.inflight.as_deref()) => {}
-                () = sleep_until(gone_at) => return Err(()),
+                () = sleep_until(gone_at), if has_limit => match self.inflight {
+                    Some(_) => return Err(()),
+                    None => self.go_on_unstored(NotStoredReason::ClientGone),
+                },
             }
         }
         Err(())

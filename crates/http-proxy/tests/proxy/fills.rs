@@ -493,3 +493,23 @@ fn an_origin_that_fails_for_each_is_asked_by_three() {
     }
     assert_eq!(origin.count(), 3);
 }
+
+/// The client's own limit, `timeouts.client_write`, is the only one that there is for it: here it
+/// reads, but not enough for a new piece to fit into the socket.
+#[test]
+fn a_slow_client_whose_answer_nobody_else_can_have_gets_all_of_it() {
+    let body = noise(61, 12 << 20);
+    let new = body.clone();
+    let origin = Origin::start(move |request| match request.has("if-none-match") {
+        true => reply(200, "Cache-Control: max-age=60\nETag: \"new\"", new.clone()),
+        false => reply(200, "Cache-Control: max-age=60\nETag: \"old\"", "old"),
+    });
+    let limit = Duration::from_millis(200);
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.body_idle = limit);
+    proxy.get("/");
+    let mut slow = send_to(proxy.info.address, "GET", "/", "Cache-Control: no-cache", b"");
+    eventually("the new one comes", || origin.count() == 2);
+    std::thread::sleep(limit * 5);
+    let got = read_message(&mut slow, false).expect("an answer");
+    assert!(got.complete && got.body[..] == body[..], "{} bytes", got.body.len());
+}
