@@ -298,6 +298,9 @@ fn what_an_answer_names_is_what_clients_call_it() {
             let answer = proxy.get_with(path, "Host: a.test");
             assert_eq!(answer.header("location"), expected, "{path}");
         }
+        let upgrade = "Host: a.test\nConnection: upgrade\nUpgrade: websocket";
+        let declined = proxy.get_with(path, upgrade);
+        assert_eq!(declined.header("location"), expected, "{path}, asked for an upgrade");
     }
     let proxy = start(&origin, PREFIXES, |config| config.preserve_host = true);
     let answer = proxy.get_with("/api/own", "Host: a.test");

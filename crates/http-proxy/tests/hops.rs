@@ -294,6 +294,8 @@ fn redirects_to_the_origins_own_name_lead_back_to_the_proxy() {
         }
         assert_eq!(proxy.get("/elsewhere").header("location"), "http://www.example/a");
         assert_eq!(proxy.ask("POST", "/a", "").header("location"), expected);
+        let upgrade = "Connection: upgrade\nUpgrade: websocket";
+        assert_eq!(proxy.get_with("/a", upgrade).header("location"), expected);
     }
 }
 

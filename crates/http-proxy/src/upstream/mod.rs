@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use http::header::HOST;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -86,6 +86,18 @@ struct SitePools {
     pools: Vec<Pool>,
     /// The name to remove from the origin's redirects; `None` if requests keep the client's `Host`.
     own_name: Option<OwnName>,
+}
+
+impl SitePools {
+    /// Makes redirects lead where the client can go.
+    fn lead_back(&self, headers: &mut HeaderMap, renaming: Option<&Renaming>) {
+        if let Some(own_name) = &self.own_name {
+            own_name.take_off(headers);
+        }
+        if let Some(renaming) = renaming {
+            renaming.rename(headers);
+        }
+    }
 }
 
 impl Fetcher {
@@ -195,7 +207,8 @@ impl Fetcher {
         &self,
         request: &Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
-        let pools = &self.site_of(request).pools;
+        let (site, renaming) = (self.site_of(request), Renaming::of(request));
+        let pools = &site.pools;
         let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
         while let Some(index) = self.choose(pools, &open, key_of(request)) {
             open[index] = false;
@@ -203,13 +216,17 @@ impl Fetcher {
             self.judge(&pools[index], pools.len(), sent.as_ref().err());
             match sent {
                 Err(error) if error.is_unreachable() => last_error = error,
-                sent => return sent,
+                Err(error) => return Err(error),
             }
             if open.contains(&true) {
                 self.counters.origin_failovers.one();
             }
         }
         Err(last_error)
+                Ok(mut response) => {
+                    site.lead_back(response.headers_mut(), renaming.as_ref());
+                    return Ok(response);
+                }
     }
 
     async fn upgrade_at(
@@ -255,7 +272,8 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
-        let SitePools { pools, own_name } = self.site_of(&request);
+        let site = self.site_of(&request);
+        let pools = &site.pools;
         let mut last_error = FetchError::Connect(None);
         let mut own = held(pools, &request);
         while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
@@ -266,12 +284,7 @@ impl Fetcher {
             self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
             match sent {
                 Ok(mut response) => {
-                    if let Some(own_name) = own_name {
-                        own_name.take_off(response.headers_mut());
-                    }
-                    if let Some(renaming) = renaming {
-                        renaming.rename(response.headers_mut());
-                    }
+                    site.lead_back(response.headers_mut(), renaming.as_ref());
                     return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
                 }
                 Err(SendError { error, unsent: Some(unsent) }) if error.is_unreachable() => {
