@@ -620,3 +620,23 @@ fn a_slow_upload_is_not_the_origins_silence() {
     let answer = read_message(&mut stuck, false).expect("an answer");
     assert_eq!(answer.status(), 504, "{}", answer.cache());
 }
+
+/// Not only when the next request comes: behind a balancer that has the last word on how long a
+/// connection lives, or at an origin with a place for each.
+#[test]
+fn idle_connections_to_origins_are_closed_though_nothing_is_asked() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    let (home, (ended, end)) = (Home::new(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().expect("accept").0;
+        let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+        read_message(&mut reader, false).expect("a request");
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("write");
+        let _ = ended.send(read_message(&mut reader, false).is_none());
+    });
+    let idle = Duration::from_millis(100);
+    let proxy = Proxy::start_to(&home, url, |config| config.timeouts.pool_idle = idle);
+    assert_eq!(proxy.get("/").text(), "ok");
+    assert_eq!(end.recv_timeout(PATIENCE), Ok(true), "the origin sees the end");
+}

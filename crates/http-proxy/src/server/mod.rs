@@ -23,7 +23,7 @@ use damelo::Store;
 use http::Uri;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Duration, sleep, timeout};
 
 use crate::admin;
 use crate::collapse::Collapse;
@@ -43,6 +43,11 @@ use crate::upstream::{Fetcher, Origin, PoolSettings, Sites, check_all};
 use crate::vault::Vault;
 use crate::worker::control::Control;
 use crate::worker::{Shared, Worker};
+
+/// Bounds of the time between two looks for idle connections to origins, which is `pool_idle` in
+/// between.
+const SWEEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum number of workers.
 pub(crate) const WORKERS_MAX: usize = 1024;
@@ -343,6 +348,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
                     let shared = reloads.borrow_and_update().clone();
                     worker.store(make(shared));
                 }
+                () = sleep(sweep_interval(&worker.load())) => worker.load().fetcher.sweep(),
             }
         }
         worker.load().shared.config.timeouts.drain
@@ -352,4 +358,8 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     let _ = timeout(drain_timeout, ended.recv()).await;
     // Tunnels are not waited for.
     counters.cut_off();
+}
+
+fn sweep_interval(worker: &Worker) -> Duration {
+    worker.shared.config.timeouts.pool_idle.clamp(SWEEP_INTERVAL_MIN, SWEEP_INTERVAL_MAX)
 }

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use crate::io::locks::lock;
 use crate::upstream::endpoint::Endpoint;
@@ -17,36 +16,33 @@ const POOLS_MAX: usize = 1024;
 /// Pools by host and port.
 pub(crate) struct AnyPools {
     settings: PoolSettings,
-    state: Mutex<State>,
-}
-
-struct State {
-    pools: HashMap<(String, u16), Pool>,
-    swept: Instant,
+    pools: Mutex<HashMap<(String, u16), Pool>>,
 }
 
 impl AnyPools {
     pub(crate) fn new(settings: PoolSettings) -> AnyPools {
-        let state = State { pools: HashMap::new(), swept: Instant::now() };
-        AnyPools { settings, state: Mutex::new(state) }
+        AnyPools { settings, pools: Mutex::default() }
+    }
+
+    /// Drops connections that have been idle for too long, and pools that have none.
+    pub(crate) fn sweep(&self) {
+        lock(&self.pools).retain(|_, pool| !pool.sweep());
     }
 
     /// The pool of an origin without TLS.
     pub(crate) fn pool(&self, host: &str, port: u16) -> Pool {
-        let mut state = lock(&self.state);
-        let old = state.swept.elapsed() >= self.settings.idle_timeout;
-        if old || state.pools.len() >= POOLS_MAX {
-            state.pools.retain(|_, pool| !pool.sweep());
-            state.swept = Instant::now();
+        let mut pools = lock(&self.pools);
+        if pools.len() >= POOLS_MAX {
+            pools.retain(|_, pool| !pool.sweep());
         }
-        if state.pools.len() >= POOLS_MAX {
+        if pools.len() >= POOLS_MAX {
             // All pools are in use. Requests in flight keep theirs; later requests connect anew.
-            state.pools.clear();
+            pools.clear();
         }
         let endpoint = || Arc::new(Endpoint::plain(host.to_owned(), port));
         let key = (host.to_owned(), port);
         let new = || Pool::new(endpoint(), self.settings.clone());
-        state.pools.entry(key).or_insert_with(new).clone()
+        pools.entry(key).or_insert_with(new).clone()
     }
 }
 
@@ -73,7 +69,7 @@ mod tests {
         let pools = AnyPools::new(settings);
         for number in 0..POOLS_MAX * 2 {
             pools.pool(&format!("{number}.test"), 80);
-            assert!(pools.state.lock().unwrap().pools.len() <= POOLS_MAX);
+            assert!(pools.pools.lock().unwrap().len() <= POOLS_MAX);
         }
     }
 }

@@ -130,6 +130,14 @@ impl Fetcher {
         }
     }
 
+    /// Closes connections that have been idle for too long.
+    pub(crate) fn sweep(&self) {
+        for pool in self.sites.iter().flat_map(|site| &site.pools) {
+            pool.sweep();
+        }
+        self.anywhere.sweep();
+    }
+
     /// Whether health checks report every origin of a site down and no request since has succeeded.
     pub(crate) fn is_known_down(&self, site: SiteId) -> bool {
         are_known_down(&self.site(site).pools)
@@ -215,6 +223,10 @@ impl Fetcher {
             let sent = self.upgrade_at(&pools[index], request, None).await;
             self.judge(&pools[index], pools.len(), sent.as_ref().err());
             match sent {
+                Ok(mut response) => {
+                    site.lead_back(response.headers_mut(), renaming.as_ref());
+                    return Ok(response);
+                }
                 Err(error) if error.is_unreachable() => last_error = error,
                 Err(error) => return Err(error),
             }
@@ -223,10 +235,6 @@ impl Fetcher {
             }
         }
         Err(last_error)
-                Ok(mut response) => {
-                    site.lead_back(response.headers_mut(), renaming.as_ref());
-                    return Ok(response);
-                }
     }
 
     async fn upgrade_at(
