@@ -14,7 +14,8 @@ impl Fetch<'_> {
     /// The origin gave no answer.
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
         self.end_lead(Outcome::of_failure(&error));
-        if error.is_for_all()
+        let is_of_origin = error.is_for_all() || error.may_be_ones_own();
+        if is_of_origin
             && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
         {
             return answer;

@@ -235,3 +235,20 @@ fn a_client_whose_answer_is_not_stored_takes_nothing_from_the_others() {
     eventually("it is validated in vain", || origin.count() == 4);
     assert!(proxy.get("/").cache().contains("; hit"), "stale");
 }
+
+/// An answer that cannot be read is none.
+#[test]
+fn stale_in_place_of_an_answer_with_too_long_headers() {
+    let count = AtomicUsize::new(0);
+    let origin = Origin::start(move |_| {
+        let length = if count.fetch_add(1, Ordering::SeqCst) == 0 { 1 } else { 1 << 20 };
+        let padding = "x".repeat(length);
+        reply(200, &format!("Cache-Control: max-age=10, stale-if-error=100\nX-A: {padding}"), "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    let stale = proxy.get("/");
+    assert_eq!((stale.status(), stale.text().as_str()), (200, "x"));
+    assert!(stale.cache().contains("detail=origin-headers-too-large"), "{}", stale.cache());
+}
