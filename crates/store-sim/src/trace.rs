@@ -3,7 +3,8 @@
 //! Each begin and end of a write or sync takes one tick of a counter that all disks of a world
 //! share, so that "the moment before tick T" is the same moment for all of them. Rules of survival:
 //!
-//! - a write that ended before a sync began, where the sync ended before T, survives everything;
+//! - a write that ended before a sync began, where the sync ended before T, survives everything,
+//!   unless a sync of the journal that failed had given it up before;
 //! - after a kill, every write that ended before T survives; of writes in flight, any sectors;
 //! - after a power loss, any sectors of every other write survive, in any combination.
 //!
@@ -54,6 +55,8 @@ struct Write {
     offset: u64,
     bytes: Box<[u8]>,
     journal: bool,
+    /// When the system took it for written although it was not; no later sync covers it.
+    given_up: Tick,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +92,8 @@ impl Trace {
 
     pub(crate) fn begin_write(&mut self, begin: Tick, offset: u64, bytes: &[u8], journal: bool) {
         self.volatile_bytes += bytes.len() as u64;
-        self.writes.insert(begin, Write { end: IN_FLIGHT, offset, bytes: bytes.into(), journal });
+        let (end, bytes) = (IN_FLIGHT, bytes.into());
+        self.writes.insert(begin, Write { end, offset, bytes, journal, given_up: IN_FLIGHT });
     }
 
     /// The write ended, and this many of its first bytes landed.
@@ -104,6 +108,16 @@ impl Trace {
 
     pub(crate) fn sync(&mut self, begin: Tick, end: Tick, journal: Option<Range<u64>>) {
         self.syncs.push(Sync { begin, end, journal });
+    }
+
+    /// A sync of a part of the journal failed: the system says so once, and has given up what it
+    /// could not write.
+    pub(crate) fn sync_failed(&mut self, at: Tick, journal: &Range<u64>) {
+        for write in self.writes.values_mut() {
+            if write.journal && write.end < at && journal.contains(&write.offset) {
+                write.given_up = write.given_up.min(at);
+            }
+        }
     }
 
     /// Bytes written since the base image.
@@ -157,7 +171,9 @@ impl Trace {
     fn survives(&self, write: &Write, at: Tick, kind: CrashKind) -> bool {
         write.end < at
             && (kind == CrashKind::Kill
-                || self.syncs.iter().any(|s| s.begin > write.end && s.end < at && s.covers(write)))
+                || self.syncs.iter().any(|s| {
+                    s.begin > write.end && s.end < at.min(write.given_up) && s.covers(write)
+                }))
     }
 }
 

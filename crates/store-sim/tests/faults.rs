@@ -272,6 +272,33 @@ fn a_damaged_journal_revives_nothing() {
     });
 }
 
+/// The system says once that it could not write the record, to whoever removed the object, and takes
+/// it for written from then on.
+#[test]
+fn a_sync_after_one_that_failed_covers_what_that_one_did_not() {
+    watched(|| {
+        let world = blank_world(8 << 20);
+        let mut driver = filled(&world, 50)?;
+        driver.apply(1000, &Op::Checkpoint)?;
+        let once = Rule::new(&[OpKind::JournalSync], When::Only(0), Effect::Eio);
+        world.set_faults(&FaultPlan::new(vec![once]));
+        if driver.store().remove(&Workload::key(0, false)).is_ok() {
+            return Err("the sync of its record failed".into());
+        }
+        driver.store().sync().map_err(|e| e.to_string())?;
+        let images = (0..20).map(|seed| world.crash(CrashKind::Power, seed));
+        let images: Vec<_> = images.collect();
+        driver.abandon();
+        for (seed, disks) in images.iter().enumerate() {
+            let (there, _) = survivors(disks)?;
+            if there[0] || there[1..].contains(&false) {
+                return Err(format!("image {seed}: {there:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
 /// What is lost with a half of the journal is lost once, and not again at every crash.
 #[test]
 fn a_lost_half_of_the_journal_costs_only_what_is_older() {

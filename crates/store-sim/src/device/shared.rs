@@ -226,12 +226,18 @@ impl Shared {
     pub(super) fn sync(&self, op: OpKind, journal: Option<Range<u64>>) -> io::Result<()> {
         let mut state = self.lock();
         let range = journal.clone().unwrap_or(0..self.info.size_bytes);
-        match state.effect(op, range) {
-            None | Some(Effect::Corrupt) => {}
+        let failure = match state.effect(op, range) {
+            None | Some(Effect::Corrupt) => None,
             Some(Effect::Lost) => return Ok(()),
             Some(Effect::Vanish) => return Err(errno(libc::ENXIO)),
-            Some(Effect::Enospc) => return Err(errno(libc::ENOSPC)),
-            Some(Effect::Eio | Effect::Short) => return Err(errno(libc::EIO)),
+            Some(Effect::Enospc) => Some(errno(libc::ENOSPC)),
+            Some(Effect::Eio | Effect::Short) => Some(errno(libc::EIO)),
+        };
+        if let Some(error) = failure {
+            if let Some(range) = &journal {
+                state.trace.sync_failed(self.ticks.take(), range);
+            }
+            return Err(error);
         }
         let begin = self.ticks.take();
         state.trace.sync(begin, self.ticks.take(), journal);

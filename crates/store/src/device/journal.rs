@@ -14,7 +14,8 @@
 //! Threads: any thread writes, without a lock. Concurrent writes must use disjoint ranges;
 //! overlapping ones leave a mixture of both in the area and affect nothing else, since no Rust
 //! reference to the mapping ever exists and reads go through the descriptor. After a failed `sync`
-//! the kernel may have dropped the data: treat the journal as lost.
+//! the kernel takes the data for written, and may drop it where no mapping holds the pages: it has to
+//! be written again before the next `sync` counts.
 
 use std::fs::File;
 use std::io;

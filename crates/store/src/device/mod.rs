@@ -203,6 +203,7 @@ pub trait JournalArea: Send + Sync + 'static {
     /// Makes earlier writes survive a power loss.
     ///
     /// # Errors
-    /// Whatever the device reports.
+    /// Whatever the device reports. Of what was written before, nothing need be covered by a later
+    /// sync that succeeds, unless it was written again.
     fn sync(&self) -> io::Result<()>;
 }

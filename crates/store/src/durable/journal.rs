@@ -14,7 +14,9 @@
 //! of an open ([`Journal::mark_open`]).
 //!
 //! Threads: any. Appends are serialised by a mutex, held for a memory copy (at `synced`, not while
-//! the device syncs).
+//! the device syncs: see `syncs`).
+
+mod syncs;
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, Padded, lock};
@@ -22,6 +24,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
+use self::syncs::Syncs;
 use crate::config::Durability;
 use crate::device::JournalArea;
 use crate::durable::replay::{JournalContents, LostHalf, MARK, OUT_OF_ORDER_MAX, Repair};
@@ -74,6 +77,9 @@ pub(crate) struct Journal {
     nonce: StoreNonce,
     durability: Durability,
     state: Padded<Mutex<State>>,
+    syncs: Syncs,
+    /// A sync failed, and what it was for could not be written again yet.
+    is_unwritten: AtomicBool,
     covered: Signal,
     /// The journal switched halves recently: a checkpoint is wanted.
     wants_checkpoint: AtomicBool,
@@ -109,6 +115,8 @@ impl Journal {
             nonce,
             durability,
             state: Padded(Mutex::new(state)),
+            syncs: Syncs::default(),
+            is_unwritten: AtomicBool::new(false),
             covered: Signal::default(),
             wants_checkpoint: AtomicBool::new(contents.epoch > 1),
             tight: AtomicBool::new(false),
@@ -209,7 +217,7 @@ impl Journal {
                 area.write(half + offset, &bytes)?;
             }
         }
-        area.sync()
+        self.sync()
     }
 
     /// As `append`, for callers that must not wait because a checkpoint waits for them or for their
@@ -307,14 +315,14 @@ impl Journal {
         }
         state.ends_with_mark = lost.is_empty();
         drop(state);
-        area.sync()?;
+        self.sync()?;
         if lost.is_empty() {
             return Ok(());
         }
         for half in lost.iter().flat_map(|half| self.half_starts(half.0)) {
             area.write(half, &[0; JOURNAL_CELL_BYTES])?;
         }
-        area.sync()
+        self.sync()
     }
 
     /// Stops waiting for checkpoints until one is complete, because the volume that holds them is
@@ -464,8 +472,31 @@ impl Journal {
         self.covered.notify_all();
     }
 
+    /// Makes all records so far survive a loss of power. After a failure the system takes what it
+    /// could not write for written, so it is written again, at once, while the pages are there.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.area.as_ref().map_or(Ok(()), |area| area.sync())
+        let Some(area) = &self.area else { return Ok(()) };
+        self.syncs.sync(|| {
+            if self.is_unwritten.load(Ordering::Relaxed) {
+                self.write_again(area.as_ref())?;
+            }
+            let outcome = area.sync();
+            if outcome.is_err() {
+                self.is_unwritten.store(true, Ordering::Relaxed);
+                // If this fails, it is tried before the next sync.
+                let _ = self.write_again(area.as_ref());
+            }
+            outcome
+        })
+    }
+
+    /// Writes to the whole area what it holds.
+    fn write_again(&self, area: &dyn JournalArea) -> io::Result<()> {
+        // Keeps out what would be overwritten by what was there before.
+        let _state = lock(&self.state);
+        area.write(0, &area.read_all()?)?;
+        self.is_unwritten.store(false, Ordering::Relaxed);
+        Ok(())
     }
 }
 
