@@ -25,7 +25,7 @@ pub enum ResidencyPolicyKind {
     /// for an object that came with the page of another is no hit: the page was read for that.
     Lru,
     /// FIFO with a second chance: an object that was hit since it was last examined is copied to
-    /// the back of the queue.
+    /// the back of the queue. Of three hits or more one counts for the next time as well.
     Clock,
 }
 
@@ -274,10 +274,6 @@ impl ResidencyPolicy for Clock {
     fn fate(&self, queue: Queue, object: &Leaving) -> Fate {
         if object.hits == 0 || queue == Queue::Hated { Fate::Drop } else { Fate::CopyTo(queue) }
     }
-
-    fn hits_after(&self, _queue: Queue, _hits: u8) -> u8 {
-        0
-    }
 }
 
 struct Lru;
@@ -341,17 +337,6 @@ mod tests {
             assert_eq!(policy.victim(&usage([0, 0, 0, 90]), Hint::Neutral), Some(Queue::Loved));
             assert_eq!(policy.victim(&usage([0, 1, 0, 90]), Hint::Neutral), Some(Queue::Probation));
             assert_eq!(policy.victim(&usage([0, 0, 0, 0]), Hint::Neutral), None);
-        }
-    }
-
-    #[test]
-    fn clock_keeps_what_was_hit_until_it_is_examined_once_more() {
-        let policy = residency_policy(ResidencyPolicyKind::Clock, 1 << 20);
-        for hits in [1, 2, 3, u8::MAX] {
-            let object = Leaving { hash: 1, bytes: 64, hits, epoch: 0 };
-            assert_eq!(policy.fate(Queue::Probation, &object), Fate::CopyTo(Queue::Probation));
-            let later = Leaving { hits: policy.hits_after(Queue::Probation, hits), ..object };
-            assert_eq!(policy.fate(Queue::Probation, &later), Fate::Drop, "{hits} hits");
         }
     }
 
