@@ -533,8 +533,11 @@ fn the_access_log_names_users_tunnels_and_refusals() {
     let credentials = |which| format!("Proxy-Authorization: Basic {which}\r\n");
     assert_eq!(proxy.ask("CONNECT", "127.0.0.1:2", &credentials(wrong)).status(), 407);
     assert_eq!(proxy.ask("CONNECT", "127.0.0.1:1", &credentials(right)).status(), 403);
-    eventually("both are written", || lines().lines().count() == 2);
+    let unscreened = format!("{}Expect: what\r\n", credentials(wrong));
+    assert_eq!(proxy.ask("GET", "http://127.0.0.1:2/", &unscreened).status(), 417);
+    eventually("all are written", || lines().lines().count() == 3);
     for (target, told) in [
+        ("http://127.0.0.1:2/ - HIER_", "/417"),
         ("127.0.0.1:2 - HIER_NONE/-", "TCP_DENIED/407"),
         ("127.0.0.1:1 ann HIER_NONE/-", "TCP_DENIED/403"),
     ] {
@@ -550,7 +553,7 @@ fn the_access_log_names_users_tunnels_and_refusals() {
     let mut received = [0; 9];
     reader.read_exact(&mut received).expect("read");
     drop(reader);
-    eventually("the tunnel is written", || lines().lines().count() == 3);
+    eventually("the tunnel is written", || lines().lines().count() == 4);
     let told = format!(" TCP_TUNNEL/200 9 CONNECT {address} ann HIER_DIRECT/127.0.0.1 ");
     assert!(lines().contains(&told), "{}", lines());
 }

@@ -345,6 +345,23 @@ fn a_post_marks_nothing_where_its_url_alone_decides_on_the_key() {
     assert_eq!(proxy.metric("damelo_proxy_purge_marks"), 1);
 }
 
+/// Two hosts may be one to the key, and not to the rules.
+#[test]
+fn a_post_reaches_what_another_host_has_under_the_same_url() {
+    let origin = Origin::start(answer);
+    let rules = "[[rule]]\nhost = \"m.a.test\"\nkey_cookies = [\"c\"]\n";
+    let rules = Settings::parse(rules).expect("good").proxy.ruleset;
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.ruleset = rules.clone();
+        config.forwarded.x_forwarded = false;
+    });
+    let hit = || proxy.get_with("/a", "Host: m.a.test\nCookie: c=1").cache().contains("; hit");
+    hit();
+    assert!(hit());
+    assert_eq!(proxy.ask_with_body("POST", "/a", "Host: a.test", b"x").status(), 200);
+    assert!(!hit());
+}
+
 /// Rules go and come back, as when a change of them is taken back; what they stored has stayed.
 #[test]
 fn keys_that_rules_extended_before_are_reached_by_a_purge_of_their_url() {

@@ -44,7 +44,7 @@ use crate::client::Peer;
 use crate::error::Refusal;
 use crate::fetch::pass::pass;
 use crate::forward::NotAdmitted;
-use crate::handler::record::Unanswered;
+use crate::handler::record::{Unanswered, UserUnchecked};
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, ForwardReason, dates, preconditions};
@@ -118,7 +118,9 @@ async fn dispatch(
         screen::join_cookies(request.headers_mut());
     }
     if let Err(refusal) = screen::screen(&mut request, &worker.shared.config.limits) {
-        return refuse(worker, refusal);
+        let (mut response, status) = refuse(worker, refusal);
+        response.extensions_mut().insert(UserUnchecked);
+        return (response, status);
     }
     if let Some(forward) = &worker.shared.forward {
         let limit = worker.shared.config.timeouts.connect;

@@ -111,6 +111,10 @@ pub(crate) fn refused(worker: &Worker, peer: &Peer, status: StatusCode) {
     }
 }
 
+/// Extension of an answer to a request that was refused before anybody checked who its user is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UserUnchecked;
+
 /// Guard for a request without an answer yet. Dropping it before `end` counts a client that went
 /// away.
 pub(super) struct Unanswered<'a>(Option<&'a Counters>);
@@ -198,8 +202,8 @@ pub(super) fn follow(
         worker.shared.sites.get(*site).authority.clone_into(&mut record.origin);
     }
     if worker.shared.forward.is_some() {
-        let unchecked = matches!(status.detail, Some("unauthorized" | "password-checks"));
-        if unchecked || code == StatusCode::BAD_REQUEST {
+        let is_refused = matches!(status.detail, Some("unauthorized" | "password-checks"));
+        if is_refused || response.extensions().get::<UserUnchecked>().is_some() {
             record.user = None;
         }
         if matches!(status.detail, Some("unauthorized" | "denied" | "forbidden-address")) {

@@ -84,7 +84,13 @@ pub(crate) trait Shelf {
 
 impl Shelf for Store {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.read(key).wait().ok()?.map(|object| object.to_vec())
+        // As a stream: with little memory a snapshot is not read in one piece.
+        let mut reader = self.reader(key).wait().ok()??;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = reader.next().wait().ok()? {
+            bytes.extend_from_slice(&chunk);
+        }
+        Some(bytes)
     }
 
     fn put(&self, key: &[u8], bytes: &[u8]) -> Result<(), CopyError> {

@@ -44,6 +44,11 @@ impl Naming<'_> {
         self.host.is_none()
     }
 
+    /// The same for the scheme.
+    pub(crate) fn has_schemes(&self) -> bool {
+        self.scheme.is_none()
+    }
+
     /// The name of a resource that an operator gives as a URL.
     pub(crate) fn of_url(&self, scheme: &str, host: &str) -> (&'static str, String) {
         let asked = if scheme == "https" { "https" } else { "http" };

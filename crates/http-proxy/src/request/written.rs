@@ -7,6 +7,7 @@
 use http::HeaderMap;
 
 use crate::request::Ask;
+use crate::request::naming::Naming;
 use crate::rules::invalidation;
 use crate::ruleset::RequestView;
 use crate::worker::Shared;
@@ -30,10 +31,9 @@ impl Ask {
     /// itself writes to besides its target; not the target.
     pub(crate) fn named_written(&self, shared: &Shared, response: &HeaderMap) -> Vec<Written> {
         let base = self.base(shared.sites.get(self.site).name());
-        let paths = invalidation::named(base, response);
-        let paths = paths.filter(|path| path != self.target.path_and_query.as_str());
-        let named = paths.map(|path| self.written(shared, &path));
-        named.chain(self.destination_written(shared)).collect()
+        let named = invalidation::named(base, response).map(|path| self.written(shared, &path));
+        let target = self.target_written(shared);
+        named.chain(self.destination_written(shared)).filter(|one| one.url != target.url).collect()
     }
 
     /// The same-origin URL that a copy or move writes to.
@@ -46,7 +46,11 @@ impl Ask {
     fn written(&self, shared: &Shared, path_and_query: &str) -> Written {
         let config = &shared.config;
         let url = config.caching.key.primary(self.target.scheme, &self.target.host, path_and_query);
-        let effects = config.ruleset.on_get_of(&RequestView { path_and_query, ..self.view() });
+        let rules = &config.ruleset;
+        let effects = match has_every_part(shared) {
+            true => rules.on_get_of(&RequestView { path_and_query, ..self.view() }),
+            false => None,
+        };
         let key = effects.map(|effects| {
             let mut key = url.clone();
             effects.extend_key(&HeaderMap::new(), &mut key);
@@ -54,4 +58,14 @@ impl Ask {
         });
         Written { url, key }
     }
+}
+
+/// Whether keys have every part of a URL by which rules decide on them: another host, say, may have
+/// the same key but for what the rules add.
+fn has_every_part(shared: &Shared) -> bool {
+    let decided_by = shared.config.ruleset.decided_by();
+    let naming = Naming::of(shared);
+    (!decided_by.scheme || naming.has_schemes())
+        && (!decided_by.host || naming.has_hosts())
+        && (!decided_by.query || shared.config.caching.key.keeps_queries())
 }

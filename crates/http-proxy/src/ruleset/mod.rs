@@ -103,6 +103,14 @@ pub(crate) struct Actions {
     pub(crate) response_remove: Vec<HeaderName>,
 }
 
+/// Parts of a URL, besides the path, by which rules decide on keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DecidedBy {
+    pub(crate) scheme: bool,
+    pub(crate) host: bool,
+    pub(crate) query: bool,
+}
+
 impl Actions {
     /// Whether they add to cache keys.
     fn extends_keys(&self) -> bool {
@@ -128,6 +136,11 @@ pub(crate) fn edits_allowed(name: &HeaderName) -> bool {
 }
 
 impl Rule {
+    /// Whether it adds to keys, or keeps later rules from that.
+    fn decides_on_keys(&self) -> bool {
+        self.then.extends_keys() || self.last
+    }
+
     /// A rule that matches everything and does nothing.
     pub(crate) fn named(name: String) -> Rule {
         let (when, then) = (Conditions::default(), Actions::default());
@@ -196,6 +209,7 @@ pub struct Ruleset {
     rules: Vec<Rule>,
     index: RuleIndex,
     extends_keys: bool,
+    decided_by: DecidedBy,
     /// The origins that rules name; equal lists are stored once.
     sites: Vec<Vec<String>>,
     /// That of each rule: `MAIN` if it names none.
@@ -232,6 +246,14 @@ pub(crate) struct ResponseEffects<'r> {
 impl Ruleset {
     pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
         let extends_keys = rules.iter().any(|rule| rule.then.extends_keys());
+        let decides = |on: fn(&Conditions) -> bool| {
+            rules.iter().any(|rule| rule.decides_on_keys() && on(&rule.when))
+        };
+        let decided_by = DecidedBy {
+            scheme: decides(|when| when.scheme.is_some()),
+            host: decides(|when| !when.hosts.is_empty()),
+            query: decides(|when| !when.queries.is_empty()),
+        };
         let (mut sites, mut known) = (Vec::new(), HashMap::new());
         let site = |rule: &Rule| match rule.then.to.as_slice() {
             [] => SiteId::MAIN,
@@ -242,7 +264,7 @@ impl Ruleset {
         };
         let site_of = rules.iter().map(site).collect();
         let index = RuleIndex::of(&rules);
-        Ruleset { rules, index, extends_keys, sites, site_of }
+        Ruleset { rules, index, extends_keys, decided_by, sites, site_of }
     }
 
     /// The origins of each site that rules name.
@@ -273,14 +295,18 @@ impl Ruleset {
         self.extends_keys
     }
 
+    /// The parts of a URL that rules which decide on keys have conditions on, besides the path.
+    pub(crate) fn decided_by(&self) -> DecidedBy {
+        self.decided_by
+    }
+
     /// The rules that decide on keys, as text: other texts may be other keys.
     pub(crate) fn of_keys(&self) -> String {
-        let decides = |rule: &&Rule| rule.then.extends_keys() || rule.last;
         let text = |rule: &Rule| {
             let Actions { to, prefix, key_headers, key_cookies, .. } = &rule.then;
             format!("{:?}", (&rule.when, to, prefix, key_headers, key_cookies, rule.last))
         };
-        self.rules.iter().filter(decides).map(text).collect()
+        self.rules.iter().filter(|rule| rule.decides_on_keys()).map(text).collect()
     }
 
     /// The effects on a key that every GET of a URL has, whatever its fields are; `None` if they
@@ -289,10 +315,10 @@ impl Ruleset {
         let mut effects = RequestEffects::default();
         let asked = request.asked();
         for place in self.index.candidates(asked) {
-            let Rule { when, then, last, .. } = &self.rules[place];
+            let rule = &self.rules[place];
+            let Rule { when, then, last, .. } = rule;
             let is_for_get = when.methods.is_empty() || when.methods.contains(&Method::GET);
-            let decides = then.extends_keys() || *last;
-            if !decides
+            if !rule.decides_on_keys()
                 || !is_for_get
                 || when.is_on_response()
                 || !when.match_url(request.scheme, asked)

@@ -111,7 +111,10 @@ pub(crate) async fn get(
             return Err(Lack::NoSlice);
         }
         match shared.collapse.join(&key).after_rounds(ask.rounds) {
-            Role::Alone => break,
+            Role::Alone => {
+                broke = None;
+                break;
+            }
             Role::Leader(lead) => {
                 // Another leader may have finished between this request's lookup and its lead.
                 if let Some(got) = stored(worker, ask, stretch, How::Followed, begun_ms).await {
