@@ -1,9 +1,8 @@
 //! Equivalence of values of `Accept-Encoding` or `Accept-Language` (RFC 9111 §4.1).
 //!
-//! Both are lists of case-insensitive names with weights, whose order says nothing (RFC 9110
-//! §12.4.2, §12.5.3), except that of languages with the same weight, which some origins take for a
-//! preference (§12.5.4). [`Normaliser::Equivalent`] equates values that differ only in case, in
-//! order that says nothing, in spacing and in the spelling of weights. [`Normaliser::BestOf`] also equates values that the
+//! Both are lists of case-insensitive names with weights, whose order has no meaning (RFC 9110
+//! §12.4.2, §12.5.3, §12.5.4). [`Normaliser::Equivalent`] equates values that differ only in case,
+//! order, spacing and the spelling of weights. [`Normaliser::BestOf`] also equates values that the
 //! operator declares equal, and therefore changes the request to the origin.
 //!
 //! Invariants: the normal form of a normal form is itself; a value that is not such a list, or has
@@ -22,23 +21,13 @@ const WEIGHT_MAX: Weight = 1000;
 pub enum Normaliser {
     /// As sent, except for spaces around commas.
     AsSent,
-    /// Case, order and spelling of weights make no difference, but for the order of languages with
-    /// the same weight. The origin gets what was sent.
+    /// Case, order and spelling of weights make no difference. The origin gets what was sent.
     #[default]
     Equivalent,
     /// Only the best of these names that the client accepts counts, the first listed winning a tie,
     /// but for languages that the client itself names; the origin is asked for that name alone. If
     /// the client accepts none, the field is removed.
     BestOf(Vec<String>),
-}
-
-/// What the order of names with the same weight means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ties {
-    /// Nothing: codings.
-    MeanNothing,
-    /// A preference to some origins: languages.
-    AreOrdered,
 }
 
 /// A name and its weight.
@@ -51,12 +40,7 @@ struct Member<'a> {
 impl Normaliser {
     /// Appends the normal form of a list given by its members; false if it has none, in which case
     /// nothing was appended.
-    pub fn write<'a>(
-        &self,
-        members: impl Iterator<Item = &'a [u8]>,
-        ties: Ties,
-        key: &mut Vec<u8>,
-    ) -> bool {
+    pub fn write<'a>(&self, members: impl Iterator<Item = &'a [u8]>, key: &mut Vec<u8>) -> bool {
         if *self == Normaliser::AsSent {
             return false;
         }
@@ -66,11 +50,7 @@ impl Normaliser {
             key.extend_from_slice(best_of(names, parsed).unwrap_or_default().as_bytes());
             return true;
         }
-        match ties {
-            Ties::MeanNothing => parsed.sort_unstable_by(compare),
-            // A list this short is sorted in place.
-            Ties::AreOrdered => parsed.sort_by_key(|member| std::cmp::Reverse(member.weight)),
-        }
+        parsed.sort_unstable_by(compare);
         for (index, member) in parsed.iter().enumerate() {
             if index > 0 {
                 key.push(b',');
@@ -193,7 +173,7 @@ mod tests {
 
     fn normal(normaliser: &Normaliser, text: &str) -> Option<String> {
         let mut key = Vec::new();
-        let written = normaliser.write(members(text), Ties::MeanNothing, &mut key);
+        let written = normaliser.write(members(text), &mut key);
         written.then(|| String::from_utf8(key).unwrap())
     }
 
@@ -228,19 +208,6 @@ mod tests {
         let many = ["x"; MEMBERS_MAX + 1].join(",");
         assert_eq!(normal(&equivalent, &many), None);
         assert_eq!(normal(&Normaliser::AsSent, "gzip"), None);
-    }
-
-    /// RFC 9110 §12.5.4.
-    #[test]
-    fn the_order_of_languages_with_one_weight_counts() {
-        let normal = |text| {
-            let mut key = Vec::new();
-            assert!(Normaliser::Equivalent.write(members(text), Ties::AreOrdered, &mut key));
-            String::from_utf8(key).unwrap()
-        };
-        assert_eq!(normal("en, DE"), "en,de");
-        assert_eq!(normal("de, en"), "de,en");
-        assert_eq!(normal("fr;q=0.2, en, es;q=0.20, de"), "en,de,fr;200,es;200");
     }
 
     #[test]

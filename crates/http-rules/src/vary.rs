@@ -15,7 +15,7 @@ use http::header::{
 
 use crate::config::CachingConfig;
 use crate::list_members;
-use crate::negotiation::{Normaliser, Ties};
+use crate::negotiation::Normaliser;
 
 /// Most header names that one `Vary` may list; more count as `*`.
 pub const VARY_NAMES_MAX: usize = 16;
@@ -108,9 +108,8 @@ fn write_field(name: &HeaderName, request: &HeaderMap, caching: &CachingConfig, 
     }
     let mark = key.len();
     key.push(NORMAL);
-    let ties = if *name == ACCEPT_LANGUAGE { Ties::AreOrdered } else { Ties::MeanNothing };
-    let normal = normaliser
-        .is_some_and(|normaliser| normaliser.write(list_members(request, name), ties, key));
+    let normal =
+        normaliser.is_some_and(|normaliser| normaliser.write(list_members(request, name), key));
     if !normal {
         key.truncate(mark);
         key.push(PRESENT);
