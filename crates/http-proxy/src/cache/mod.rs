@@ -196,30 +196,11 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         drop(question.found.take());
         let following = follow(worker, ask, &leader, reason).await;
         broke = None;
-        match following {
-            Following::Answered(answer) => return *answer,
-            Following::Far => support = RangeSupport::Told,
-            Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
-            Following::Ended(Outcome::Broke(error)) => {
-                let said = (Failure::Disconnected, error.name());
-                if let Some(answer) = stand_in_too(worker, ask, said, reason).await {
-                    return answer;
-                }
-                broke = Some(error);
-            }
-            Following::Ended(Outcome::Failed(error)) => {
-                return share_failure(worker, ask, error, waited_for(reason)).await;
-            }
-            Following::Ended(Outcome::StoodIn(code)) => {
-                let said = (Failure::Status(code), "stale-if-error");
-                if let Some(answer) = stand_in_too(worker, ask, said, reason).await {
-                    return answer;
-                }
-            }
-            // A response whose body is not stored may have headers that can be shared.
-            Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
-                if ask.method == Method::HEAD => {}
-            Following::Ended(_) | Following::TooSlow => break,
+        match heed(worker, ask, following, reason).await {
+            Next::Answered(answer) => return *answer,
+            Next::Far => support = RangeSupport::Told,
+            Next::Again(failure) => broke = failure,
+            Next::Alone => break,
         }
         question = match plan(worker, ask).await {
             Plan::Serve(found, decision) => {
@@ -233,6 +214,53 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         // It failed for one after the other. If all asked now, it would have all of them at once.
         Some(error) => share_failure(worker, ask, error, waited_for(question.reason)).await,
         None => go_alone(worker, ask, reason_first).await,
+    }
+}
+
+/// What a request does next that has waited for another one.
+enum Next {
+    Answered(Box<Answer>),
+    /// Looks again, and has its range fetched as slices.
+    Far,
+    /// Looks again; the leader met with this failure, which may be its own.
+    Again(Option<FetchError>),
+    /// Asks for itself: the response cannot be shared, or comes too late.
+    Alone,
+}
+
+async fn heed(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    following: Following,
+    reason: ForwardReason,
+) -> Next {
+    let (said, failure) = match following {
+        Following::Answered(answer) => return Next::Answered(answer),
+        Following::Far => return Next::Far,
+        Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {
+            return Next::Again(None);
+        }
+        Following::Ended(Outcome::Failed(error)) => {
+            let answer = share_failure(worker, ask, error, waited_for(reason)).await;
+            return Next::Answered(Box::new(answer));
+        }
+        Following::Ended(Outcome::Broke(error)) => {
+            ((Failure::Disconnected, error.name()), Some(error))
+        }
+        Following::Ended(Outcome::StoodIn(code)) => {
+            ((Failure::Status(code), "stale-if-error"), None)
+        }
+        // A response whose body is not stored may have headers that can be shared.
+        Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
+            if ask.method == Method::HEAD =>
+        {
+            return Next::Again(None);
+        }
+        Following::Ended(_) | Following::TooSlow => return Next::Alone,
+    };
+    match stand_in_too(worker, ask, said, reason).await {
+        Some(answer) => Next::Answered(Box::new(answer)),
+        None => Next::Again(failure),
     }
 }
 
