@@ -207,7 +207,8 @@ pub struct Config {
     /// Time between index checkpoints. Zero: a checkpoint only at close. Default 30 s.
     pub checkpoint_period: Duration,
     /// Time after which a created object is written to disk even if its page is not full. Zero:
-    /// never. Default 5 s. `Store::set_flush_period` sets it for one group.
+    /// never. Default 5 s. `Store::set_flush_period` sets it for one group. What has waited for
+    /// half of it goes along with what is due, and all if that is little: pages are fuller so.
     pub flush_period: Duration,
     /// Groups whose pages, hints and flush periods are remembered in memory, 400 bytes each; they
     /// take at most a twelfth of `memory`. Default 65,536, at most 2^32. Beyond the limit the hints

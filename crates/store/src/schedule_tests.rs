@@ -190,7 +190,7 @@ fn flush(nursery: &Nursery, written: &Mutex<Vec<u64>>) {
 #[test]
 fn shuttle_a_drain_ends_when_what_came_before_is_written() {
     explore(2_000, || {
-        let nursery = Arc::new(Nursery::new(4 * PAGE));
+        let nursery = Arc::new(Nursery::new(4 * PAGE, Duration::ZERO));
         let written = Arc::new(Mutex::new(Vec::new()));
         let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
         let flusher = {

@@ -316,7 +316,7 @@ fn assemble(parts: Parts) -> Engine {
     Engine {
         clock,
         ring: Ring::new(space.segments, page_bytes),
-        nursery: Nursery::new(nursery_bytes),
+        nursery: Nursery::new(nursery_bytes, config.flush_period),
         inline: Default::default(),
         gate: Default::default(),
         groups: Groups::new(config.groups_tracked_max, config.memory.bytes()),

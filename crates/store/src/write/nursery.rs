@@ -109,6 +109,9 @@ const GROUPS_AT_ONCE: usize = 512;
 /// Most rounds begun by [`Nursery::oldest_seq`]; beyond that, its answer is coarser.
 const ROUNDS_MAX: usize = 16;
 
+/// As long as what waits would fill at most so many pages, all of it goes with what is due.
+const FEW_PAGES: u64 = 8;
+
 /// How often a drain repeats its request to the flusher.
 const DRAIN_NAP: Duration = Duration::from_millis(50);
 /// Waiting creates are woken when 1/`WAKE_PART` of the limit is free.
@@ -127,6 +130,8 @@ pub(crate) struct Nursery {
     /// Creates wait beyond this many bytes.
     pub(crate) limit_bytes: u64,
     flush_at_bytes: u64,
+    /// Most objects are due so long after they came.
+    flush_period: Duration,
 }
 
 /// The flusher's next piece of work.
@@ -148,7 +153,7 @@ pub(crate) enum Work {
 }
 
 impl Nursery {
-    pub(crate) fn new(limit_bytes: u64) -> Nursery {
+    pub(crate) fn new(limit_bytes: u64, flush_period: Duration) -> Nursery {
         Nursery {
             open: Mutex::default(),
             state: Mutex::default(),
@@ -158,6 +163,7 @@ impl Nursery {
             done: Signal::default(),
             limit_bytes,
             flush_at_bytes: limit_bytes / 2,
+            flush_period,
         }
     }
 
@@ -426,12 +432,24 @@ impl Nursery {
         }
         // Full groups that are due get their turn next, and are not broken up for that.
         let due_below = if over { full_bytes } else { u64::MAX };
-        if !room_first && let Some(choice) = state.choose_due(now, due_below) {
+        let due_by = now.saturating_add(self.due_ahead(state, page_bytes));
+        if !room_first && let Some(choice) = state.choose_due(now, due_by, due_below) {
             return Some(choice);
         }
         state.asked_next = over;
         let largest = |state: &mut State| state.choose_largest(self.flush_at_bytes / 2);
         if over { state.choose_full(full_bytes).or_else(|| largest(state)) } else { None }
+    }
+
+    /// How long before their time groups go along with one that is due. A write ends with a page
+    /// that is not full, so that few writes of much fill the disk better than many of little; and a
+    /// group gathers for at least half of the period. Of what fills few pages all goes.
+    fn due_ahead(&self, state: &State, page_bytes: u64) -> Duration {
+        match state.group_bytes() {
+            bytes if bytes >= self.flush_at_bytes => Duration::ZERO,
+            bytes if bytes <= FEW_PAGES * page_bytes => self.flush_period,
+            _ => self.flush_period / 2,
+        }
     }
 
     /// Takes the chosen groups, a few per hold of the lock: there may be hundreds of thousands, and

@@ -26,7 +26,7 @@ fn stage(nursery: &Nursery, group: u64, run: &Run, due: u64) -> bool {
 #[test]
 fn what_is_put_back_keeps_its_time() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(4 * PAGE);
+    let nursery = Nursery::new(4 * PAGE, Duration::ZERO);
     for due in 10..15 {
         assert!(stage(&nursery, 7, &run, due));
     }
@@ -44,7 +44,7 @@ fn what_is_put_back_keeps_its_time() {
 #[test]
 fn what_lists_took_stays_charged() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(1 << 20);
+    let nursery = Nursery::new(1 << 20, Duration::ZERO);
     assert_eq!(nursery.table_bytes(), 0);
     assert!((0..10).all(|due| stage(&nursery, 7, &run, due)));
     let ten = nursery.table_bytes();
@@ -69,7 +69,7 @@ fn extent(run: &Run) -> StagedExtent {
 #[test]
 fn pages_get_their_turn_while_extents_keep_coming() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(4 * PAGE);
+    let nursery = Nursery::new(4 * PAGE, Duration::ZERO);
     let next = |now| {
         assert!(nursery.push_extent(extent(&run), Sequence::ZERO));
         match nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO) {
@@ -103,7 +103,7 @@ fn pages_get_their_turn_while_extents_keep_coming() {
 #[test]
 fn a_wish_ends_with_what_it_was_for() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(1 << 20);
+    let nursery = Nursery::new(1 << 20, Duration::ZERO);
     let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
     nursery.request_flush();
     assert!(matches!(take(), Work::Idle));
@@ -124,7 +124,7 @@ fn a_wish_ends_with_what_it_was_for() {
 #[test]
 fn a_request_for_pages_ends_when_nothing_waits() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(4 * PAGE);
+    let nursery = Nursery::new(4 * PAGE, Duration::ZERO);
     assert!((0..8).all(|_| stage(&nursery, 7, &run, 100)));
     nursery.request_flush();
     let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
@@ -137,7 +137,7 @@ fn a_request_for_pages_ends_when_nothing_waits() {
 #[test]
 fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(4 * PAGE);
+    let nursery = Nursery::new(4 * PAGE, Duration::ZERO);
     assert!(stage(&nursery, 7, &run, 1));
     nursery.stop();
     let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
@@ -168,7 +168,7 @@ fn refill_until_work(nursery: &Nursery, run: &Run) -> (u64, Work) {
 #[test]
 fn what_came_long_ago_is_moved_though_little_waits() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(16 * PAGE);
+    let nursery = Nursery::new(16 * PAGE, Duration::ZERO);
     // Two objects of half a page hold a run each, and the runs between them may be held as well.
     assert!(stage(&nursery, 5, &run, 100));
     (0..3).for_each(|_| nursery.refill(run.clone()));
@@ -193,7 +193,7 @@ fn what_came_long_ago_is_moved_though_little_waits() {
 fn of_many_groups_those_go_that_are_to_go() {
     const GROUPS: u64 = 3 * GROUPS_AT_ONCE as u64;
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(1 << 30);
+    let nursery = Nursery::new(1 << 30, Duration::ZERO);
     for group in 0..GROUPS {
         assert!(stage(&nursery, group, &run, 100 + group));
     }
@@ -221,7 +221,7 @@ fn of_many_groups_those_go_that_are_to_go() {
 #[test]
 fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it_fills() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(16 * PAGE);
+    let nursery = Nursery::new(16 * PAGE, Duration::ZERO);
     let take = || match nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO) {
         Work::Pages { groups, partial } => {
             let objects: Vec<_> = groups.iter().flat_map(|(_, objects)| objects).collect();
@@ -258,7 +258,7 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
 #[test]
 fn what_is_asked_for_or_due_is_written_while_full_groups_keep_coming() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
-    let nursery = Nursery::new(4 * PAGE);
+    let nursery = Nursery::new(4 * PAGE, Duration::ZERO);
     let push = |group, due| assert!(stage(&nursery, group, &run, due));
     let next = |now| {
         (0..4).for_each(|_| push(7, 100));
@@ -289,4 +289,34 @@ fn what_is_asked_for_or_due_is_written_while_full_groups_keep_coming() {
     push(8, 60);
     assert!((0..5).all(|_| !next(59)));
     assert!((0..3).any(|_| next(60)));
+}
+
+/// Each write ends with a page that is not full.
+#[test]
+fn what_is_due_takes_along_what_is_due_soon() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(1 << 30, Duration::from_secs(8));
+    let groups_at = |now| match nursery.take(PAGE, || Duration::from_secs(now), || Duration::ZERO) {
+        Work::Pages { groups, partial: true } => {
+            let objects: Vec<_> = groups.iter().flat_map(|(_, objects)| objects).collect();
+            nursery.finished(&Finished::of(objects));
+            groups.into_iter().map(|(id, _)| id.get()).collect()
+        }
+        _ => Vec::new(),
+    };
+    // Named as they are due.
+    let push = |group| assert!(stage(&nursery, group, &run, group));
+    (100..112).for_each(push);
+    assert!(groups_at(99).is_empty(), "none is due");
+    assert_eq!(groups_at(100), (100..109).collect::<Vec<_>>(), "few pages: all of the period");
+    assert!(groups_at(108).is_empty(), "what was due went before its time");
+    assert_eq!(groups_at(109), [109, 110, 111]);
+    (200..240).for_each(push);
+    assert_eq!(groups_at(200), (200..205).collect::<Vec<_>>(), "many: half of the period");
+    assert_eq!(groups_at(206), (205..211).collect::<Vec<_>>());
+    nursery.request_flush();
+    assert_eq!(groups_at(207).len(), 29);
+    push(213);
+    assert!(groups_at(212).is_empty(), "a group that was due by then has gone otherwise");
+    assert_eq!(groups_at(213), [213]);
 }

@@ -267,20 +267,30 @@ impl State {
         Choice::of_all(older, Then::Move { came_before })
     }
 
-    /// Chooses the groups that are due and have fewer bytes than this.
-    pub(super) fn choose_due(&mut self, now: Duration, below_bytes: u64) -> Option<Choice> {
+    /// If a group with fewer bytes than this is due, chooses those of them that are so until `by`.
+    pub(super) fn choose_due(
+        &mut self,
+        now: Duration,
+        by: Duration,
+        below_bytes: u64,
+    ) -> Option<Choice> {
         if !self.is_group_due(now) {
             return None;
         }
-        let mut due = Vec::new();
-        self.groups_due = None;
+        let (mut soon, mut some_now) = (Vec::new(), false);
+        let (mut first_of_rest, mut first) = (None, None);
         for group in &self.groups {
+            first = earlier(first, group.1.due);
             match group.1.due {
-                Some(at) if at <= now && group.1.bytes < below_bytes => due.push(Chosen::of(group)),
-                later => self.groups_due = earlier(self.groups_due, later),
+                Some(at) if at <= by && group.1.bytes < below_bytes => {
+                    some_now |= at <= now;
+                    soon.push(Chosen::of(group));
+                }
+                later => first_of_rest = earlier(first_of_rest, later),
             }
         }
-        Choice::of_all(due, Then::Write { partial: true })
+        self.groups_due = if some_now { first_of_rest } else { first };
+        if some_now { Choice::of_all(soon, Then::Write { partial: true }) } else { None }
     }
 }
 
