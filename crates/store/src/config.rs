@@ -211,7 +211,7 @@ pub struct Config {
     /// half of it goes along with what is due, and all if that is little: pages are fuller so.
     pub flush_period: Duration,
     /// Groups whose pages, hints and flush periods are remembered in memory, 400 bytes each; they
-    /// take at most a twelfth of `memory`. Default 65,536, at most 2^32. Beyond the limit the hints
+    /// take at most a twelfth of `memory`, and lists of their pages a 64th. Default 65,536, at most 2^32. Beyond the limit the hints
     /// and flush periods of the groups known for longest are forgotten.
     pub groups_tracked_max: usize,
     /// Consecutive errors of reads and writes after which a volume is taken out of service, or of

@@ -17,9 +17,9 @@ use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
 use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::format::{JournalOp, KEY_MAX_BYTES, META_MAX_BYTES, SUMMARY_ENTRY_BYTES};
+use crate::group::Groups;
 use crate::group::hints::{self, PendingHints};
 use crate::group::neighbours::{Neighbours, Touched};
-use crate::group::{GROUP_BYTES, Groups};
 use crate::index::{Index, Location};
 use crate::memory::cache::Cache;
 use crate::memory::pool::Run;
@@ -277,8 +277,11 @@ impl Engine {
         if !hints.is_empty() {
             self.cache.requeue(&hints);
         }
+        let reused = self.counters.segments_reused.load(Ordering::Relaxed);
+        let is_current = |segment, life| self.ring.life(segment) == life;
+        self.groups.forget_reused(reused, self.ring.segments().into(), is_current);
         let of_pages = self.touched.bytes() + self.page_frames.bytes();
-        let tables = self.groups.tracked() * GROUP_BYTES + of_pages + self.heads.bytes();
+        let tables = self.groups.bytes() + of_pages + self.heads.bytes();
         self.cache.charge_tables(tables + self.nursery.table_bytes() + self.summary_bytes());
     }
 

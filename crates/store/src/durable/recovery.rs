@@ -296,6 +296,7 @@ impl Engine {
     fn note_groups(&self, segment: SegmentId, life: SegmentLife, entries: &[SummaryEntry]) {
         let mut last = None;
         let stride = self.ring.page_stride(segment);
+        let is_current = |segment, life| self.ring.life(segment) == life;
         for entry in entries {
             if u64::from(entry.stored_units) * UNIT_BYTES > self.page_record_max() {
                 continue;
@@ -308,7 +309,7 @@ impl Engine {
             if self.page_groups.get(segment, page).is_none() {
                 self.page_groups.set(segment, page, entry.group());
             }
-            self.groups.entry(entry.group()).note_page(segment, life, page as u32);
+            self.groups.entry(entry.group()).note_page(segment, life, page as u32, is_current);
         }
     }
 

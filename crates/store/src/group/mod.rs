@@ -7,12 +7,14 @@
 
 pub(crate) mod hints;
 pub(crate) mod neighbours;
+mod page_runs;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use self::neighbours::Neighbours;
+use self::page_runs::{Budget, PageRun, PageRuns};
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::sync::{Arc, Mutex, lock};
@@ -20,20 +22,14 @@ use crate::types::{GroupId, SegmentLife};
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.
-pub(crate) const GROUP_BYTES: usize = 400;
+const GROUP_BYTES: usize = 400;
 /// Groups take at most one part in this many of the memory for data.
 const MEMORY_SHARE: u64 = 12;
-/// Most page runs remembered for one group; beyond, the oldest are forgotten.
-const PAGE_RUNS_MAX: usize = 4096;
+/// Lists of pages beyond a few runs for each group take at most one part in this many.
+const RUNS_SHARE: u64 = 64;
 
-/// Consecutive pages that hold a group's objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageRun {
-    pub(crate) segment: SegmentId,
-    pub(crate) life: SegmentLife,
-    pub(crate) first_page: u32,
-    pub(crate) pages: u32,
-}
+/// Lists of pages are looked through once one in this many segments has been reused.
+const LOOK_PART: u64 = 16;
 
 /// Statistics of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +53,6 @@ pub struct GroupStats {
     pub hint: Hint,
 }
 
-#[derive(Default)]
 pub(crate) struct GroupState {
     hint: AtomicU8,
     pub(crate) objects_created: AtomicU64,
@@ -72,10 +67,26 @@ pub(crate) struct GroupState {
     pub(crate) next_page: AtomicU64,
     /// Flush period in milliseconds plus one; 0 = the store's.
     flush_ms: AtomicU64,
-    pages: Mutex<Vec<PageRun>>,
+    pages: Mutex<PageRuns>,
 }
 
 impl GroupState {
+    fn new(budget: Arc<Budget>) -> GroupState {
+        GroupState {
+            hint: AtomicU8::default(),
+            objects_created: AtomicU64::default(),
+            bytes_created: AtomicU64::default(),
+            disk_reads: AtomicU64::default(),
+            page_reads: AtomicU64::default(),
+            prefetched: AtomicU64::default(),
+            prefetch_hits: AtomicU64::default(),
+            neighbours: Neighbours::default(),
+            next_page: AtomicU64::default(),
+            flush_ms: AtomicU64::default(),
+            pages: Mutex::new(PageRuns::new(budget)),
+        }
+    }
+
     pub(crate) fn hint(&self) -> Hint {
         match self.hint.load(Ordering::Relaxed) {
             1 => Hint::Loved,
@@ -103,24 +114,15 @@ impl GroupState {
     }
 
     /// Remembers that a page holds objects of this group.
-    pub(crate) fn note_page(&self, segment: SegmentId, life: SegmentLife, page: u32) {
-        let mut pages = lock(&self.pages);
-        if let Some(last) = pages.last_mut()
-            && last.segment == segment
-            && last.life == life
-        {
-            if (last.first_page..last.first_page + last.pages).contains(&page) {
-                return;
-            }
-            if last.first_page + last.pages == page {
-                last.pages += 1;
-                return;
-            }
-        }
-        if pages.len() == PAGE_RUNS_MAX {
-            pages.drain(..PAGE_RUNS_MAX / 4);
-        }
-        pages.push(PageRun { segment, life, first_page: page, pages: 1 });
+    pub(crate) fn note_page(
+        &self,
+        segment: SegmentId,
+        life: SegmentLife,
+        page: u32,
+        is_current: impl Fn(SegmentId, SegmentLife) -> bool,
+    ) {
+        let is_current = |run: &PageRun| is_current(run.segment, run.life);
+        lock(&self.pages).note(segment, life, page, is_current);
     }
 
     /// The known pages whose segment has not been reused.
@@ -129,8 +131,8 @@ impl GroupState {
         is_current: impl Fn(SegmentId, SegmentLife) -> bool,
     ) -> Vec<PageRun> {
         let mut pages = lock(&self.pages);
-        pages.retain(|run| is_current(run.segment, run.life));
-        pages.clone()
+        pages.forget(|run| is_current(run.segment, run.life));
+        pages.list().to_vec()
     }
 
     fn is_worth_keeping(&self) -> bool {
@@ -182,6 +184,9 @@ pub(crate) struct Groups {
     tracked_max: usize,
     /// Whether any group ever had a hint; until then hints need not be looked up. Never reset.
     any_hinted: AtomicBool,
+    runs: Arc<Budget>,
+    /// Segments that had been reused when all lists of pages were last looked through.
+    looked_at: AtomicU64,
 }
 
 impl Groups {
@@ -193,6 +198,33 @@ impl Groups {
             tracked: AtomicUsize::new(0),
             tracked_max: tracked_max.min(affordable).max(SHARDS),
             any_hinted: AtomicBool::new(false),
+            runs: Arc::new(Budget::new(memory_bytes / RUNS_SHARE)),
+            looked_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Memory of all that is remembered.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tracked() * GROUP_BYTES + self.runs.taken_bytes()
+    }
+
+    /// If some list of pages got no more room: frees that of reused segments, once a part of all
+    /// segments has been reused since it was last done. `reused`: how many ever were.
+    pub(crate) fn forget_reused(
+        &self,
+        reused: u64,
+        segments: u64,
+        is_current: impl Fn(SegmentId, SegmentLife) -> bool,
+    ) {
+        let since = reused - self.looked_at.load(Ordering::Relaxed);
+        if since <= segments / LOOK_PART || !self.runs.was_short() {
+            return;
+        }
+        self.looked_at.store(reused, Ordering::Relaxed);
+        for shard in &self.shards {
+            for state in lock(shard).states.values() {
+                lock(&state.pages).forget(|run| is_current(run.segment, run.life));
+            }
         }
     }
 
@@ -214,7 +246,7 @@ impl Groups {
             shard.forget_one();
             self.tracked.fetch_sub(1, Ordering::Relaxed);
         }
-        let state = Arc::new(GroupState::default());
+        let state = Arc::new(GroupState::new(Arc::clone(&self.runs)));
         shard.states.insert(id, Arc::clone(&state));
         shard.order.push_back(id);
         self.tracked.fetch_add(1, Ordering::Relaxed);
@@ -285,27 +317,6 @@ mod tests {
         assert_eq!(groups.tracked(), 2, "hints do not raise the bound");
         assert!(groups.get(ids[4]).is_some());
         assert!(groups.get(ids[0]).is_none() && groups.get(ids[3]).is_some(), "the first");
-    }
-
-    #[test]
-    fn pages_that_follow_each_other_are_one_run_within_a_life() {
-        let group = GroupState::default();
-        let life = |life| SegmentLife::from_raw(life);
-        let run = |segment, of, first_page, pages| PageRun {
-            segment: SegmentId(segment),
-            life: life(of),
-            first_page,
-            pages,
-        };
-        for page in [3, 4, 4, 3, 5, 7] {
-            group.note_page(SegmentId(1), life(10), page);
-        }
-        group.note_page(SegmentId(2), life(11), 8);
-        group.note_page(SegmentId(2), life(12), 9);
-        let all = [run(1, 10, 3, 3), run(1, 10, 7, 1), run(2, 11, 8, 1), run(2, 12, 9, 1)];
-        assert_eq!(group.pages(|_, _| true), all);
-        assert_eq!(group.pages(|_, of| of != life(11)), [all[0], all[1], all[3]]);
-        assert_eq!(group.pages(|_, _| true), [all[0], all[1], all[3]], "forgotten for good");
     }
 
     #[test]

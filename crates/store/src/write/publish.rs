@@ -63,8 +63,9 @@ pub(super) fn publish_page(
         }
         noted.insert(m.group);
     }
+    let is_current = |segment, life| engine.ring.life(segment) == life;
     for group in noted {
-        engine.groups.entry(group).note_page(segment, life, page_index as u32);
+        engine.groups.entry(group).note_page(segment, life, page_index as u32, is_current);
     }
     let primary = page.moves[0].group;
     engine.page_groups.set(segment, page_index, primary);
