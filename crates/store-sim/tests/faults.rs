@@ -466,6 +466,40 @@ fn come_round(store: &Store, segments: u64) -> Result<(), String> {
     Err("the ring did not come round".into())
 }
 
+/// The superblock lies there twice.
+#[test]
+fn a_superblock_that_cannot_be_read_is_no_loss_while_the_other_can() {
+    let world = blank_world(8 << 20);
+    let open = |world: &SimWorld| {
+        let mut config = tiny_config(1);
+        config.background = false;
+        Store::open_on(config, world.devices(), world.clock())
+    };
+    let store = open(&world).expect("blank");
+    store.create(b"/a", GroupId::new(1), &stamped(7)).wait().expect("there is room");
+    store.close().expect("nothing fails");
+    let disks = world.snapshot();
+    for (bad, opens) in [(0..512, true), (4096..8192, true), (0..8192, false)] {
+        let world = SimWorld::start(&disks, &SimOptions::new(1), Arc::new(SimClock::new()));
+        let rule = Rule::new(&[OpKind::Read], When::Always, Effect::Eio);
+        world.sims()[0].set_faults(FaultPlan::new(vec![rule.within(bad.clone())]));
+        match open(&world) {
+            Ok(store) => {
+                assert!(opens, "opened on nothing: {bad:?}");
+                let object = store.read(b"/a").wait().expect("it is elsewhere");
+                assert_eq!(object.as_deref(), Some(&stamped(7)[..]), "{bad:?}");
+                store.close().expect("nothing else fails");
+            }
+            Err(error) => {
+                assert!(!opens, "{bad:?}: {error}");
+                let left = world.snapshot();
+                assert!(left[0].bytes() == disks[0].bytes(), "an error changes nothing");
+            }
+        }
+        assert!(world.sims()[0].faults_fired() > 0, "{bad:?} was not read");
+    }
+}
+
 /// What is kept of a segment is read together. `bad` of the sectors there, counted from that in the
 /// middle of the object that lies in the middle, cannot be read. Returns how many objects that
 /// cost.

@@ -133,11 +133,11 @@ pub fn check_volumes(
     let (mut done_bytes, mut is_closed) = (0, false);
     for (path, device, superblock) in &volumes {
         if superblock.journal_bytes > 0 {
-            is_closed = check_first_areas(path, device, superblock, &mut report)?;
+            is_closed = check_first_areas(path, device, superblock, &mut report);
         }
         // A crash may tear a block, which the next open puts right.
         if is_closed {
-            check_lives(path, device.as_ref(), superblock, &mut report)?;
+            check_lives(path, device.as_ref(), superblock, &mut report);
         }
         for local in 0..superblock.segment_count {
             let segment = segment::check_segment(device.as_ref(), superblock, local);
@@ -151,20 +151,23 @@ pub fn check_volumes(
     Ok(report)
 }
 
-fn read(
+/// What cannot be read is damage like any other.
+fn read_or_complain(
     path: &Path,
     device: &dyn Device,
     at: u64,
     len: u64,
-    doing: &'static str,
-) -> Result<AlignedBuf, OpenError> {
+    what: &str,
+    report: &mut CheckReport,
+) -> Option<AlignedBuf> {
     let mut buf = AlignedBuf::zeroed(len as usize);
-    device.read_at(at, &mut buf).map_err(|source| OpenError::Io {
-        path: path.to_owned(),
-        doing,
-        source,
-    })?;
-    Ok(buf)
+    match device.read_at(at, &mut buf) {
+        Ok(()) => Some(buf),
+        Err(error) => {
+            report.complain(format!("{}: {what}: {error}", path.display()));
+            None
+        }
+    }
 }
 
 /// The superblock of a volume; `None` if there is nothing in its place.
@@ -176,8 +179,15 @@ fn check_superblocks(
     if device.info().size_bytes < 2 * BLOCK_BYTES {
         return Err(OpenError::NotOurs { path: path.to_owned() });
     }
-    let both = read(path, device, 0, 2 * BLOCK_BYTES, "reading the superblock")?;
-    if is_zero(&both) {
+    let mut both = AlignedBuf::zeroed(2 * BLOCK_BYTES as usize);
+    let mut unread = None;
+    for (number, copy) in both.chunks_exact_mut(BLOCK_BYTES as usize).enumerate() {
+        if let Err(error) = device.read_at(number as u64 * BLOCK_BYTES, copy) {
+            copy.fill(0);
+            unread = Some(error);
+        }
+    }
+    if unread.is_none() && is_zero(&both) {
         return Ok(None);
     }
     let mut good = None;
@@ -195,6 +205,10 @@ fn check_superblocks(
             }
         }
     }
+    if let Some(source) = unread.filter(|_| good.is_none()) {
+        let (path, doing) = (path.to_owned(), "reading the superblock");
+        return Err(OpenError::Io { path, doing, source });
+    }
     good.map(Some).ok_or_else(|| match last {
         FormatError::NotOurs => OpenError::NotOurs { path: path.to_owned() },
         FormatError::OtherVersion { found } => {
@@ -210,30 +224,26 @@ fn check_first_areas(
     device: &Arc<dyn Device>,
     superblock: &Superblock,
     report: &mut CheckReport,
-) -> Result<bool, OpenError> {
-    let area = read(
-        path,
-        device.as_ref(),
-        superblock.journal_offset,
-        superblock.journal_bytes,
-        "reading the journal",
-    )?;
-    let parts: Vec<&[u8]> =
-        area.chunks_exact((superblock.journal_bytes / JOURNAL_PARTS) as usize).collect();
-    if let [first0, first1, second0, second1] = parts[..] {
+) -> bool {
+    let half_bytes = superblock.journal_bytes / JOURNAL_PARTS;
+    let parts: Vec<Option<AlignedBuf>> = (0..JOURNAL_PARTS)
+        .map(|part| superblock.journal_offset + part * half_bytes)
+        .map(|at| read_or_complain(path, device.as_ref(), at, half_bytes, "journal", report))
+        .collect();
+    if let [first0, first1, second0, second1] = &parts[..] {
         check_journal_half(0, [first0, second0], superblock.nonce(), report);
         check_journal_half(1, [first1, second1], superblock.nonce(), report);
     }
     let mut newest: Option<CheckpointHeader> = None;
     for slot in 0..2 {
-        let found = check_checkpoint(path, device.as_ref(), superblock, slot, report)?;
+        let found = check_checkpoint(path, device.as_ref(), superblock, slot, report);
         newest = newest.into_iter().chain(found).max_by_key(|header| header.generation);
     }
     if let Some(header) = newest {
         let how = if header.clean { "clean" } else { "while running" };
         report.checkpoint = format!("generation {}, taken {how}", header.generation);
     }
-    Ok(newest.is_some_and(|header| header.clean))
+    newest.is_some_and(|header| header.clean)
 }
 
 /// Verifies each block of a volume's table of lives.
@@ -242,31 +252,37 @@ fn check_lives(
     device: &dyn Device,
     superblock: &Superblock,
     report: &mut CheckReport,
-) -> Result<(), OpenError> {
+) {
     for number in 0..superblock.segment_count.div_ceil(LIVES_PER_BLOCK) {
         let (at, before, segments) = superblock.layout().lives_block(number);
         let first = superblock.first_segment + before;
-        let block = read(path, device, at, BLOCK_BYTES, "reading the table of lives")?;
+        let what = "table of lives";
+        let Some(block) = read_or_complain(path, device, at, BLOCK_BYTES, what, report) else {
+            continue;
+        };
         if let Err(error) = LifeBlock::decode(&block, superblock.nonce(), first, segments) {
             let path = path.display();
             report.complain(format!("{path}: table of lives, from segment {first}: {error}"));
         }
     }
-    Ok(())
 }
 
 /// Counts the records of a half up to its end, and checks every cell of both copies. Cells after
 /// the end hold zeros, or records of a former life, whose prefixes may be any bytes.
 fn check_journal_half(
     number: u32,
-    copies: [&[u8]; 2],
+    copies: [&Option<AlignedBuf>; 2],
     nonce: StoreNonce,
     report: &mut CheckReport,
 ) {
-    let counts = copies.map(|copy| JournalWalk::half(copy, nonce).count() as u64);
+    let copies = copies.map(Option::as_deref);
+    let count =
+        |copy: Option<&[u8]>| copy.map_or(0, |copy| JournalWalk::half(copy, nonce).count() as u64);
+    let counts = copies.map(count);
     let most = counts[0].max(counts[1]);
     report.journal_records += most;
     for (copy, (half, count)) in copies.into_iter().zip(counts).enumerate() {
+        let Some(half) = half else { continue };
         let complaints = report.damaged_total;
         check_journal_cells(half, nonce, report, &format!("half {number}, copy {copy}"));
         // A death of the process leaves the last record in the first copy only.
@@ -299,42 +315,45 @@ fn check_checkpoint(
     superblock: &Superblock,
     slot: usize,
     report: &mut CheckReport,
-) -> Result<Option<CheckpointHeader>, OpenError> {
+) -> Option<CheckpointHeader> {
     let layout = superblock.layout();
     let at = layout.checkpoint_slot(slot);
-    let read = |at, len| read(path, device, at, len, "reading a checkpoint");
-    let block = read(at, BLOCK_BYTES)?;
+    let what = format!("checkpoint slot {slot}");
+    let read =
+        |at, len, report: &mut CheckReport| read_or_complain(path, device, at, len, &what, report);
+    let block = read(at, BLOCK_BYTES, report)?;
     // Cleared when the store was made, and before each checkpoint is written.
     if block.iter().all(|byte| *byte == 0) {
-        return Ok(None);
+        return None;
     }
     let header = match CheckpointHeader::decode(&block, superblock.nonce(), layout.checkpoint_bytes)
     {
         Ok(header) => header,
         Err(error) => {
             report.complain(format!("header of checkpoint slot {slot}: {error}"));
-            return Ok(None);
+            return None;
         }
     };
     let tables_bytes = u64::from(header.tables_bytes).next_multiple_of(BLOCK_BYTES);
     let tables = match CheckpointTables::decode(
-        &read(at + header.tables_offset(), tables_bytes)?,
+        &read(at + header.tables_offset(), tables_bytes, report)?,
         &header,
     ) {
         Ok(tables) => tables,
         Err(error) => {
             report.complain(format!("tables of checkpoint slot {slot}: {error}"));
-            return Ok(None);
+            return None;
         }
     };
     for number in 0..header.shard_count {
         let Some(offset) = header.shard_offset(number) else { continue };
-        let shard = read(at + offset, u64::from(header.shard_bytes))?;
+        let bytes = u64::from(header.shard_bytes);
+        let Some(shard) = read(at + offset, bytes, report) else { continue };
         if tables.shard_crcs.get(number as usize) != Some(&crc32c::crc32c(&shard)) {
             report.complain(format!("shard {number} of checkpoint slot {slot}: wrong checksum"));
         }
     }
-    Ok(Some(header))
+    Some(header)
 }
 
 #[cfg(test)]

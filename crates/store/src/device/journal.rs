@@ -32,6 +32,11 @@ const ALIGN: u64 = 4096;
 /// Bytes read or written at once while an area is prepared.
 const CHUNK: u64 = 1 << 20;
 
+/// Blocks of an area that may be unreadable. With more it is not the blocks.
+const BAD_BLOCKS_MAX: usize = 64;
+/// What a block is filled with that could not be read. Zeros would be where the records end.
+const NO_RECORD: u8 = 0xff;
+
 /// A journal area on a file; see the module.
 pub(super) struct FileJournal {
     file: File,
@@ -88,20 +93,39 @@ fn settle(file: &File, offset: u64, len: u64, is_mapped: bool) -> io::Result<()>
     // Checked first: cached pages can make an unwritten range look like data.
     let allocate = sys::has_holes(file, offset, len)?;
     let writes = allocate || (is_mapped && file.metadata()?.is_file());
-    let mut chunk = vec![0; len.min(CHUNK) as usize];
-    let mut at = 0;
-    while at < len {
-        let n = (len - at).min(CHUNK) as usize;
-        file.read_exact_at(&mut chunk[..n], offset + at)?;
-        if writes {
-            file.write_all_at(&chunk[..n], offset + at)?;
-        }
-        at += n as u64;
-    }
-    if allocate {
+    let bad = read_through(file, offset, len, writes)?;
+    if allocate || bad > 0 {
         file.sync_data()?;
     }
     Ok(())
+}
+
+/// Reads an area, and writes the same bytes back if `writes`. Few blocks that cannot be read are
+/// overwritten by what is no record: the disk replaces them, and the other copy of the journal has
+/// what they held. Returns how many; with more, nothing is overwritten.
+fn read_through(file: &impl FileExt, offset: u64, len: u64, writes: bool) -> io::Result<usize> {
+    let mut chunk = vec![0; len.min(CHUNK) as usize];
+    let mut bad = Vec::new();
+    for at in (0..len).step_by(CHUNK as usize) {
+        let chunk = &mut chunk[..(len - at).min(CHUNK) as usize];
+        let whole = file.read_exact_at(chunk, offset + at);
+        let piece = if whole.is_ok() { chunk.len() } else { ALIGN as usize };
+        for (number, bytes) in chunk.chunks_mut(piece).enumerate() {
+            let at = offset + at + (number * piece) as u64;
+            let read = if whole.is_ok() { Ok(()) } else { file.read_exact_at(bytes, at) };
+            match read {
+                Ok(()) if writes => file.write_all_at(bytes, at)?,
+                Ok(()) => (),
+                Err(error) if bad.len() == BAD_BLOCKS_MAX => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(error),
+                Err(_) => bad.push(at),
+            }
+        }
+    }
+    for at in &bad {
+        file.write_all_at(&[NO_RECORD; ALIGN as usize], *at)?;
+    }
+    Ok(bad.len())
 }
 
 impl JournalArea for FileJournal {
@@ -130,5 +154,80 @@ impl JournalArea for FileJournal {
     fn sync(&self) -> io::Result<()> {
         // Includes pages dirtied through the mapping, since they are pages of this file.
         self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::ops::Range;
+
+    use super::*;
+
+    /// A file of which some bytes cannot be read until they are written.
+    struct Failing {
+        bytes: RefCell<Vec<u8>>,
+        bad: RefCell<Vec<Range<u64>>>,
+        writes: RefCell<Vec<Range<u64>>>,
+    }
+
+    impl Failing {
+        fn new(len: u64, bad: &[Range<u64>]) -> Failing {
+            Failing {
+                bytes: RefCell::new((0..len).map(|at| (at / ALIGN) as u8).collect()),
+                bad: RefCell::new(bad.to_vec()),
+                writes: RefCell::default(),
+            }
+        }
+    }
+
+    impl FileExt for Failing {
+        fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+            let end = at + buf.len() as u64;
+            if self.bad.borrow().iter().any(|bad| bad.start < end && at < bad.end) {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            buf.copy_from_slice(&self.bytes.borrow()[at as usize..end as usize]);
+            Ok(buf.len())
+        }
+
+        fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
+            let end = at + buf.len() as u64;
+            self.bad.borrow_mut().retain(|bad| bad.start < at || bad.end > end);
+            self.bytes.borrow_mut()[at as usize..end as usize].copy_from_slice(buf);
+            self.writes.borrow_mut().push(at..end);
+            Ok(buf.len())
+        }
+    }
+
+    #[test]
+    fn few_blocks_that_cannot_be_read_are_written_anew_and_all_others_stay() {
+        let len = 2 * CHUNK + 3 * ALIGN;
+        for writes in [false, true] {
+            let file =
+                Failing::new(ALIGN + len, &[5 * ALIGN..5 * ALIGN + 512, CHUNK + 9..CHUNK + 99]);
+            let sound = file.bytes.borrow().clone();
+            assert_eq!(read_through(&file, ALIGN, len, writes).unwrap(), 2);
+            assert!(file.bad.borrow().is_empty(), "each can be read");
+            for (at, (is, was)) in file.bytes.borrow().iter().zip(&sound).enumerate() {
+                let block = at as u64 / ALIGN;
+                let was_bad = block == 5 || block == CHUNK / ALIGN;
+                assert_eq!(*is, if was_bad { NO_RECORD } else { *was }, "block {block}");
+            }
+            if !writes {
+                assert_eq!(file.writes.borrow().len(), 2, "nothing else is written");
+            }
+        }
+    }
+
+    #[test]
+    fn an_area_that_cannot_be_read_is_an_error_and_left_alone() {
+        let file =
+            Failing::new(CHUNK, &(0..256).map(|n| n * ALIGN..n * ALIGN + 1).collect::<Vec<_>>());
+        assert_eq!(
+            read_through(&file, 0, CHUNK, false).unwrap_err().raw_os_error(),
+            Some(libc::EIO)
+        );
+        assert!(file.writes.borrow().is_empty());
     }
 }

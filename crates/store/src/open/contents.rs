@@ -4,7 +4,7 @@
 
 use super::{RawVolume, SUPERBLOCKS_BYTES};
 use crate::error::OpenError;
-use crate::format::{BLOCK_BYTES, FormatError, Superblock};
+use crate::format::{BLOCK_BYTES, FormatError, SUPERBLOCK_BYTES, Superblock};
 use crate::memory::mapped::AlignedBuf;
 
 /// How much of the beginning of a volume must be zero for it to be blank, and of its end as well as
@@ -29,16 +29,24 @@ pub(super) fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
     if size < SUPERBLOCKS_BYTES as u64 {
         return Ok(if size == 0 { VolumeContents::Nothing } else { VolumeContents::Other });
     }
+    // Each copy by itself: one is enough.
     let mut head = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
-    volume.device.read_at(0, &mut head).map_err(|source| OpenError::Io {
-        path: volume.path.clone(),
-        doing: "reading the superblock",
-        source,
-    })?;
+    let mut unread = None;
+    for (number, copy) in head.chunks_exact_mut(SUPERBLOCK_BYTES).enumerate() {
+        if let Err(error) = volume.device.read_at((number * SUPERBLOCK_BYTES) as u64, copy) {
+            copy.fill(0);
+            unread = Some(error);
+        }
+    }
+    let found = Superblock::decode_either(&head);
+    if let Some(source) = unread.filter(|_| found.is_err()) {
+        let (path, doing) = (volume.path.clone(), "reading the superblock");
+        return Err(OpenError::Io { path, doing, source });
+    }
     if is_zero(&head) {
         return Ok(if is_blank(volume)? { VolumeContents::Nothing } else { VolumeContents::Other });
     }
-    Ok(match Superblock::decode_either(&head) {
+    Ok(match found {
         Ok(superblock) => VolumeContents::Ours(Box::new(superblock)),
         Err(FormatError::OtherVersion { found, .. }) => VolumeContents::Version(found),
         Err(FormatError::NotOurs) => VolumeContents::Other,
