@@ -199,9 +199,13 @@ fn index_slots(config: &Config, total_bytes: u64) -> Result<u64, OpenError> {
         declared => {
             let few = (total_bytes / BYTES_PER_OBJECT_FEW).min(OBJECTS_FEW);
             let objects = declared.unwrap_or(few.max(total_bytes / BYTES_PER_OBJECT));
-            Ok(Index::slots_for(objects.max(OBJECTS_MIN)))
+            Ok(slots_for(objects))
         }
     }
+}
+
+pub(super) fn slots_for(objects: u64) -> u64 {
+    Index::slots_for(objects.max(OBJECTS_MIN))
 }
 
 /// Clears old superblocks, checkpoints and journals, then writes the superblock: nothing old can

@@ -227,6 +227,18 @@ fn other_size(volume: &RawVolume, found: &Superblock) -> Option<String> {
     })
 }
 
+/// The same for its index.
+fn other_index(config: &Config, found: &Superblock) -> Option<String> {
+    let declared = config.objects_max?;
+    let differs = making::slots_for(declared) != found.index_slots;
+    differs.then(|| {
+        let has = found.index_slots;
+        format!(
+            "the store has an index for {has} objects, not the {declared} that were declared; format it anew to change that"
+        )
+    })
+}
+
 /// Builds the engine on open volumes and starts its threads.
 pub(crate) fn start(
     config: Config,
@@ -237,6 +249,7 @@ pub(crate) fn start(
     validate(&config)?;
     let (superblocks, created) = superblocks(&config, &raw, clock.as_ref())?;
     warnings.extend(raw.iter().zip(&superblocks).filter_map(|(v, s)| other_size(v, s)));
+    warnings.extend(other_index(&config, &superblocks[0]));
     let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
     let first = superblocks[0];
     enough_memory(&config, u64::from(first.page_bytes))?;

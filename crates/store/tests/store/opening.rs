@@ -433,3 +433,20 @@ fn a_volume_that_is_smaller_than_declared_is_refused_and_a_store_of_another_size
     assert!(warnings.iter().any(told), "{warnings:?}");
     assert!(!about_size(&Store::open(Config::existing(&path)).unwrap()));
 }
+
+#[test]
+fn a_store_with_another_index_than_declared_is_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let warnings = |objects_max| {
+        config.objects_max = objects_max;
+        Store::open(config.clone()).unwrap().info().warnings
+    };
+    let told = |text: &String| text.contains("index for") && text.contains("declared");
+    assert_eq!(
+        [Some(20_000), Some(20_000), Some(40_000), None]
+            .map(warnings)
+            .map(|all| all.iter().any(told)),
+        [false, false, true, false]
+    );
+}
