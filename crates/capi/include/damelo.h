@@ -250,7 +250,8 @@ int damelo_options_set_admission(damelo_options *options, int policy, uint64_t n
 /* One of enum damelo_reinsertion. */
 int damelo_options_set_reinsertion(damelo_options *options, int policy);
 
-/* Time between index checkpoints; 0: only at close. Default 30,000 ms. */
+/* Least time between index checkpoints, which come less often while little is written; 0: only at
+ * close. Default 30,000 ms. */
 int damelo_options_set_checkpoint_period(damelo_options *options, uint64_t period_ms);
 
 /* Longest time a created object stays only in memory; 0: no limit. Default 5,000 ms. */

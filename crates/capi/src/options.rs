@@ -204,7 +204,7 @@ setters! {
         let rules = [Reinsertion::Worthy, used(1), used(2), used(3), Reinsertion::Never];
         config.reinsertion = choice("reinsertion", policy, &rules)?;
     };
-    /// Time between index checkpoints.
+    /// Least time between index checkpoints.
     damelo_options_set_checkpoint_period(period_ms: u64) |config|
         config.checkpoint_period = millis(period_ms);
     /// Longest time an object stays only in memory.

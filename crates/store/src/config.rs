@@ -204,7 +204,8 @@ pub struct Config {
     pub reinsertion: Reinsertion,
     /// Which objects are written to disk.
     pub admission: Admission,
-    /// Time between index checkpoints. Zero: a checkpoint only at close. Default 30 s.
+    /// Least time between checkpoints of the index. While less is written than four times what a
+    /// checkpoint takes, up to sixty times that. Zero: a checkpoint only at close. Default 30 s.
     pub checkpoint_period: Duration,
     /// Time after which a created object is written to disk even if its page is not full. Zero:
     /// never. Default 5 s. `Store::set_flush_period` sets it for one group. What has waited for

@@ -12,7 +12,9 @@ use std::io;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan, mend_bit};
+use crate::format::{
+    BLOCK_BYTES, CheckpointHeader, CheckpointTables, JOURNAL_CELL_BYTES, ShardPlan, mend_bit,
+};
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
 use crate::stats::add;
@@ -21,6 +23,33 @@ use crate::types::SegmentLife;
 /// How often the keeper checks whether a checkpoint is due. The journal may request one long before
 /// the period is over, and creates wait while the journal is full.
 const KEEPER_NAP: Duration = Duration::from_millis(20);
+
+/// A checkpoint is written once so many times its own bytes were, so that little traffic on a large
+/// volume is not mostly checkpoints: the index of 1 TiB is 2 GiB. A later recovery replays no more
+/// for that than at high rates, where the period decides.
+const WRITTEN_PER_CHECKPOINT: u64 = 4;
+/// With less it is written after so many periods.
+const PERIODS_MAX: u32 = 60;
+
+/// When the keeper writes checkpoints.
+struct Schedule {
+    period: Duration,
+    /// Bytes written for which it does not wait longer than the period.
+    enough_bytes: u64,
+    /// When the last one was tried, and whether it failed.
+    last: Duration,
+    failed: bool,
+    /// Bytes written when the last one that is complete was begun.
+    covered_bytes: u64,
+}
+
+impl Schedule {
+    fn is_due(&self, now: Duration, written_bytes: u64) -> bool {
+        let (since, bytes) = (now.saturating_sub(self.last), written_bytes - self.covered_bytes);
+        let is_worth_it = bytes >= self.enough_bytes || since >= self.period * PERIODS_MAX;
+        !self.period.is_zero() && since >= self.period && bytes > 0 && (self.failed || is_worth_it)
+    }
+}
 
 /// Header and tables of a checkpoint on disk, without its shards.
 pub(crate) struct Found {
@@ -60,26 +89,31 @@ fn image_pieces(
 }
 
 impl Engine {
-    /// The keeper thread: writes a checkpoint when the period is over and something was written
-    /// since the last one, or when the journal requests one. Flush periods of groups are the
-    /// flusher's business.
+    /// The keeper thread: writes a checkpoint when the schedule says so, or when the journal
+    /// requests one. Flush periods of groups are the flusher's business.
     pub(crate) fn keep(self: &Arc<Engine>) {
         self.recovery.wait_done();
-        let mut last = self.clock.monotonic();
-        let mut last_written = 0;
+        let plan = ShardPlan::of(self.space.volumes[0].superblock.index_slots);
+        let checkpoint_bytes = u64::from(plan.shard_count) * u64::from(plan.shard_bytes);
+        let mut schedule = Schedule {
+            period: self.config.checkpoint_period,
+            enough_bytes: WRITTEN_PER_CHECKPOINT * checkpoint_bytes,
+            last: self.clock.monotonic(),
+            failed: false,
+            covered_bytes: 0,
+        };
         while !self.rest.sleep(KEEPER_NAP) {
-            let period = self.config.checkpoint_period;
             let now = self.clock.monotonic();
-            let written = self.counters.written_bytes.load(Ordering::Relaxed)
-                + self.counters.journal_records.load(Ordering::Relaxed);
-            let due =
-                !period.is_zero() && now.saturating_sub(last) >= period && written != last_written;
-            if due || self.journal.take_wants_checkpoint() {
-                last = now;
+            let journalled = self.counters.journal_records.load(Ordering::Relaxed);
+            let written_bytes = self.counters.written_bytes.load(Ordering::Relaxed)
+                + journalled * JOURNAL_CELL_BYTES as u64;
+            if schedule.is_due(now, written_bytes) || self.journal.take_wants_checkpoint() {
+                schedule.last = now;
                 // Failures are counted; after another period it is tried again, also where nothing
                 // more was written.
-                if self.write_checkpoint(false).is_ok() {
-                    last_written = written;
+                schedule.failed = self.write_checkpoint(false).is_err();
+                if !schedule.failed {
+                    schedule.covered_bytes = written_bytes;
                 }
             }
         }
@@ -326,5 +360,20 @@ mod tests {
                 joined[..whole.len()] == whole && joined[whole.len()..].iter().all(|b| *b == 0)
             );
         }
+    }
+
+    #[test]
+    fn a_checkpoint_waits_until_it_is_a_small_part_of_what_is_written() {
+        let secs = Duration::from_secs;
+        let (period, last) = (secs(30), secs(100));
+        let of = |failed| Schedule { period, enough_bytes: 400, last, failed, covered_bytes: 1000 };
+        let due = |failed, now, written| of(failed).is_due(secs(now), written);
+        assert!(!due(false, 129, 9000), "the period is the least");
+        assert!(due(false, 130, 1400) && !due(false, 130, 1399));
+        assert!(due(false, 100 + 30 * 60, 1001) && !due(false, 99 + 30 * 60, 1001));
+        assert!(!due(false, 100_000, 1000), "nothing was written");
+        assert!(due(true, 130, 1001) && !due(true, 129, 1001), "one that failed is tried again");
+        let never = Schedule { period: Duration::ZERO, ..of(true) };
+        assert!(!never.is_due(secs(100_000), 9000));
     }
 }
