@@ -68,7 +68,7 @@ impl Fetch<'_> {
         if announced.is_some() && length.is_some() && announced != length {
             return Err(NotStoredReason::Partial);
         }
-        let older = self.older_part(parts);
+        let older = self.older_part(worker, parts);
         if older.is_none() && self.may_lack_fields(parts) {
             return Err(NotStoredReason::Partial);
         }
@@ -118,14 +118,16 @@ impl Fetch<'_> {
         stored
     }
 
-    /// The stored part that a new one continues (RFC 9111 §3.4), if it is small enough to join.
-    fn older_part(&self, new: &response::Parts) -> Option<Older> {
+    /// The stored part that a new one continues (RFC 9111 §3.4), if the two are small enough to be
+    /// joined: all that is joined is written, in one piece, each time that something comes to it.
+    fn older_part(&self, worker: &Worker, new: &response::Parts) -> Option<Older> {
         let found = self.found.as_ref()?;
         let (part, headers) = (found.response.part?, &found.response.headers);
-        let joined = part.joined(&part_of(new).filter(|part| !part.is_whole())?);
+        let joined = part.joined(&part_of(new).filter(|part| !part.is_whole())?)?;
+        let is_small = joined.length_bytes() <= worker.shared.vault.whole_body_bytes_max;
         let same = parts::may_combine(headers, &new.headers, self.response_time_s());
         match &found.body {
-            FoundBody::Whole(bytes) if same && joined.is_some() => {
+            FoundBody::Whole(bytes) if same && is_small => {
                 Some(Older { part, bytes: bytes.clone(), headers: headers.clone() })
             }
             _ => None,

@@ -171,7 +171,8 @@ struct Stripe {
 pub(crate) struct Vault {
     pub(crate) store: Store,
     ledger: Arc<Ledger>,
-    whole_body_bytes_max: u64,
+    /// Longest body, or joined part, that lies in one piece.
+    pub(crate) whole_body_bytes_max: u64,
     /// Half of the store: a larger body would evict everything cached, and its own beginning.
     pub(crate) body_bytes_max: u64,
     /// The running configuration's.

@@ -217,6 +217,30 @@ fn parts_are_joined_until_they_are_whole() {
     assert_eq!(origin.count(), 3);
 }
 
+/// What is joined is written anew with each part: without an end, the bytes written would grow with
+/// the square of the length.
+#[test]
+fn parts_are_joined_only_up_to_what_lies_in_one_piece() {
+    const PART: usize = 32 << 10;
+    let (body, origin) = noise_in_parts(36, 8 * PART);
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.caching.slice_bytes = 0;
+        config.limits.whole_body_bytes_max = 2 * PART as u64;
+    });
+    let is_hit = |first: usize, last: usize| {
+        let part = proxy.get_with("/", &format!("Range: bytes={first}-{last}"));
+        assert!(part.status() == 206 && part.body == body[first..=last], "{}", part.cache());
+        part.cache().contains("; hit")
+    };
+    for first in [0, PART] {
+        assert!(!is_hit(first, first + PART - 1));
+    }
+    assert!(is_hit(0, 2 * PART - 1), "two are joined");
+    assert!(!is_hit(2 * PART, 3 * PART - 1));
+    assert!(is_hit(2 * PART, 3 * PART - 1), "the newest part is kept");
+    assert!(!is_hit(0, 9), "it was not joined with the others");
+}
+
 #[test]
 fn parts_of_different_versions_are_never_joined() {
     for tags in [["\"v1\"", "\"v2\""], ["W/\"v1\"", "W/\"v1\""]] {
