@@ -28,6 +28,8 @@ pub(crate) enum Following {
     /// The fill will reach the range so late that fetching a slice is faster.
     Far,
     Ended(Outcome),
+    /// A change has outdated the leader's response, which will not be stored.
+    Outdated,
     TooSlow,
 }
 
@@ -53,10 +55,8 @@ pub(crate) async fn follow(
                 Along::NotForIt => {}
             }
             let (subject, config) = (&fill.shared, &worker.shared.config);
-            if !worker.shared.vault.is_current(subject.epoch) {
-                // The leader's response will not be stored: the state that it was made from has
-                // changed.
-                return Following::TooSlow;
+            if !subject.is_current(&worker.shared.vault) {
+                return Following::Outdated;
             }
             if !subject.is_variant_for(&ask.headers, &config.caching) {
                 return Following::Ended(Outcome::Abandoned);

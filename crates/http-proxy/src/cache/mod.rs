@@ -195,6 +195,9 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         // The found response may pin memory, and will be looked up again anyway.
         drop(question.found.take());
         let following = follow(worker, ask, &leader, reason).await;
+        if matches!(following, Following::Outdated) {
+            worker.shared.collapse.outdate(&question.key, &leader);
+        }
         broke = None;
         match heed(worker, ask, following, reason).await {
             Next::Answered(answer) => return *answer,
@@ -237,9 +240,9 @@ async fn heed(
     let (said, failure) = match following {
         Following::Answered(answer) => return Next::Answered(answer),
         Following::Far => return Next::Far,
-        Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {
-            return Next::Again(None);
-        }
+        // Of those who wait for what is outdated one leads next.
+        Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned)
+        | Following::Outdated => return Next::Again(None),
         Following::Ended(Outcome::Failed(error)) => {
             let answer = share_failure(worker, ask, error, waited_for(reason)).await;
             return Next::Answered(Box::new(answer));

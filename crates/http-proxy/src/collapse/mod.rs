@@ -2,10 +2,11 @@
 //!
 //! The first request to [`Collapse::join`] a key leads; the others wait for its outcome.
 //! Invariants: a leader that ends in any manner, panics included, tells its followers by dropping
-//! its [`Lead`]; no follower waits without a deadline; a key is in the table exactly while its
-//! `Lead` lives. When a resource turns out to vary, its lead also becomes the lead for the variant.
-//! HEADs lead under keys of their own, but follow a GET's lead while there is one. Uncacheable
-//! resources are remembered, so that requests for them do not queue.
+//! its [`Lead`]; no follower waits without a deadline; a key is in the table only while its `Lead`
+//! lives, and until a follower finds that a change has outdated the leader's response: then one who
+//! comes after it leads. When a resource turns out to vary, its lead also becomes the lead for the
+//! variant. HEADs lead under keys of their own, but follow a GET's lead while there is one.
+//! Uncacheable resources are remembered, so that requests for them do not queue.
 //!
 //! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 
@@ -249,6 +250,11 @@ impl Collapse {
         lead.map_or_else(|| self.join(&head_key(key)), Role::Follower)
     }
 
+    /// The response that this lead brings is outdated: nobody else follows it under `key`.
+    pub(crate) fn outdate(&self, key: &[u8], lead: &Arc<News>) {
+        take_out(&mut lock(&self.leads), key, lead);
+    }
+
     /// Remembers that headers of the resource under `key` can be shared.
     pub(crate) fn remember_head(&self, key: &[u8]) {
         self.remember_cacheable(&head_key(key));
@@ -287,6 +293,13 @@ impl Collapse {
     fn slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
         let hash = self.hasher.hash_one(key) | 1;
         (&self.uncacheable[(hash >> 32) as usize % UNCACHEABLE_SLOTS], hash)
+    }
+}
+
+/// Takes this lead out of the table. By now another one may have its place.
+fn take_out(leads: &mut HashMap<Key, Arc<News>>, key: &[u8], lead: &Arc<News>) {
+    if leads.get(key).is_some_and(|there| Arc::ptr_eq(there, lead)) {
+        leads.remove(key);
     }
 }
 
@@ -344,9 +357,8 @@ impl Lead {
 impl Drop for Lead {
     fn drop(&mut self) {
         let mut leads = lock(&self.collapse.leads);
-        leads.remove(&self.key);
-        if let Some(variant) = &self.variant {
-            leads.remove(variant);
+        for key in [Some(&self.key), self.variant.as_ref()].into_iter().flatten() {
+            take_out(&mut leads, key, &self.news);
         }
         drop(leads);
         match self.outcome.take() {
@@ -411,6 +423,23 @@ mod tests {
         drop(lead);
         assert!(matches!(collapse.join(b"k variant"), Role::Leader(_)));
         assert!(matches!(*follower.outcome(), Outcome::Abandoned));
+    }
+
+    #[test]
+    fn one_leads_anew_what_a_change_has_outdated() {
+        let collapse = Collapse::new();
+        let Role::Leader(mut old) = collapse.join(b"k") else { panic!("first must lead") };
+        old.leads_also(b"k variant");
+        let Role::Follower(followed) = collapse.join(b"k") else { panic!("second must follow") };
+        collapse.outdate(b"k", &followed);
+        let Role::Leader(new) = collapse.join(b"k") else { panic!("one leads anew") };
+        collapse.outdate(b"k", &followed);
+        assert!(matches!(collapse.join(b"k"), Role::Follower(_)), "the others follow that one");
+        drop(old);
+        assert!(matches!(collapse.join(b"k variant"), Role::Leader(_)));
+        assert!(matches!(collapse.join(b"k"), Role::Follower(_)), "it is not the old one's to end");
+        new.end(Outcome::Stored);
+        assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
     }
 
     /// Joins the key again as soon as it is told.

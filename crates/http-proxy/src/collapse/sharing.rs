@@ -20,7 +20,10 @@ use crate::vault::{Epoch, Found, FoundBody, Vault};
 pub(crate) struct SharedResponse {
     /// The key that it will be stored under.
     pub(crate) key: Vec<u8>,
+    /// The group that it lies in.
     pub(crate) group: GroupId,
+    /// All groups that it is in.
+    pub(crate) groups: Vec<GroupId>,
     pub(crate) epoch: Epoch,
     pub(crate) response: StoredResponse,
     /// Length of its body, if the origin announced one.
@@ -61,9 +64,14 @@ impl SharedResponse {
         };
         self.is_variant_for(headers, caching)
             && reuse::suits_credentials(response.status, headers)
-            && vault.is_current(*epoch)
+            && self.is_current(vault)
             && stands()
             && reuse::decide(wishes, &response.policy, caching, now_ms) == reuse::Decision::Serve
+    }
+
+    /// Whether it will be stored, as far as changes of its resource and of its groups decide that.
+    pub(crate) fn is_current(&self, vault: &Vault) -> bool {
+        vault.is_current_in(self.epoch, self.groups.iter().copied())
     }
 
     /// Whether a request with these fields is for the same variant.

@@ -83,9 +83,11 @@ impl Fetch<'_> {
         }
         let response = self.to_store(caching, parts, &parts.headers, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
+        let group = GroupId::of(&groups.home);
         Some(SharedResponse {
             key: ask.target.primary.clone(),
-            group: GroupId::of(&groups.home),
+            group,
+            groups: groups.others.iter().map(GroupId::of).chain([group]).collect(),
             epoch: self.epoch,
             response,
             length_bytes: hooks::announced_length(&parts.headers),

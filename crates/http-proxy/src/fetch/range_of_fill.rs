@@ -55,10 +55,11 @@ impl<'a> Fetch<'a> {
             ));
         }
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
+        let groups = insertion.groups();
         let inflight = worker.inflight(key.clone(), Some(length_bytes));
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
         let rest = self.rest_of(&response, length_bytes);
-        let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
+        let shared = SharedResponse { key, group, groups, epoch, response, length_bytes, request };
         let found = Found::assembled(own, FoundBody::Inflight(inflight.clone(), rest), placement);
         // Joins as a reader at once; otherwise the fill would find no reader.
         let answer = answer::from_store(worker, ask, Box::new(found), age_s);

@@ -225,7 +225,7 @@ impl Fetch<'_> {
         wanted: bool,
     ) -> ProxyBody {
         let length_bytes = body.size_hint().exact();
-        let group = insertion.group;
+        let (group, groups) = (insertion.group, insertion.groups());
         let herald = self.lead.as_ref().map(Lead::herald);
         let inflight =
             herald.as_ref().map(|_| worker.inflight(insertion.key.clone(), length_bytes));
@@ -240,7 +240,8 @@ impl Fetch<'_> {
                 let rest = self.rest_of(&response, length_bytes);
                 let (epoch, request) = (self.epoch, self.ask.headers.clone());
                 let key = body.key().to_vec();
-                let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
+                let shared =
+                    SharedResponse { key, group, groups, epoch, response, length_bytes, request };
                 reader = wanted.then(|| InflightReader::in_reserve(body.clone(), rest));
                 herald.filling(SharedFill { shared, body });
             }

@@ -127,6 +127,10 @@ pub(crate) async fn get(
                 Followed::Got(got) => return Ok(*got),
                 Followed::Gone(lack) => return Err(lack),
                 Followed::Again(error) => broke = error,
+                Followed::Outdated => {
+                    shared.collapse.outdate(&key, &leader);
+                    broke = None;
+                }
                 Followed::TooSlow => {
                     broke = None;
                     break;
@@ -176,6 +180,8 @@ enum Followed {
     Gone(Lack),
     /// With how the other failed, if its request may be why.
     Again(Option<FetchError>),
+    /// A change has outdated what the other one fetches.
+    Outdated,
     TooSlow,
 }
 
@@ -206,6 +212,7 @@ async fn follow(
                     how: How::Followed,
                     own: None,
                 })),
+                None if !fill.shared.is_current(vault) => Followed::Outdated,
                 None => Followed::TooSlow,
             }
         }
@@ -302,6 +309,7 @@ pub(crate) async fn begin(
         let shared = SharedResponse {
             key: insertion.key.clone(),
             group: insertion.group,
+            groups: insertion.groups(),
             epoch: asked.epoch,
             response: stored.clone(),
             length_bytes,

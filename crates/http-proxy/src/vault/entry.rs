@@ -102,6 +102,11 @@ impl StoredResponse {
         StoredResponse { status, version, policy, apart: None, part: None, groups, headers }
     }
 
+    /// All groups that it is in if it lies in `home`.
+    pub(crate) fn groups_with(&self, home: GroupId) -> impl Iterator<Item = GroupId> {
+        self.groups.iter().map(|member| member.group).chain([home])
+    }
+
     fn flags(&self) -> u8 {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         flag(self.policy.no_cache, FLAG_NO_CACHE)

@@ -69,6 +69,11 @@ impl Insertion {
         })
     }
 
+    /// All groups that the response will be in.
+    pub(crate) fn groups(&self) -> Vec<GroupId> {
+        self.response.groups_with(self.group).collect()
+    }
+
     /// Prepares for a body of this length, if the length is known.
     pub(crate) fn announce(
         &mut self,

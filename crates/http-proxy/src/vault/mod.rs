@@ -50,7 +50,7 @@ use crate::rules::cache_groups;
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
-use crate::vault::entry::{Apart, Entry, Membership, StoredResponse, VaryMarker};
+use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::vault::hints::GroupHints;
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
@@ -267,10 +267,13 @@ impl Vault {
         self.is_resource_current(epoch) && self.invalidated_groups.count() == epoch.groups
     }
 
-    /// Whether a response fetched since `epoch`, which lies in `home` and is a member of further
-    /// groups, has certainly not been invalidated.
-    fn is_current_in(&self, epoch: Epoch, home: GroupId, others: &[Membership]) -> bool {
-        let mut groups = others.iter().map(|member| member.group).chain([home]);
+    /// Whether a response in these groups, fetched since `epoch`, has certainly not been
+    /// invalidated.
+    pub(crate) fn is_current_in(
+        &self,
+        epoch: Epoch,
+        mut groups: impl Iterator<Item = GroupId>,
+    ) -> bool {
         self.is_resource_current(epoch)
             && !groups.any(|group| self.invalidated_groups.has(group.get(), epoch.groups))
     }
@@ -422,7 +425,7 @@ impl Vault {
         let metadata = stamped(&metadata, epoch)?;
         match self.store.lookup(key).await {
             Ok(Some(info)) if info.metadata == *blob => {
-                if !self.is_current_in(epoch, info.group, &updated.groups) {
+                if !self.is_current_in(epoch, updated.groups_with(info.group)) {
                     return Err(NotStoredReason::Invalidated);
                 }
             }
@@ -446,7 +449,9 @@ impl Vault {
         let _ordered = self.lock(primary).await;
         let (is_whole, epoch) = (insertion.response.part.is_none(), insertion.epoch);
         let (home, others) = (insertion.group, insertion.response.groups.clone());
-        if !self.is_current_in(epoch, home, &others) {
+        let groups = || others.iter().map(|member| member.group).chain([home]);
+        let is_current = || self.is_current_in(epoch, groups());
+        if !is_current() {
             return Err(NotStoredReason::Invalidated);
         }
         if !is_whole && self.holds_whole(&insertion.key).await {
@@ -457,7 +462,7 @@ impl Vault {
             // The slices are older than the stored response, and would outlive it.
             self.forget_slices(primary);
         }
-        if !self.is_current_in(epoch, home, &others) {
+        if !is_current() {
             // Invalidated during the commit: remove it again.
             self.forget(&key);
             return Err(NotStoredReason::Invalidated);
