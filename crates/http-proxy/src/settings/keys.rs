@@ -82,7 +82,7 @@ keys! {
     "limits.http2_streams_max" live Count [proxy.limits.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
     "limits.http2_resets_max" live Count [proxy.limits.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
     "limits.http2_header_bytes_max" live HeaderSize [proxy.limits.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
-    "limits.body_bytes_max" live Size [proxy.limits.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
+    "limits.body_bytes_max" live Size [proxy.limits.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case. A longer one is not stored in slices either; a part that comes as a client asks for it counts by its own length.";
     "limits.whole_body_bytes_max" start Size [proxy.limits.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
     "limits.pool_idle_max" live Count [proxy.limits.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
     "limits.transit_bytes_max" live Size [proxy.limits.transit_bytes_max: u64] "What bodies from origins may take in memory on their way to clients and into the store. Beyond it they are read in pieces of 31KiB, one waits for each client, and who joins a fill that nobody has joined waits for at most 1MiB to be stored.";

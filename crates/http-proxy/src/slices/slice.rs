@@ -17,7 +17,7 @@ use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{self, Lead, News, Outcome, Role};
 use crate::error::{BodyError, FetchError};
-use crate::fetch::fill::{Fill, Storing};
+use crate::fetch::fill::{Fill, FillLimits, Storing};
 use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
 use crate::rules::parts::{self, Part, Slices};
@@ -375,6 +375,10 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     let (Some(part), Vary::Nothing) = (part, vary::of(&headers)) else {
         return Err(Some(Unsliceable::AsAsked));
     };
+    // What is too long as a whole is too long in slices: one range of it could push out all else.
+    if part.complete_bytes > FillLimits::of(&shared.config, &shared.vault).body_bytes_max {
+        return Err(Some(Unsliceable::AsAsked));
+    }
     let directives = ResponseDirectives::of(&headers, caching);
     let exchange = Exchange {
         method: &Method::GET,

@@ -224,3 +224,27 @@ fn a_slice_that_fails_is_asked_for_once_by_all_who_wait() {
     let collapsed = said.iter().filter(|(_, cache)| cache.contains("; collapsed")).count();
     assert_eq!((collapsed, origin.count()), (3, 2), "{said:?}");
 }
+
+/// A resource that is too long to be stored is not stored slice by slice either.
+#[test]
+fn what_is_too_long_does_not_come_in_slices() {
+    let (body, origin) = noise_in_parts(38, LENGTH);
+    for (most, is_sliced) in [(LENGTH, true), (LENGTH - 1, false), (1_000, false)] {
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.caching.slice_bytes = SLICE as u64;
+            config.limits.body_bytes_max = Some(most as u64);
+        });
+        let before = origin.count();
+        for first in [5, 205, 405] {
+            let range = format!("bytes={first}-{}", first + 1);
+            let answer = proxy.get_with("/", &format!("Range: {range}"));
+            assert!(answer.status() == 206 && answer.body == body[first..=first + 1], "{most}");
+            let last = if is_sliced { "bytes=0-65535" } else { &range };
+            assert_eq!(origin.last().header("range"), last, "{most}");
+        }
+        // The first range learns from a slice that there are none.
+        assert_eq!(origin.count() - before, if is_sliced { 1 } else { 4 }, "{most}");
+        let again = proxy.get_with("/", "Range: bytes=405-406");
+        assert!(again.cache().contains("; hit"), "a part is stored by its own length");
+    }
+}
