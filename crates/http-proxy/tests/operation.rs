@@ -447,6 +447,42 @@ fn bulk_is_hated_by_use_unless_a_rule_says_otherwise() {
     }
 }
 
+/// What comes in slices comes in as well.
+#[test]
+fn slices_count_for_hints_as_well() {
+    let origin = Origin::start(|request| {
+        let first: usize = match request.header("range").strip_prefix("bytes=") {
+            Some(range) => range.split('-').next().unwrap().parse().unwrap(),
+            None => return reply(200, "cache-control: max-age=60", "x"),
+        };
+        let range = format!("content-range: bytes {first}-{}/1000000", first + 65_535);
+        let headers = format!("cache-control: max-age=60\netag: \"1\"\n{range}");
+        reply(206, &headers, vec![b'x'; 65_536])
+    });
+    for by_rule in [false, true] {
+        let text = format!(
+            "[groups]\nby = \"path:1\"\nhints_by_use = {}\n\
+             [[rule]]\nprefix = \"/loved\"\nhint = \"love\"\n",
+            !by_rule
+        );
+        let settings = Settings::parse(&text).expect("a good file");
+        let proxy = Proxy::start_with(&origin, |config| {
+            with_admin(config);
+            config.caching.slice_bytes = 65_536;
+            config.groups.by.clone_from(&settings.proxy.groups.by);
+            config.groups.hints_by_use = !by_rule;
+            config.ruleset.clone_from(&settings.proxy.ruleset);
+        });
+        let directory = if by_rule { "loved" } else { "bulk" };
+        for number in 0..70 {
+            let path = format!("/{directory}/{number}");
+            assert_eq!(proxy.get_with(&path, "Range: bytes=5-6").status(), 206);
+        }
+        let hint = if by_rule { "loved" } else { "hated" };
+        assert_eq!(settled_hint(&proxy, &format!("/{directory}/1"), hint), hint);
+    }
+}
+
 #[test]
 fn what_was_validated_was_used() {
     let origin = Origin::start(|request| {

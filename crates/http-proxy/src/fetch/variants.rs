@@ -106,6 +106,7 @@ impl Fetch<'_> {
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
         let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
         let mut insertion = begun?;
+        hooks::on_store(worker, insertion.group, effects.hint);
         let bytes: Bytes = body.clone();
         vault.write(&mut insertion, &bytes, worker.idle_limit()).await?;
         vault.commit(&target.primary, insertion).await

@@ -25,6 +25,7 @@ use crate::rules::reuse::{self, Arrived, Decision};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
 use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
+use crate::ruleset::Hint;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
@@ -286,7 +287,7 @@ pub(crate) async fn begin(
     lead_for: impl FnOnce(bool) -> Option<Lead>,
 ) -> Result<Got, Asked> {
     let unsliced = &worker.shared.collapse.unsliceable;
-    let Judged { stored, own, groups } = match judge(worker, ask, &asked) {
+    let Judged { stored, own, groups, hint } = match judge(worker, ask, &asked) {
         Ok(judged) => judged,
         Err(what) => {
             if let Some(what) = what {
@@ -298,6 +299,7 @@ pub(crate) async fn begin(
     let Ok(insertion) = insert(worker, ask, &asked, stored.clone(), &groups).await else {
         return Err(asked);
     };
+    hooks::on_store(worker, insertion.group, hint);
     let vault = &worker.shared.vault;
     let Some(placement) = vault.placement_now(insertion.group, asked.epoch, &stored) else {
         return Err(asked);
@@ -349,11 +351,13 @@ async fn insert(
     Ok(insertion)
 }
 
-/// The response to be stored, and its fields for the client that asked.
+/// The response to be stored, its fields for the client that asked, and where it lies.
 struct Judged {
     stored: StoredResponse,
     own: HeaderMap,
     groups: Groups,
+    /// The hint that a rule gives its group.
+    hint: Option<Hint>,
 }
 
 /// Judges a response: the form in which it will be stored, or else the reason why its resource
@@ -412,7 +416,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         parts::remove_digests(&mut stored.headers);
         stored.part = Some(part);
     }
-    Ok(Judged { stored, own: answer::own_fields(&headers), groups })
+    Ok(Judged { stored, own: answer::own_fields(&headers), groups, hint: effects.hint })
 }
 
 /// The reason why a resource cannot be sliced, from the refusal to store a slice of it; `None` if
