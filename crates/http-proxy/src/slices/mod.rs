@@ -181,7 +181,13 @@ async fn serve(
     reason: ForwardReason,
     want: Want,
 ) -> Result<Answer, Lack> {
-    let first = slice::get(worker, ask, want.stretch(want.index()), worker.now_ms()).await?;
+    let (stretch, now_ms) = (want.stretch(want.index()), worker.now_ms());
+    let first = match may_be_for_one(ask) {
+        // Nor is it asked for where others are there: it could hardly be kept.
+        true => slice::stored(worker, ask, stretch, How::Stored, now_ms).await,
+        false => Some(slice::get(worker, ask, stretch, now_ms).await?),
+    };
+    let first = first.ok_or(Lack::NotStored)?;
     answer_with(worker, ask, reason, want, first).await
 }
 

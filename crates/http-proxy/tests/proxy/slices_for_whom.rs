@@ -248,3 +248,18 @@ fn what_is_too_long_does_not_come_in_slices() {
         assert!(again.cache().contains("; hit"), "a part is stored by its own length");
     }
 }
+
+/// Else each of them would ask for a slice first, which cannot be kept.
+#[test]
+fn a_slice_that_could_not_be_kept_is_not_asked_for() {
+    let (body, origin) = noise_in_parts(37, LENGTH);
+    let proxy = sliced_by(&origin, SLICE as u64);
+    bring_three(&proxy);
+    for headers in ["Authorization: Basic x", "Cache-Control: no-store"] {
+        let before = origin.count();
+        let answer = proxy.get_with("/", &format!("{headers}\nRange: bytes=200000-200009"));
+        assert!(answer.status() == 206 && answer.body == body[200_000..200_010], "{headers}");
+        assert_eq!(origin.count(), before + 1, "{headers}");
+        assert_eq!(origin.last().header("range"), "bytes=200000-200009", "{headers}");
+    }
+}
