@@ -10,7 +10,8 @@ use std::time::Duration;
 use damelo_http_proxy::{ProxyConfig, Settings, Target, ask_admin};
 use serde_json::{Value, json};
 use support::{
-    Gate, Home, Message, Origin, Proxy, Reply, ask_at, eventually, read_some, reply, send_to,
+    Gate, Home, Message, Origin, Proxy, Reply, ask_at, eventually, read_message, read_some, reply,
+    send_to,
 };
 
 /// Fresh for an hour, tagged by its path, varying where the path says so.
@@ -496,6 +497,48 @@ fn what_is_purged_while_it_comes_is_not_read_along() {
         assert!(proxy.get(&path).text() == "new", "{order}");
     }
     gate.open();
+}
+
+/// The promise of a hard purge is for those, too, who found the response before and wait for its
+/// origin: neither its failure nor its 304 brings the response back.
+#[test]
+fn what_is_purged_while_the_origin_is_asked_about_it_is_not_served() {
+    for status in [503, 304] {
+        for order in [
+            json!({ "url": "http://a/" }),
+            json!({ "tag": "t" }),
+            json!({ "prefix": "http://a/" }),
+            json!({ "all": true }),
+        ] {
+            let gate = Gate::default();
+            let held = gate.clone();
+            let headers = "cache-control: max-age=1, stale-if-error=9000\netag: \"1\"\n\
+                           surrogate-key: t";
+            let old = Mutex::new(true);
+            let origin = Origin::start(move |request| {
+                if request.has("if-none-match") {
+                    held.wait();
+                    return reply(status, headers, "");
+                }
+                let is_old = std::mem::replace(&mut *old.lock().expect("not poisoned"), false);
+                reply(200, headers, if is_old { "old" } else { "new" })
+            });
+            let proxy = start(&origin);
+            assert_eq!(proxy.get("/").text(), "old");
+            proxy.pass_seconds(2);
+            let mut asking = send_to(proxy.info.address, "GET", "/", "", b"");
+            eventually("the origin is asked", || origin.count() == 2);
+            purge(&proxy, &order);
+            gate.open();
+            let answer = read_message(&mut asking, false).expect("an answer");
+            match status {
+                503 => assert_eq!(answer.status(), 503, "{order}: {}", answer.text()),
+                _ => assert_eq!((answer.status(), &*answer.text()), (200, "new"), "{order}"),
+            }
+            // After a 304 the new response was asked for after the purge, and is stored.
+            assert_eq!(is_hit(&proxy, "/"), status == 304, "{order}");
+        }
+    }
 }
 
 /// What is purged is named as the configured keys name it.

@@ -244,6 +244,8 @@ impl<'a> Fetch<'a> {
         }
         let mut request = self.ask.to_origin_request(&worker.shared, OriginBody::Empty);
         validation::remove_conditions(request.headers_mut());
+        // What has changed by now is in the answer to this request.
+        self.epoch = worker.shared.vault.epoch(&self.ask.target.primary);
         self.request_time_ms = worker.now_ms();
         match worker.fetcher.send(request).await {
             Ok(response) if response.status() == StatusCode::NOT_MODIFIED => {

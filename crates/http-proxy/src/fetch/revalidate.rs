@@ -142,6 +142,10 @@ impl Fetch<'_> {
         news: &http::HeaderMap,
     ) -> Answer {
         let ask = self.ask;
+        if !worker.shared.vault.still_stands(&ask.target.primary, &found, self.epoch) {
+            // What is there under its key by now is another's, and newer.
+            return self.fetch_again(worker).await;
+        }
         if self.audience == Audience::Client && !answer::begin(worker, ask, &mut found).await {
             self.found = Some(found);
             return self.fetch_again(worker).await;

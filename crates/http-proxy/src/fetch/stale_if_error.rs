@@ -1,7 +1,7 @@
 //! Handles failures of the origin: a stored response may stand in (RFC 5861 §4, RFC 9111 §4.2.4).
 //!
-//! Invariant: it does so only if the beginning of its body can still be read. Threads: the
-//! worker's.
+//! Invariant: it does so only if nothing has purged it since it was found, and the beginning of its
+//! body can still be read. Threads: the worker's.
 
 use crate::answer::{self, Answer, origin_failed, reused};
 use crate::collapse::Outcome;
@@ -38,7 +38,9 @@ impl Fetch<'_> {
         detail: &'static str,
     ) -> Option<Answer> {
         let (ask, caching, found) = (self.ask, self.caching(worker), self.found.as_mut()?);
-        let may = failure.is_worse_than(found.response.status)
+        let stands = worker.shared.vault.still_stands(&ask.target.primary, found, self.epoch);
+        let may = stands
+            && failure.is_worse_than(found.response.status)
             && answer::part_suffices(worker, ask, &found.response)
             && reuse::may_serve_on_error(
                 &ask.wishes,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use damelo::GroupId;
 
 use super::decoded::decode_again;
-use super::{Placement, Vault};
+use super::{Epoch, Found, Placement, Vault};
 use crate::metrics::Counters;
 use crate::purge::marks::{Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
@@ -47,6 +47,14 @@ impl Vault {
     /// Whether no purge covers a response with this placement.
     pub(crate) fn is_untouched(&self, key: &[u8], placement: &Placement) -> bool {
         self.standing(key, placement) == Standing::Untouched
+    }
+
+    /// Whether a response may still be served that was found before `epoch`: no change of its
+    /// resource or its groups, and no hard purge, has taken it since.
+    pub(crate) fn still_stands(&self, primary: &[u8], found: &Found, epoch: Epoch) -> bool {
+        let placement = &found.placement;
+        self.is_current_in(epoch, found.response.groups_with(placement.group))
+            && self.standing(found.key(primary), placement) != Standing::Gone
     }
 
     /// How a response stands with the purges.
