@@ -95,6 +95,8 @@ async fn read_along(
     fill: &SharedFill,
     reason: ForwardReason,
 ) -> Along {
+    // Its client may leave before this one's first bytes have been read.
+    let _coming = fill.body.await_reader();
     if !is_for(fill, worker, ask) {
         return Along::NotForIt;
     }

@@ -148,6 +148,13 @@ impl InflightBody {
         self.readers.load(Ordering::SeqCst)
     }
 
+    /// Counts one who is about to read, but may have to wait for the store before, as a reader, so
+    /// that the fill goes on meanwhile.
+    pub(crate) fn await_reader(self: &Arc<InflightBody>) -> Coming {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        Coming(self.clone())
+    }
+
     /// Waits until a reader has joined since the last call.
     pub(crate) async fn joined(&self) {
         self.joined.notified().await;
@@ -302,6 +309,15 @@ impl Drop for InflightBody {
     }
 }
 
+/// One who is about to read a body.
+pub(crate) struct Coming(Arc<InflightBody>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl fmt::Debug for InflightBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InflightBody").field("readers", &self.readers).finish_non_exhaustive()
@@ -443,6 +459,20 @@ mod tests {
         body.push(Bytes::from(vec![2; NEAR_BYTES as usize]));
         let starts: Vec<_> = body.state().tail.iter().map(|(start, _)| *start).collect();
         assert_eq!(starts, [1000], "nobody is about to get what came before");
+    }
+
+    /// It may wait for the store meanwhile, and the client that began the fill may leave.
+    #[test]
+    fn who_is_about_to_read_counts_as_a_reader() {
+        let directory = tempfile::tempdir().unwrap();
+        let body = body(directory.path(), u64::MAX);
+        let coming = body.await_reader();
+        assert_eq!(body.readers(), 1);
+        let reader = InflightReader::new(body.clone(), None);
+        drop(coming);
+        assert_eq!(body.readers(), 1);
+        drop(reader);
+        assert_eq!(body.readers(), 0);
     }
 
     /// An origin may send its bytes one by one.
