@@ -7,6 +7,7 @@
 //! purge would survive a crash of the process. Threads: the worker's and the admin listener's;
 //! writing marks blocks and runs on a thread for that.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use ipnet::IpNet;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -43,7 +45,8 @@ pub(crate) enum What {
     Url(String),
     Prefix(String),
     Host(String),
-    Tag(String),
+    /// Its bytes, as origins may name it in any.
+    Tag(Vec<u8>),
     Group(String),
     All,
 }
@@ -116,8 +119,7 @@ pub(crate) fn order_of_method(
     let kind = kind_wanted(headers)?;
     let tags = stamp::tag_names(headers);
     if !tags.is_empty() {
-        let tag = |name: &Vec<u8>| What::Tag(String::from_utf8_lossy(name).into_owned());
-        return Ok((tags.iter().map(tag).collect(), kind));
+        return Ok((tags.into_iter().map(What::Tag).collect(), kind));
     }
     let what = match value(PURGE_SCOPE).unwrap_or("url") {
         "url" => What::Url(url.to_owned()),
@@ -153,19 +155,46 @@ fn origin_part(url: &str) -> &str {
     url.match_indices('/').nth(2).map_or(url, |(at, _)| &url[..=at])
 }
 
+/// The members of a JSON object. Of two with one name only the later would be in a [`Value`], and
+/// nobody would be told that the other one was not purged.
+struct Members(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Members, D::Error> {
+        input.deserialize_map(Members(Vec::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Members, A::Error> {
+        while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            if self.0.iter().any(|(known, _)| *known == name) {
+                return Err(A::Error::custom(format!("`{name}` is there twice: write a list")));
+            }
+            self.0.push((name, value));
+        }
+        Ok(self)
+    }
+}
+
 /// Parses an order of the admin API: an object with `url`, `prefix`, `host`, `tag`, `group` (each a
 /// string or a list of strings) or `all`, and `soft`.
 pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, PurgeKind), PurgeFailure> {
     let bad = |text: String| PurgeFailure::BadOrder(text);
-    let order: Value = serde_json::from_slice(body).map_err(|e| bad(format!("not JSON: {e}")))?;
-    let Value::Object(order) = order else { return Err(bad("an object is expected".into())) };
+    let Members(order) = serde_json::from_slice(body).map_err(|e| bad(format!("bad JSON: {e}")))?;
     let (mut what, mut kind) = (Vec::new(), PurgeKind::Hard);
     for (name, value) in order {
         let make: fn(String) -> What = match name.as_str() {
             "url" => What::Url,
             "prefix" => What::Prefix,
             "host" => What::Host,
-            "tag" => What::Tag,
+            "tag" => |text| What::Tag(text.into_bytes()),
             "group" => What::Group,
             "all" | "soft" => {
                 let Value::Bool(flag) = value else {
@@ -337,7 +366,7 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
     Ok(match what {
         What::All => vec![Scope::All],
         What::Url(url) => vec![Scope::Url(url_hash(&key_of_url(shared, url)?))],
-        What::Tag(name) => vec![Scope::Tag(TagId::of(name.as_bytes()))],
+        What::Tag(name) => vec![Scope::Tag(TagId::of(name))],
         What::Prefix(prefix) => vec![prefix_scope(prefix_of_keys(shared, prefix)?)?],
         What::Host(host) => host_scopes(&Naming::of(shared), host)?,
         What::Group(name) => match name.strip_prefix("id:") {
@@ -416,7 +445,7 @@ mod tests {
     #[test]
     fn orders_in_json() {
         let order = |text: &str| order_of_json(text.as_bytes());
-        let tag = |name: &str| What::Tag(name.to_owned());
+        let tag = |name: &str| What::Tag(name.as_bytes().to_vec());
         assert_eq!(
             order("{\"tag\":[\"a\",\"b\"],\"soft\":true}"),
             Ok((vec![tag("a"), tag("b")], PurgeKind::Soft))
@@ -424,6 +453,8 @@ mod tests {
         assert_eq!(order("{\"all\":true}"), Ok((vec![What::All], PurgeKind::Hard)));
         for bad in
             ["", "[]", "{}", "{\"all\":false}", "{\"tga\":\"a\"}", "{\"tag\":7}", "{\"tag\":\"\"}"]
+                .into_iter()
+                .chain(["{\"tag\":\"a\",\"tag\":\"b\"}", "{\"all\":true} {}"])
         {
             assert!(matches!(order(bad), Err(PurgeFailure::BadOrder(_))), "{bad}");
         }
@@ -441,6 +472,10 @@ mod tests {
         assert_eq!(host, Ok((vec![What::Prefix("http://h/".into())], PurgeKind::Hard)));
         let tags = order(&[("surrogate-key", "x y")]);
         assert_eq!(tags, Ok((vec![What::Tag("x".into()), What::Tag("y".into())], PurgeKind::Hard)));
+        let mut latin = HeaderMap::new();
+        latin.insert("surrogate-key", HeaderValue::from_bytes(b"caf\xe9").unwrap());
+        let tag = What::Tag(b"caf\xe9".to_vec());
+        assert_eq!(order_of_method("http://h/", &latin), Ok((vec![tag], PurgeKind::Hard)));
         assert!(order(&[("purge-scope", "world")]).is_err());
         let how = |word| order(&[("soft-purge", word)]).map(|(_, kind)| kind);
         let (soft, hard) = (PurgeKind::Soft, PurgeKind::Hard);
