@@ -4,9 +4,10 @@
 //! lookup for the URL, the group and each tag, and for prefixes a walk down the ordered list with
 //! as many steps as there are nested prefixes. Responses fetched after the last purge are not
 //! checked at all. Invariants: a mark never covers less than was requested. Beyond [`MARKS_MAX`]
-//! marks, the oldest become coarser: hashed marks are folded into a table of slots, where they may
-//! cover others with the same slots; a prefix becomes its host's prefix, and a host's mark becomes
-//! one for everything. Folded soft marks become hard. Pure, no threads.
+//! marks, and of prefixes beyond [`PREFIX_BYTES_MAX`], the oldest become coarser: hashed marks are
+//! folded into a table of slots, where they may cover others with the same slots; a prefix becomes
+//! its host's prefix, and a host's mark becomes one for everything. Folded soft marks become hard.
+//! Pure, no threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -178,8 +179,13 @@ impl Marks {
             self.prefix_bytes = 0;
             self.slots.clear();
         }
-        if self.len() > MARKS_MAX || self.prefix_bytes > PREFIX_BYTES_MAX {
-            self.fold();
+        while self.prefix_bytes > PREFIX_BYTES_MAX {
+            self.shorten_prefixes();
+        }
+        while self.len() > MARKS_MAX {
+            let limit = oldest_quarter(self.hashed.values().chain(self.prefixes.values()));
+            self.fold_hashed(limit);
+            self.fold_prefixes(|_, mark| mark.latest() <= limit);
         }
         generation
     }
@@ -248,14 +254,9 @@ impl Marks {
         slots_of(key).map(|slot| self.slots[slot]).min().unwrap_or(0)
     }
 
-    /// Folds the oldest quarter of the marks.
-    fn fold(&mut self) {
-        let mut ages: Vec<u64> =
-            self.hashed.values().chain(self.prefixes.values()).map(Mark::latest).collect();
-        ages.sort_unstable();
-        let limit = ages[ages.len() / 4];
-        let old = |mark: &Mark| mark.latest() <= limit;
-        let hashed: Vec<_> = self.hashed.extract_if(|_, mark| old(mark)).collect();
+    /// Folds the marks up to this generation into the table of slots.
+    fn fold_hashed(&mut self, limit: u64) {
+        let hashed: Vec<_> = self.hashed.extract_if(|_, mark| mark.latest() <= limit).collect();
         if !hashed.is_empty() {
             self.slots.resize(SLOTS, 0);
         }
@@ -264,8 +265,23 @@ impl Marks {
                 self.slots[slot] = self.slots[slot].max(mark.latest());
             }
         }
-        let prefixes: Vec<Vec<u8>> =
-            self.prefixes.iter().filter(|(_, mark)| old(mark)).map(|(p, _)| p.clone()).collect();
+    }
+
+    /// Folds the oldest quarter of the prefixes; those of hosts, which cover everything then, only
+    /// once there are no others.
+    fn shorten_prefixes(&mut self) {
+        let is_within = |prefix: &[u8]| host_of(prefix).is_some_and(|host| host != prefix);
+        let has_hosts_only = !self.prefixes.keys().any(|prefix| is_within(prefix));
+        let is_meant = |prefix: &[u8]| has_hosts_only || is_within(prefix);
+        let meant = self.prefixes.iter().filter(|(prefix, _)| is_meant(prefix));
+        let limit = oldest_quarter(meant.map(|(_, mark)| mark));
+        self.fold_prefixes(|prefix, mark| is_meant(prefix) && mark.latest() <= limit);
+    }
+
+    /// Folds these prefixes: into their hosts', or into everything.
+    fn fold_prefixes(&mut self, is_meant: impl Fn(&[u8], &Mark) -> bool) {
+        let meant = self.prefixes.iter().filter(|(prefix, mark)| is_meant(prefix, mark));
+        let prefixes: Vec<Vec<u8>> = meant.map(|(prefix, _)| prefix.clone()).collect();
         for prefix in prefixes {
             let Some(mark) = self.prefixes.remove(&prefix) else { continue };
             self.prefix_bytes -= prefix.len();
@@ -369,6 +385,13 @@ impl Cover<'_> {
             Kind::Group => Cover::Group,
         }
     }
+}
+
+/// The generation up to which a quarter of these marks are, one at least.
+fn oldest_quarter<'m>(marks: impl Iterator<Item = &'m Mark>) -> u64 {
+    let mut ages: Vec<u64> = marks.map(Mark::latest).collect();
+    ages.sort_unstable();
+    ages.get(ages.len() / 4).copied().unwrap_or(u64::MAX)
 }
 
 fn worse(a: Standing, b: Standing) -> Standing {

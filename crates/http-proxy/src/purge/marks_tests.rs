@@ -169,6 +169,32 @@ fn prefixes_fold_to_their_host_and_hosts_to_everything() {
     assert!(marks.len() <= MARKS_MAX && marks.prefix_bytes <= PREFIX_BYTES_MAX);
 }
 
+/// What makes room for prefixes is a prefix.
+#[test]
+fn long_prefixes_make_no_other_marks_coarser() {
+    let mut marks = Marks::new(LEDGER);
+    let url = |n: u64| format!("http://a/{n}").into_bytes();
+    for n in 0..1000 {
+        marks.set(Scope::Url(hash(&url(n))), PurgeKind::Soft, 7);
+    }
+    for n in 0..150 {
+        let short = if n < 50 { 8 } else { PREFIX_MAX };
+        let prefix = format!("{:/<short$}", format!("http://b/{n}/"));
+        marks.set(Scope::Prefix(prefix.into_bytes()), PurgeKind::Hard, 0);
+        assert!(marks.prefix_bytes <= PREFIX_BYTES_MAX, "{n}");
+    }
+    let stamp = Stamp { moment: Moment { ledger: LEDGER, generation: 0 }, tags: Vec::new() };
+    let standing = |url: Vec<u8>| {
+        let one = Stored { stamp: stamp.clone(), url, group: 0 };
+        marks.judge(&one.subject())
+    };
+    assert_eq!(standing(b"http://b/other".to_vec()), Standing::Gone, "prefixes were folded");
+    for n in 0..1000 {
+        assert_eq!(standing(url(n)), Standing::Stale { since_unix_s: 7 }, "{n}");
+    }
+    assert_eq!(standing(b"http://c/".to_vec()), Standing::Untouched);
+}
+
 #[test]
 fn another_ledger_s_responses_are_gone() {
     let marks = Marks::new(LEDGER);
