@@ -137,9 +137,14 @@ fn no_answer_is_older_than_it_may_be_however_often_the_proxy_is_killed() {
     assert!(soak["wrong"] == 0 && soak["hung"] == 0, "{soak}");
     assert!(soak["kills"].as_u64() > Some(2) && soak["requests"].as_u64() > Some(100), "{soak}");
     // All that could go wrong was tried.
-    for what in ["changes", "purges", "hits", "wholes", "parts", "not_modified", "permitted_old"] {
+    for what in ["changes", "hits", "wholes", "parts", "not_modified", "permitted_old"] {
         assert!(soak[what].as_u64() > Some(0), "{what}: {soak}");
     }
+    for what in ["by_url", "by_prefix", "by_tag", "by_group"] {
+        assert!(soak[format!("purges_{what}")].as_u64() > Some(0), "{what}: {soak}");
+    }
+    assert_eq!(soak["purges_refused"], 0, "{soak}");
+    assert!(soak["hits_inherited"].as_u64() > Some(0), "nothing outlives a kill: {soak}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::world::{Kind, World};
+use super::HOST;
+use super::world::{Kind, LIFE, World};
 use crate::bench::zipf::Zipf;
 
 /// Longest wait for bytes: a proxy that is silent for longer has hung.
@@ -27,6 +28,8 @@ pub(crate) struct Seen {
     pub(crate) answers: u64,
     pub(crate) body_bytes: u64,
     pub(crate) hits: u64,
+    /// Hits on what the origin had sent to an earlier life of the proxy.
+    pub(crate) hits_inherited: u64,
     /// Whole objects, ranges and 304 answers from the proxy.
     pub(crate) wholes: u64,
     pub(crate) parts: u64,
@@ -51,6 +54,7 @@ impl Seen {
         self.answers += other.answers;
         self.body_bytes += other.body_bytes;
         self.hits += other.hits;
+        self.hits_inherited += other.hits_inherited;
         self.wholes += other.wholes;
         self.parts += other.parts;
         self.not_modified += other.not_modified;
@@ -87,6 +91,8 @@ struct Answer {
     close: bool,
     cache_status: String,
     age: String,
+    /// The life of the proxy that the origin sent it to.
+    life: Option<u64>,
     body: Vec<u8>,
 }
 
@@ -162,8 +168,8 @@ impl Client<'_> {
     }
 
     fn text_of(&self, question: &Question) -> String {
-        let mut text =
-            format!("GET {} HTTP/1.1\r\nHost: {}\r\n", World::path(question.number), self.proxy);
+        let path = World::path(question.number);
+        let mut text = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n");
         if let Some((first, last)) = question.range {
             text.push_str(&format!("Range: bytes={first}-{last}\r\n"));
         }
@@ -185,7 +191,10 @@ impl Client<'_> {
         }
         self.seen.answers += u64::from(whole);
         self.seen.body_bytes += answer.body.len() as u64;
-        self.seen.hits += u64::from(answer.cache_status.contains("; hit"));
+        let hit = answer.cache_status.contains("; hit");
+        self.seen.hits += u64::from(hit);
+        let inherited = hit && answer.life.is_some_and(|life| life < self.world.life());
+        self.seen.hits_inherited += u64::from(inherited);
         let problem = match answer.status {
             416 => self.problem_of_416(question, answer),
             _ => self.problem(question, answer, whole),
@@ -302,6 +311,7 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<Answer> {
             "connection" => answer.close = value.contains("close"),
             "cache-status" => value.clone_into(&mut answer.cache_status),
             "age" => value.clone_into(&mut answer.age),
+            LIFE => answer.life = value.parse().ok(),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
 
-use super::world::{GROUPS, World};
+use super::world::{GROUPS, LIFE, World};
 use crate::failure::Failure;
 
 /// Largest request head.
@@ -124,7 +124,7 @@ fn answer(world: &World, asked: &Asked, output: &mut Vec<u8>) {
     let applies = asked.if_range.as_ref().is_none_or(|named| *named == tag);
     let range = asked.range.as_deref().filter(|_| applies).and_then(|text| bounds(text, length));
     let status = if range.is_some() { 206 } else { 200 };
-    head.push_str(&format!("HTTP/1.1 {status} X\r\n{described}"));
+    head.push_str(&format!("HTTP/1.1 {status} X\r\n{described}{LIFE}: {}\r\n", world.life()));
     if let Some(Range { start, end }) = range {
         head.push_str(&format!("Content-Range: bytes {start}-{}/{length}\r\n", end - 1));
     }

@@ -24,6 +24,10 @@ const TAIL: f64 = 2.0;
 pub(crate) const GROUPS: u64 = 61;
 pub(crate) const FOLDERS: u64 = 16;
 
+/// The field, in lower case, in which the origin says which life of the proxy it answers. Not in a
+/// 304, which would bring what is stored up to date.
+pub(crate) const LIFE: &str = "x-life";
+
 /// How a cache learns that an object has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -52,6 +56,8 @@ pub(crate) struct World {
     small: Catalogue,
     large: Catalogue,
     states: Vec<State>,
+    /// Which life of the proxy this is.
+    life: AtomicU64,
 }
 
 impl World {
@@ -61,7 +67,17 @@ impl World {
             small: Catalogue::new(mean_bytes, Some(TAIL), 0, seed),
             large: Catalogue::new(LARGE_MEAN_BYTES, Some(TAIL), 0, seed),
             states: (0..count).map(|_| State::default()).collect(),
+            life: AtomicU64::new(0),
         }
+    }
+
+    /// The proxy is about to be started again.
+    pub(crate) fn begin_life(&self) {
+        self.life.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn life(&self) -> u64 {
+        self.life.load(Ordering::SeqCst)
     }
 
     /// Number of objects.
