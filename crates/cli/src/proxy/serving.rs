@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use damelo::{ByteSize, Config, OpenError, Store, VolumeConfig};
+use damelo::{ByteSize, Config, GroupId, OpenError, Store, VolumeConfig};
 use damelo_http_proxy::{Control, LogTarget, RunningInfo, Settings, SettingsError, Target, say};
 
 use crate::allocator::give_back_from_now_on;
@@ -317,16 +317,23 @@ fn is_writable(dir: &Path) -> bool {
     fs::create_dir_all(dir).is_ok() && tempfile::tempfile_in(dir).is_ok()
 }
 
-/// A file name for an origin: its host and port, with `_` for characters that are awkward in names.
+/// A file name for an origin: its host and port, with `_` for characters that are awkward in names,
+/// or its socket's path, with a hash, as many paths look the same then.
 fn cache_name(to: &Target) -> String {
     let url = match to {
         Target::Demo => return "demo".to_owned(),
         Target::Url(url) => url,
     };
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+    let named = |text: &str| format!("origin-{}", text.chars().map(plain).collect::<String>());
+    if let Some(path) = url.strip_prefix("unix:") {
+        // Stable, as the store keeps such hashes, too.
+        let hash = GroupId::of(path).get() as u32;
+        return format!("{}-{hash:08x}", named(path.trim_start_matches('/')));
+    }
     let after_scheme = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
     let host = after_scheme.split(['/', '?', '#']).next().unwrap_or_default();
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
-    format!("origin-{}", host.chars().map(plain).collect::<String>())
+    named(host)
 }
 
 #[cfg(test)]
@@ -413,5 +420,9 @@ mod tests {
         assert_eq!(name("demo"), "demo");
         assert_eq!(name("https://Example.org:8443/x"), "origin-Example.org_8443");
         assert_eq!(name("http://[::1]:80"), "origin-___1__80");
+        let sockets = ["unix:/run/a/web.sock", "unix:/run/b/web.sock", "unix:/run/a_web.sock"];
+        let names = sockets.map(name);
+        assert!(names[0].starts_with("origin-run_a_web.sock-"), "{names:?}");
+        assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2], "{names:?}");
     }
 }
