@@ -77,6 +77,11 @@ pub fn full_name(rule: Rule, host: &str, name: &[u8]) -> Vec<u8> {
     full
 }
 
+/// The host in a full name.
+pub fn host_of(full_name: &[u8]) -> &[u8] {
+    full_name.split(|byte| *byte == 0).nth(1).unwrap_or_default()
+}
+
 fn unnamed<'a>(
     client_host: &str,
     path_and_query: &'a str,

@@ -12,12 +12,19 @@
 
 use damelo::GroupId;
 
+use crate::purge::marks::{PREFIX_MAX, Scope};
 use crate::rules::NotStoredReason;
+use crate::rules::group;
 use crate::vault::entry::Membership;
 use crate::vault::{Epoch, Vault};
 
 /// Prefix of sentinel keys; no resource's key begins with it.
 const SENTINEL: &[u8] = b"\x02group";
+
+/// Most groups of one answer that are purged one by one. Each takes a mark of the store, of which
+/// there are few enough for one origin to use up, so that what all others have stored would be
+/// forgotten; and a write to the journal, for which a worker waits.
+const INVALIDATED_MAX: usize = 128;
 
 type SentinelKey = [u8; SENTINEL.len() + size_of::<u64>()];
 
@@ -62,12 +69,15 @@ impl Vault {
         Ok(Membership { group, generation })
     }
 
-    /// Removes all responses in these groups, including those being fetched, on account of a
-    /// response fetched since `epoch`. Returns the epoch in which that response may be stored;
-    /// `None` if other groups were invalidated since.
+    /// Removes all responses in these groups of one host, including those being fetched, on account
+    /// of a response fetched since `epoch`; where there are too many groups, all of that host.
+    /// Returns the epoch in which that response may be stored; `None` if other groups were
+    /// invalidated since.
     pub(crate) fn invalidate_groups_since(&self, names: &[Vec<u8>], epoch: Epoch) -> Option<Epoch> {
-        if names.is_empty() {
-            return Some(epoch);
+        let Some(first) = names.first() else { return Some(epoch) };
+        if names.len() > INVALIDATED_MAX {
+            // The time is of interest to soft purges only.
+            return self.mark_urls_since(urls_of_host(group::host_of(first)), 0, epoch);
         }
         let groups = || names.iter().map(GroupId::of);
         let next = self.invalidated_groups.add_all_next(groups().map(GroupId::get), epoch.groups);
@@ -77,6 +87,17 @@ impl Vault {
         }
         Some(Epoch { groups: next?, ..epoch })
     }
+}
+
+/// All URLs of a host, of both schemes.
+fn urls_of_host(host: &[u8]) -> Vec<Scope> {
+    let prefix = |scheme: &str| {
+        let mut prefix = [scheme.as_bytes(), b"://", host, b"/"].concat();
+        // Covers more, never less.
+        prefix.truncate(PREFIX_MAX);
+        Scope::Prefix(prefix)
+    };
+    ["http", "https"].map(prefix).into()
 }
 
 /// The key of a group's sentinel.

@@ -64,7 +64,7 @@ impl Vault {
         Some(Epoch { count: count?, ..epoch })
     }
 
-    /// Purges these URLs under all keys that may hold them, on account of a response fetched since
+    /// Purges what these scopes cover under all keys that may hold it, on account of a response fetched since
     /// `epoch`. Returns the epoch in which that response may be stored; `None` if anything else was
     /// purged since. The marks become durable with the ledger's next write.
     pub(crate) fn mark_urls_since(
@@ -90,11 +90,12 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use damelo::{ByteSize, Config, Store};
+    use damelo::{ByteSize, Config, GroupId, Store};
 
     use super::*;
     use crate::config::{ProxyConfig, Target};
     use crate::purge::ledger::Ledger;
+    use crate::rules::group::{Rule, full_name};
 
     fn vault(directory: &std::path::Path) -> Vault {
         let size = ByteSize::new(64 << 20);
@@ -158,6 +159,30 @@ mod tests {
         assert_eq!(vault.invalidate_groups_since(&groups, kept), None, "another's came between");
         let kept = vault.invalidate_groups_since(&groups, vault.epoch(KEY)).expect("its own");
         assert!(vault.is_current(kept));
+    }
+
+    /// An origin that names very many groups takes no marks that others need, and keeps nothing of
+    /// theirs from being stored.
+    #[tokio::test]
+    async fn very_many_groups_are_all_of_their_host() {
+        let directory = tempfile::tempdir().unwrap();
+        let vault = vault(directory.path());
+        let names = |count: usize| -> Vec<Vec<u8>> {
+            let name = |n| full_name(Rule::Named, "a", format!("g{n}").as_bytes());
+            (0..count).map(name).collect()
+        };
+        let others = vault.epoch(b"http://b/");
+        vault.invalidate_groups_since(&names(100), vault.epoch(KEY)).expect("its own");
+        assert_eq!(vault.store.stats().purge_marks, 100);
+        assert_eq!(vault.ledger.with_marks(|marks| marks.len()), 0);
+        let kept = vault.invalidate_groups_since(&names(10_000), vault.epoch(KEY));
+        assert!(vault.is_current(kept.expect("its own")));
+        assert_eq!(vault.store.stats().purge_marks, 100, "one for each would empty the cache");
+        assert_eq!(vault.ledger.with_marks(|marks| marks.len()), 2);
+        let groups = [GroupId::of("b")];
+        assert!(
+            !groups.iter().any(|group| vault.invalidated_groups.has(group.get(), others.groups))
+        );
     }
 
     #[tokio::test]

@@ -90,6 +90,24 @@ fn no_group_of_many_is_left_out() {
     assert_eq!(proxy.metric("damelo_proxy_group_invalidations_total"), 300);
 }
 
+/// More groups than are purged one by one go with all else of their host, and of no other.
+#[test]
+fn very_many_groups_go_with_their_host_and_no_other() {
+    let names = (0..3000).map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(",");
+    let origin = Origin::start(move |request| match request.method() {
+        "POST" => reply(200, &format!("Cache-Group-Invalidation: {names}"), ""),
+        _ => reply(200, "Cache-Control: max-age=60\nCache-Groups: \"2999\"", "x"),
+    });
+    let proxy = Proxy::start(&origin);
+    let get = |host: &str| proxy.ask("GET", "/x", &format!("Host: {host}"));
+    let hits = || ["a.test", "a.test:81", "b.test"].map(|host| get(host).cache().contains("; hit"));
+    assert_eq!(hits(), [false; 3]);
+    assert_eq!(hits(), [true; 3]);
+    assert_eq!(proxy.ask_with_body("POST", "/change", "Host: a.test", b"x").status(), 200);
+    assert_eq!(hits(), [false, true, true]);
+    assert_eq!(hits(), [true; 3], "and can be stored again");
+}
+
 /// RFC 9875 §2, RFC 9111 §4.3.4: a response has the groups that its last validation named.
 #[test]
 fn a_304_makes_a_member_of_the_groups_that_it_names() {
