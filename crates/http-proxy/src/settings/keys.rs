@@ -192,6 +192,7 @@ fn shared_words(a: &str, b: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::control::keep_from_start;
 
     #[test]
     fn a_name_is_suggested_only_where_one_is_like_it() {
@@ -253,6 +254,45 @@ mod tests {
         ("forward.password_checks_max", "forward.password_checks.max"),
         ("forward.password_checks_per_client_max", "forward.password_checks.per_client_max"),
     ];
+
+    /// For each key of the proxy that takes a restart a value other than its default.
+    const OTHER_VALUES: [(&str, &str); 19] = [
+        ("from", "127.0.0.1:9"),
+        ("to", "http://a.test"),
+        ("workers", "1000"),
+        ("listen", "unix:/a"),
+        ("tls.certificates", "a.pem,b.pem"),
+        ("proxy_protocol.networks", "10.9.0.0/16"),
+        ("admin.from", "127.0.0.1:9"),
+        ("limits.connections_max", "7"),
+        ("limits.connections_per_client_max", "7"),
+        ("limits.whole_body_bytes_max", "7KiB"),
+        ("log.to", "/a"),
+        ("upstream.more_origins", "http://b.test"),
+        ("upstream.check", "/up"),
+        ("upstream.http2", "false"),
+        ("upstream.http2_clear_text", "true"),
+        ("upstream.http2_streams_max", "7"),
+        ("upstream.http2_ping", "7s"),
+        ("upstream.authorities", "/a"),
+        ("upstream.requests_per_origin_max", "7"),
+    ];
+
+    /// It is said of them that they take a restart.
+    #[test]
+    fn a_reload_keeps_what_a_start_has_set() {
+        let running = Settings::default();
+        let of_start = |key: &&Key| !key.live && key.field.starts_with("proxy");
+        for key in KEYS.iter().filter(of_start) {
+            let other = OTHER_VALUES.iter().find(|(name, _)| *name == key.name);
+            let (_, other) = other.unwrap_or_else(|| panic!("{}: another value?", key.name));
+            let mut new = Settings::default();
+            (key.set)(&mut new, &Value::of_argument(other)).unwrap();
+            assert_ne!((key.show)(&new), (key.show)(&running), "{}", key.name);
+            keep_from_start(&mut new.proxy, &running.proxy);
+            assert_eq!((key.show)(&new), (key.show)(&running), "{}", key.name);
+        }
+    }
 
     #[test]
     fn a_key_is_the_name_of_its_field() {

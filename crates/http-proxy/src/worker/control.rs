@@ -135,17 +135,7 @@ impl Control {
             }
         }
         let kept = &running.config;
-        config.from = kept.from;
-        config.to = kept.to.clone();
-        config.admin.from = kept.admin.from;
-        config.workers = kept.workers;
-        config.limits.connections_max = kept.limits.connections_max;
-        config.limits.connections_per_client_max = kept.limits.connections_per_client_max;
-        config.limits.whole_body_bytes_max = kept.limits.whole_body_bytes_max;
-        config.log.to = kept.log.to.clone();
-        config.inherited = kept.inherited.clone();
-        config.clock = kept.clock.clone();
-        keep_connections(&mut config, kept);
+        keep_from_start(&mut config, kept);
         let via = Via::of(&config.name)?;
         let sites = Arc::new(running.sites.with(&config.ruleset, &config.upstream)?);
         running.vault.follow(&config);
@@ -186,8 +176,19 @@ impl Control {
     }
 }
 
-/// Keeps the settings that sockets, certificates and origins were created from.
-fn keep_connections(new: &mut ProxyConfig, kept: &ProxyConfig) {
+/// Keeps what only a start sets: every such key of the configuration file, which a test of these
+/// holds this to, and what is no key.
+pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
+    new.from = kept.from;
+    new.to = kept.to.clone();
+    new.admin.from = kept.admin.from;
+    new.workers = kept.workers;
+    new.limits.connections_max = kept.limits.connections_max;
+    new.limits.connections_per_client_max = kept.limits.connections_per_client_max;
+    new.limits.whole_body_bytes_max = kept.limits.whole_body_bytes_max;
+    new.log.to = kept.log.to.clone();
+    new.inherited = kept.inherited.clone();
+    new.clock = kept.clock.clone();
     new.listen.clone_from(&kept.listen);
     new.tls.clone_from(&kept.tls);
     new.proxy_protocol.clone_from(&kept.proxy_protocol);
@@ -195,6 +196,8 @@ fn keep_connections(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.more_origins.clone_from(&kept.more_origins);
     new.http2 = kept.http2;
     new.http2_clear_text = kept.http2_clear_text;
+    new.http2_streams_max = kept.http2_streams_max;
+    new.http2_ping = kept.http2_ping;
     new.authorities.clone_from(&kept.authorities);
     new.requests_per_origin_max = kept.requests_per_origin_max;
     new.check.clone_from(&kept.check);
