@@ -88,6 +88,21 @@ impl Forward {
         let line = page.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().parse().unwrap()
     }
+
+    /// Waits until a counter is there.
+    fn eventually(&self, metric: &str, count: u64) {
+        let start = Instant::now();
+        while self.metric(metric) != count {
+            assert!(start.elapsed() < PATIENCE, "never happened: {metric} {count}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Has it read its settings again.
+    fn hang_up(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
 }
 
 impl Drop for Forward {
@@ -166,47 +181,81 @@ fn a_list_of_destinations_is_read_again_at_a_reload() {
     let file = "[forward]\nrules = [\"deny to=@denied\", \"allow\"]\n";
     std::fs::write(home.path().join("f.toml"), file).unwrap();
     let proxy = Forward::start(&home, &["--config", "f.toml"]);
-    let hang_up = || {
-        let pid = proxy.child.id().to_string();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    };
-    let becomes_one = |metric: &str| {
-        let start = Instant::now();
-        while proxy.metric(metric) != 1 {
-            assert!(start.elapsed() < PATIENCE, "never happened: {metric}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
     assert!(proxy.get(&origin, "").ends_with("open"));
     list("127.0.0.0/8\n");
     assert!(proxy.get(&origin, "").ends_with("open"), "it is not read before");
-    hang_up();
-    becomes_one("damelo_proxy_reloads_total");
+    proxy.hang_up();
+    proxy.eventually("damelo_proxy_reloads_total", 1);
     assert!(proxy.get(&origin, "").starts_with("HTTP/1.1 403"));
     list("127.0.0.0/80\n");
-    hang_up();
-    becomes_one("damelo_proxy_reload_errors_total");
+    proxy.hang_up();
+    proxy.eventually("damelo_proxy_reload_errors_total", 1);
     assert!(proxy.get(&origin, "").starts_with("HTTP/1.1 403"), "the rules stay as they were");
     let output = damelo(&home, &["--config", "f.toml"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && text.contains("denied`: line 1: `127.0.0.0/80`"), "{text}");
 }
 
+/// As when the file changes by itself: its other lines hold, and nothing else waits for it.
+#[test]
+fn a_bad_line_of_users_keeps_no_reload_from_its_rules() {
+    let home = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let origin = Origin::start("open");
+    let user = hashed(&home, "ann", "open sesame");
+    std::fs::write(home.path().join("users"), &user).unwrap();
+    let file = |more: &str| {
+        let text = format!("[forward]\nusers = \"users\"\nrules = [{more}\"allow\"]\n");
+        std::fs::write(home.path().join("f.toml"), text).unwrap();
+    };
+    file("");
+    let proxy = Forward::start(&home, &["--config", "f.toml"]);
+    let reload = |counted: &str, count: u64| {
+        proxy.hang_up();
+        proxy.eventually(counted, count);
+    };
+    assert!(proxy.get(&origin, ANN).ends_with("open"));
+    std::fs::write(home.path().join("users"), [&user[..], b"no user\n"].concat()).unwrap();
+    file("\"deny to=127.0.0.0/8\", ");
+    reload("damelo_proxy_reloads_total", 1);
+    assert!(
+        proxy.get(&origin, ANN).starts_with("HTTP/1.1 403"),
+        "allowed in, and held to the rules"
+    );
+    file("\"deny to=127.0.0.0/80\", ");
+    reload("damelo_proxy_reload_errors_total", 1);
+    // What a forward proxy cannot do is as wrong later as at the start.
+    file("");
+    let text = std::fs::read_to_string(home.path().join("f.toml")).unwrap();
+    for wrong in ["[forwarded]\ntrust_client = true\n", "[[rule]]\nto = \"http://a.test\"\n"] {
+        std::fs::write(home.path().join("f.toml"), format!("{text}{wrong}")).unwrap();
+        let before = proxy.metric("damelo_proxy_reload_errors_total");
+        reload("damelo_proxy_reload_errors_total", before + 1);
+    }
+    let output = damelo(&home, &["--config", "f.toml"]).output().unwrap();
+    assert!(!output.status.success(), "at the start every line is looked at");
+}
+
+/// Ann's credentials, her password being `open sesame`.
+const ANN: &str = "Proxy-Authorization: Basic YW5uOm9wZW4gc2VzYW1l\r\n";
+
+/// The line of a user.
+fn hashed(home: &TempDir, name: &str, password: &str) -> Vec<u8> {
+    let mut hashing = damelo(home, &["--hash-password", name]);
+    let mut child = hashing.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes()).unwrap();
+    child.wait_with_output().unwrap().stdout
+}
+
 #[test]
 fn a_password_that_was_hashed_opens() {
     let (home, origin) =
         (TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(), Origin::start("o"));
-    let mut hashing = damelo(&home, &["--hash-password", "ann"]);
-    let mut child = hashing.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"open sesame\n").unwrap();
-    let line = child.wait_with_output().unwrap().stdout;
+    let line = hashed(&home, "ann", "open sesame");
     assert!(line.starts_with(b"ann:$argon2id$"));
     std::fs::write(home.path().join("users"), line).unwrap();
     let proxy = Forward::start(&home, &["--users", "users"]);
     assert!(proxy.get(&origin, "").starts_with("HTTP/1.1 407"));
-    // ann:open sesame
-    let right = "Proxy-Authorization: Basic YW5uOm9wZW4gc2VzYW1l\r\n";
-    assert!(proxy.get(&origin, right).starts_with("HTTP/1.1 200"));
+    assert!(proxy.get(&origin, ANN).starts_with("HTTP/1.1 200"));
     assert!(!origin.heads()[0].contains("proxy-authorization"));
     assert_eq!(proxy.metric("damelo_proxy_forward_unauthorized_total"), 1);
 }

@@ -102,7 +102,6 @@ fn settings(args: &Forward) -> Result<Settings, Failure> {
     }
     // The same for an origin in a file, which `damelo proxy` may use as well: it is ignored.
     settings.proxy = settings.forward_proxy();
-    settings.check_forward()?;
     Ok(settings)
 }
 

@@ -122,12 +122,11 @@ pub(crate) fn serve(
 /// What comes before the store: an invalid origin, an address in use or an unwritable log must not
 /// leave a new cache file behind.
 fn check(settings: &Settings, mode: Mode) -> Result<(), Failure> {
-    settings.proxy.check()?;
-    settings.proxy.check_address()?;
     if mode == Mode::Forward {
-        // Again, with the sockets handed down.
         settings.check_forward()?;
     }
+    settings.proxy.check()?;
+    settings.proxy.check_address()?;
     Ok(())
 }
 
