@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use damelo_http_proxy::{Settings, ask_admin};
+use socket2::{Domain, Socket, Type};
 use support::{Origin, Proxy, read_some, reply};
 
 /// How many connections it holds.
@@ -51,6 +52,32 @@ fn the_admin_listener_answers_the_allowed_networks_only() {
             assert_eq!(get(path), status, "{path} {networks}");
         }
     }
+}
+
+/// 127.0.0.2 stands for an address that is not allowed.
+#[test]
+fn who_is_not_answered_keeps_nobody_out() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.admin.from = Some(std::net::SocketAddr::from(([0, 0, 0, 0], 0)));
+        config.admin.networks = vec!["127.0.0.1/32".parse().unwrap()];
+    });
+    let admin = proxy.info.admin.expect("an admin address");
+    let from = |host: u8| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, host], 0)).into()).unwrap();
+        socket.connect(&std::net::SocketAddr::from(([127, 0, 0, 1], admin.port())).into()).unwrap();
+        TcpStream::from(socket)
+    };
+    let get = |mut stream: TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        read_some(&mut BufReader::new(stream), 0).0
+    };
+    let mut refused: Vec<TcpStream> = (0..CONNECTIONS_MAX + 8).map(|_| from(2)).collect();
+    assert_eq!(get(from(1)).status(), 200, "none of its places is taken");
+    let said = get(refused.swap_remove(0));
+    assert_eq!((said.status(), said.header("connection")), (403, "close".to_owned()));
 }
 
 /// Its name may have been made to lead here, so that the browser takes both for one site.

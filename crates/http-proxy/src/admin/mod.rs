@@ -1,6 +1,7 @@
 //! The admin listener: health, metrics, purging, `explain` and `top`. Not for the public.
 //!
-//! Only clients of the allowed networks are answered. `/healthz`, `/readyz` and `/metrics` can be
+//! Only clients of the allowed networks are answered; all others are told so, in places of their
+//! own, so that they cannot keep anybody out. `/healthz`, `/readyz` and `/metrics` can be
 //! read without a token; everything else requires the admin token if one is set. State-changing
 //! requests are POSTs with a declared JSON body, which a page of another site cannot make a browser
 //! send without a preflight. A page whose own name was made to lead here (DNS rebinding) can; where
@@ -50,6 +51,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most connections at once; more wait in the accept queue. Their descriptors are none of those
 /// that clients of the proxy may have.
 const CONNECTIONS_MAX: usize = 32;
+/// Most connections at once of who is not answered; more are closed without a word.
+const REFUSED_MAX: usize = 8;
 /// Age at which a connection takes no further request, and the time that it then has for the answer
 /// under way: a client that reads nothing does not keep its place.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
@@ -78,29 +81,40 @@ pub(crate) async fn serve(
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let admin = Admin { control, gate, counters: counters.into() };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let refused = Arc::new(Semaphore::new(REFUSED_MAX));
     // The semaphore is never closed.
     while let Ok(place) = places.clone().acquire_owned().await {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let is_refused = !admin.answers(peer.ip());
+        let place = if is_refused { refused.clone().try_acquire_owned().ok() } else { Some(place) };
+        let Some(place) = place else { continue };
         let admin = admin.clone();
         tokio::spawn(async move {
-            admin.speak(stream, peer.ip()).await;
+            admin.speak(stream, peer.ip(), !is_refused).await;
             drop(place);
         });
     }
 }
 
 impl Admin {
-    /// Serves a connection to its end. That it breaks concerns only its client.
-    async fn speak(&self, stream: TcpStream, peer: IpAddr) {
+    /// Whether an address is of the allowed networks.
+    fn answers(&self, peer: IpAddr) -> bool {
+        purge::is_within(peer, &self.control.shared().config.admin.networks)
+    }
+
+    /// Serves a connection to its end, of many requests or of one. That it breaks concerns only its
+    /// client.
+    async fn speak(&self, stream: TcpStream, peer: IpAddr, keeps_alive: bool) {
         let service = service_fn(|request: Request<Incoming>| async move {
             Ok::<_, Infallible>(self.respond(request, peer).await)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
+            .keep_alive(keeps_alive)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {
@@ -110,8 +124,8 @@ impl Admin {
     }
 
     async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
-        let allowed = purge::is_within(peer, &self.control.shared().config.admin.networks);
-        let (status, content_type, text) = if allowed {
+        // Again: other networks may have been allowed since it was accepted.
+        let (status, content_type, text) = if self.answers(peer) {
             self.answer(request).await
         } else {
             failed(StatusCode::FORBIDDEN, "this address is in none of `admin.networks`")
