@@ -12,6 +12,10 @@ use super::LogRecord;
 use crate::config::LogFormat;
 use crate::metrics::BrokenBy;
 
+/// Bytes of a header field that are logged: a client may fill all of its headers with one, and each
+/// byte may take four.
+const FIELD_BYTES_MAX: usize = 4 << 10;
+
 /// The line, without the newline.
 pub(super) fn line(record: &LogRecord, took: Duration) -> String {
     match record.format {
@@ -60,7 +64,13 @@ fn user(record: &LogRecord) -> String {
 }
 
 fn field(value: Option<&HeaderValue>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| escaped(value.as_bytes()))
+    value.map_or_else(|| "-".to_owned(), |value| escaped(beginning(value)))
+}
+
+/// What is logged of a field.
+fn beginning(value: &HeaderValue) -> &[u8] {
+    let bytes = value.as_bytes();
+    bytes.get(..FIELD_BYTES_MAX).unwrap_or(bytes)
 }
 
 /// Apache's escapes: each byte that is not printable ASCII becomes `\xhh`, whatever its encoding.
@@ -154,7 +164,7 @@ fn without_blanks(text: &str) -> String {
 
 fn json(record: &LogRecord, took: Duration) -> String {
     let text = |value: &Option<HeaderValue>| {
-        value.as_ref().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned())
+        value.as_ref().map(|value| String::from_utf8_lossy(beginning(value)).into_owned())
     };
     serde_json::json!({
         "time": record.start_unix_ms as f64 / 1000.0,
@@ -277,6 +287,23 @@ mod tests {
         gone.broken_by = Some(gone.counters.blamed(BrokenBy::Client));
         let value: serde_json::Value = serde_json::from_str(&line(&gone, Duration::ZERO)).unwrap();
         assert_eq!((&value["status"], &value["ended"]), (&444.into(), &"timeout".into()));
+    }
+
+    #[test]
+    fn of_a_long_field_the_beginning_is_logged() {
+        for format in [LogFormat::Combined, LogFormat::Json] {
+            let mut long = record(format);
+            long.referer = Some(
+                HeaderValue::from_bytes(&[b"http://a/", &[b'x'; 200_000][..]].concat()).unwrap(),
+            );
+            long.user_agent = Some(HeaderValue::from_bytes(&[0xff; 200_000]).unwrap());
+            let text = line(&long, Duration::ZERO);
+            assert!(
+                text.contains("http://a/xx") && text.len() < 6 * FIELD_BYTES_MAX,
+                "{}",
+                text.len()
+            );
+        }
     }
 
     #[test]

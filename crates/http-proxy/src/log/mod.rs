@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
 };
@@ -30,6 +30,8 @@ use crate::say::say;
 
 /// Capacity of the writer's queue, in messages.
 const LINES_WAITING_MAX: usize = 8192;
+/// The same in bytes of lines: what a client writes into a request is in them.
+const BYTES_WAITING_MAX: usize = 16 << 20;
 /// How long the writer lets lines gather after it has written some. To wake it costs the worker and
 /// the writer more than a hit in memory does; a line that finds it idle is written at once.
 const GATHERING: Duration = Duration::from_millis(10);
@@ -45,9 +47,10 @@ enum Message {
     End,
 }
 
-/// Messages that found no place in the queue.
+/// What the queue cannot tell: how much is in it, and messages that found no place there.
 #[derive(Debug, Default)]
-struct Wishes {
+struct Beside {
+    bytes_waiting: AtomicUsize,
     reopen: AtomicBool,
     end: AtomicBool,
 }
@@ -57,7 +60,7 @@ struct Wishes {
 #[derive(Debug, Clone)]
 pub(crate) struct AccessLog {
     messages: SyncSender<Message>,
-    wishes: Arc<Wishes>,
+    beside: Arc<Beside>,
     /// Lines that reached the writer but could not be written.
     pub(crate) write_errors: Arc<Counter>,
 }
@@ -91,14 +94,26 @@ impl AccessLog {
         };
         let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
         let (ends, end) = sync_channel(0);
-        let log = AccessLog { messages, wishes: Arc::default(), write_errors: Arc::default() };
-        let (wishes, errors) = (log.wishes.clone(), log.write_errors.clone());
+        let log = AccessLog { messages, beside: Arc::default(), write_errors: Arc::default() };
+        let (beside, errors) = (log.beside.clone(), log.write_errors.clone());
         std::thread::Builder::new().name("damelo-log".to_owned()).spawn(move || {
             let _ends: SyncSender<Never> = ends;
             let gather = || std::thread::sleep(GATHERING);
-            write_lines(sink, &waiting, &wishes, &errors, gather);
+            write_lines(sink, &waiting, &beside, &errors, gather);
         })?;
         Ok(Some((log, LogEnd(end))))
+    }
+
+    /// Queues a line; false if there is no room for it.
+    fn queue(&self, line: String) -> bool {
+        let (waiting, bytes) = (&self.beside.bytes_waiting, line.len());
+        // Counted before it is sent, and so before the writer takes it off again.
+        let fits = waiting.fetch_add(bytes, Ordering::Relaxed) + bytes <= BYTES_WAITING_MAX;
+        let queued = fits && self.messages.try_send(Message::Line(line)).is_ok();
+        if !queued {
+            waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        queued
     }
 
     /// Closes the file and opens its path again, after the lines that are already queued. If the
@@ -106,7 +121,7 @@ impl AccessLog {
     /// next signal may be the one that ends the proxy.
     pub(crate) fn reopen(&self) {
         if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Reopen) {
-            self.wishes.reopen.store(true, Ordering::Relaxed);
+            self.beside.reopen.store(true, Ordering::Relaxed);
         }
     }
 
@@ -114,7 +129,7 @@ impl AccessLog {
     /// dropped, and counted.
     pub(crate) fn end(&self) {
         if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::End) {
-            self.wishes.end.store(true, Ordering::Relaxed);
+            self.beside.end.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -183,12 +198,12 @@ fn buffered<W: Write>(to: W) -> BufWriter<W> {
 fn write_lines(
     mut sink: Sink,
     waiting: &Receiver<Message>,
-    wishes: &Wishes,
+    beside: &Beside,
     errors: &Counter,
     mut gather: impl FnMut(),
 ) {
     while let Ok(first) = waiting.recv() {
-        match write_batch(&mut sink, first, waiting, wishes, errors) {
+        match write_batch(&mut sink, first, waiting, beside, errors) {
             After::More => {}
             After::Reopen => sink.reopen(),
             After::End => return,
@@ -209,22 +224,25 @@ fn write_batch(
     sink: &mut Sink,
     first: Message,
     waiting: &Receiver<Message>,
-    wishes: &Wishes,
+    beside: &Beside,
     errors: &Counter,
 ) -> After {
     let (mut next, mut unflushed) = (Ok(first), 0);
     let after = loop {
         match next {
-            Ok(Message::Line(text)) => match sink.writer().write_all(text.as_bytes()) {
-                Ok(()) => unflushed += 1,
-                Err(_) => errors.one(),
-            },
+            Ok(Message::Line(text)) => {
+                match sink.writer().write_all(text.as_bytes()) {
+                    Ok(()) => unflushed += 1,
+                    Err(_) => errors.one(),
+                }
+                beside.bytes_waiting.fetch_sub(text.len(), Ordering::Relaxed);
+            }
             Ok(Message::Reopen) => break After::Reopen,
             Ok(Message::End) => break After::End,
-            Err(_) if wishes.end.load(Ordering::Relaxed) => break After::End,
+            Err(_) if beside.end.load(Ordering::Relaxed) => break After::End,
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => break After::More,
         }
-        if wishes.reopen.swap(false, Ordering::Relaxed) {
+        if beside.reopen.swap(false, Ordering::Relaxed) {
             break After::Reopen;
         }
         next = waiting.try_recv();
@@ -287,7 +305,7 @@ impl Drop for LogRecord {
         self.broken_by = self.broken_by.map(|by| self.counters.blamed(by));
         let mut line = format::line(self, self.start.elapsed());
         line.push('\n');
-        if self.log.messages.try_send(Message::Line(line)).is_err() {
+        if !self.log.queue(line) {
             self.counters.log_lines_dropped.one();
         }
     }
@@ -302,7 +320,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
         let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
-        let line = |text: &str| log.messages.send(Message::Line(format!("{text}\n"))).unwrap();
+        let line = |text: &str| assert!(log.queue(format!("{text}\n")));
         line("one");
         line("two");
         let rotated = directory.path().join("access.log.1");
@@ -325,10 +343,14 @@ mod tests {
         let path = directory.path().join("access.log");
         let sink = Sink::File(buffered(open(&path).unwrap()), path.clone());
         let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
-        let line = |text: &str| Message::Line(format!("{text}\n"));
+        let beside = Beside::default();
+        let line = |text: &str| {
+            beside.bytes_waiting.fetch_add(text.len() + 1, Ordering::Relaxed);
+            Message::Line(format!("{text}\n"))
+        };
         messages.send(line("one")).unwrap();
         let (mut messages, mut seen) = (Some(messages), Vec::new());
-        write_lines(sink, &waiting, &Wishes::default(), &Counter::default(), || {
+        write_lines(sink, &waiting, &beside, &Counter::default(), || {
             seen.push(std::fs::read_to_string(&path).unwrap());
             let Some(messages) = messages.take_if(|_| seen.len() > 1) else {
                 for text in ["two", "three"] {
@@ -339,6 +361,24 @@ mod tests {
             drop(messages);
         });
         assert_eq!(seen, ["one\n", "one\ntwo\nthree\n"]);
+        assert_eq!(beside.bytes_waiting.load(Ordering::Relaxed), 0);
+    }
+
+    /// As of a writer that is stuck: nobody takes what waits.
+    #[test]
+    fn lines_wait_in_so_many_bytes_however_few_they_are() {
+        let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
+        let log = AccessLog { messages, beside: Arc::default(), write_errors: Arc::default() };
+        let line = || "x".repeat(256 << 10);
+        let queued = (0..LINES_WAITING_MAX).take_while(|_| log.queue(line())).count();
+        assert_eq!(queued, BYTES_WAITING_MAX / line().len());
+        assert!(!log.queue("x".to_owned()), "not one byte more");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let mut sink = Sink::File(buffered(open(&path).unwrap()), path);
+        let (first, errors) = (waiting.recv().unwrap(), Counter::default());
+        write_batch(&mut sink, first, &waiting, &log.beside, &errors);
+        assert!(log.queue(line()), "there is room once they are written");
     }
 
     #[test]
@@ -347,7 +387,7 @@ mod tests {
         let path = directory.path().join("access.log");
         let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
         for number in 0..5 {
-            log.messages.send(Message::Line(format!("{number}\n"))).unwrap();
+            assert!(log.queue(format!("{number}\n")));
         }
         log.end();
         end.wait();
@@ -369,9 +409,9 @@ mod tests {
         let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
         let mut moved = Instant::now();
         while moved.elapsed() < Duration::from_millis(200) {
-            match log.messages.try_send(Message::Line("x".repeat(64))) {
-                Ok(()) => moved = Instant::now(),
-                Err(_) => std::thread::yield_now(),
+            match log.queue("x".repeat(64)) {
+                true => moved = Instant::now(),
+                false => std::thread::yield_now(),
             }
         }
         std::fs::rename(&path, directory.path().join("log.1")).unwrap();
@@ -395,7 +435,7 @@ mod tests {
         }
         let (log, end) = AccessLog::start(&LogTarget::File(path.into())).unwrap().unwrap();
         let errors = log.write_errors.clone();
-        log.messages.send(Message::Line("lost\n".to_owned())).unwrap();
+        assert!(log.queue("lost\n".to_owned()));
         drop(log);
         end.wait();
         assert_eq!(errors.get(), 1);
