@@ -482,6 +482,14 @@ fn the_packaged_unit_runs_damelo_and_the_shell_alone() {
     }
 }
 
+/// systemd before 252, of Debian 11 and RHEL 8, knows no `--kill-whom`; later ones take both.
+#[test]
+fn the_packaged_rotation_speaks_to_any_systemd() {
+    let rotation = std::fs::read_to_string(in_repository("packaging/damelo.logrotate")).unwrap();
+    let told = "systemctl kill --signal=USR1 --kill-who=main damelo.service";
+    assert!(rotation.lines().any(|line| line.trim() == told), "{rotation}");
+}
+
 #[test]
 fn purges_that_were_acknowledged_hold_whenever_the_process_is_killed() {
     let bed = Bed::new();
