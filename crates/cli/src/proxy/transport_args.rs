@@ -155,7 +155,7 @@ pub(crate) fn set_all<const N: usize>(
 ) -> Result<(), Failure> {
     for (key, value) in values {
         let Some(value) = value else { continue };
-        settings.set(&format!("{key}={value}")).map_err(Failure::Usage)?;
+        settings.set_flag(key, &value).map_err(Failure::Usage)?;
     }
     Ok(())
 }

@@ -151,6 +151,14 @@ impl Settings {
         self.set_value(name.trim(), &Value::of_argument(value.trim()))
     }
 
+    /// Sets one key to the value of a flag, blanks at its ends included.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub fn set_flag(&mut self, name: &str, value: &str) -> Result<(), String> {
+        self.set_value(name, &Value::of_argument(value))
+    }
+
     pub(crate) fn set_value(&mut self, name: &str, value: &Value) -> Result<(), String> {
         let Some(key) = keys::find(name) else {
             let near = keys::nearest(name, KEYS.iter().map(|key| key.name));
@@ -382,6 +390,13 @@ mod tests {
             settings.set(empty).unwrap();
         }
         assert!(settings.proxy.listen.is_empty());
+        for digits in ["purge.token=12345678", "cache=2024", "log.to=7", "workers=7"] {
+            settings.set(digits).unwrap();
+        }
+        assert_eq!(settings.proxy.purge.token.as_deref(), Some("12345678"));
+        assert_eq!(settings.cache.as_deref(), Some("2024"));
+        settings.set_flag("cache", " a ").unwrap();
+        assert_eq!(settings.cache.as_deref(), Some(" a "));
         assert!(settings.set("memory").unwrap_err().contains("KEY=VALUE"));
         assert!(settings.set("timeouts.drian=3s").unwrap_err().contains("timeouts.drain"));
         assert!(settings.set("workers=many").unwrap_err().contains("many"));

@@ -206,8 +206,11 @@ pub(super) fn is_token(word: &str) -> bool {
 impl Kind<Option<String>> for Secret {
     const WRITTEN: &'static str = "text without spaces, or \"none\"";
     fn read(value: &Value) -> Result<Option<String>, String> {
-        let secret = <Text as Kind<Option<String>>>::read(value)?;
         // Not shown: it goes to logs and terminals.
+        let secret = match value {
+            Value::Text(_) => <Text as Kind<Option<String>>>::read(value)?,
+            _ => return Err("a token is text: write it in quotes".to_owned()),
+        };
         match secret.as_deref().is_none_or(|text| text.bytes().all(|b| b.is_ascii_graphic())) {
             true => Ok(secret),
             false => Err("a token is printable ASCII without spaces".to_owned()),
@@ -289,6 +292,8 @@ mod tests {
             let error = Secret::read(&text(wrong)).unwrap_err();
             assert!(!error.contains(wrong), "the secret is shown: {error}");
         }
+        let number = Secret::read(&Value::Integer("12345678".to_owned())).unwrap_err();
+        assert!(!number.contains("12345678"), "the secret is shown: {number}");
         assert_eq!(Secret::read(&text("none")), Ok(None));
         assert_eq!(Secret::read(&text("s3cret/+=")), Ok(Some("s3cret/+=".to_owned())));
         assert!(CacheName::read(&text("a b")).unwrap_err().contains("`a b`"));

@@ -32,15 +32,13 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The raw value of a `KEY=VALUE` argument; the key's kind interprets it.
+    /// The raw value of an argument of the command line; the key's kind interprets it. Digits are
+    /// text, as what takes numbers takes, too: a token or a path may be digits alone.
     pub(crate) fn of_argument(text: &str) -> Value {
         match text {
             "true" => Value::Flag(true),
             "false" => Value::Flag(false),
             "[]" => Value::List(Vec::new()),
-            _ if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-                Value::Integer(text.to_owned())
-            }
             _ => Value::Text(text.to_owned()),
         }
     }
