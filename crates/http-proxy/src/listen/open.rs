@@ -77,7 +77,10 @@ pub(crate) fn open(
             continue;
         }
         match &listener.address {
-            ListenAddress::Tcp(address) => opening.open_tcp(listener, *address, key_of(index))?,
+            ListenAddress::Tcp(address) => {
+                let apart = is_beside_ipv4(*address, listeners);
+                opening.open_tcp(listener, *address, (key_of(index), apart))?;
+            }
             ListenAddress::Unix(path) => opening.open_unix(listener, path)?,
         }
     }
@@ -94,10 +97,10 @@ impl Opening {
         &mut self,
         listener: &Listener,
         mut address: SocketAddr,
-        key: &'static str,
+        (key, only_v6): (&'static str, bool),
     ) -> Result<(), ProxyError> {
         for worker in 0..self.workers.len() {
-            let (socket, bound) = bind(address, key, worker > 0)?;
+            let (socket, bound) = bind(address, key, Socket { share: worker > 0, only_v6 })?;
             // The first socket may have got a free port: the others use the same.
             address = bound;
             self.add(worker, listener, OpenedSocket::Tcp(socket));
@@ -147,6 +150,18 @@ fn duplicate(socket: &Inherited) -> io::Result<OpenedSocket> {
     }
 }
 
+/// Whether an address is all of IPv6 where another listener has that port over IPv4, which it would
+/// take as well.
+fn is_beside_ipv4(address: SocketAddr, listeners: &[Listener]) -> bool {
+    let is_other = |listener: &Listener| match listener.address {
+        ListenAddress::Tcp(other) => other.is_ipv4() && other.port() == address.port(),
+        ListenAddress::Unix(_) => false,
+    };
+    // Port 0 is a free port of each.
+    let all_of_v6 = address.is_ipv6() && address.ip().is_unspecified() && address.port() != 0;
+    all_of_v6 && listeners.iter().any(is_other)
+}
+
 /// The configuration key of a listener, by its index.
 pub(crate) fn key_of(index: usize) -> &'static str {
     if index == 0 { "from" } else { "listen" }
@@ -154,7 +169,7 @@ pub(crate) fn key_of(index: usize) -> &'static str {
 
 /// Checks whether an address can be listened on now; `key` names it in errors.
 pub(crate) fn probe(address: SocketAddr, key: &'static str) -> Result<(), ProxyError> {
-    bind(address, key, false).map(drop)
+    bind(address, key, Socket::default()).map(drop)
 }
 
 /// Checks whether a Unix socket can be created there now.
@@ -168,7 +183,16 @@ pub(crate) fn tcp(
     address: SocketAddr,
     key: &'static str,
 ) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
-    bind(address, key, false)
+    bind(address, key, Socket::default())
+}
+
+/// How a socket is bound.
+#[derive(Debug, Clone, Copy, Default)]
+struct Socket {
+    /// To a port that another of ours has.
+    share: bool,
+    /// Leaving IPv4 to others, where it is for all addresses.
+    only_v6: bool,
 }
 
 /// Our workers' sockets share their port (`SO_REUSEPORT`), and would silently share it with another
@@ -177,12 +201,15 @@ pub(crate) fn tcp(
 fn bind(
     address: SocketAddr,
     key: &'static str,
-    share: bool,
+    Socket { share, only_v6 }: Socket,
 ) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
     let listen = || {
         let domain = Domain::for_address(address);
         let socket = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
+        if only_v6 {
+            socket.set_only_v6(true)?;
+        }
         #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
         socket.set_reuse_port(share)?;
         socket.bind(&address.into())?;
@@ -206,4 +233,29 @@ fn unix(path: &Path) -> io::Result<StdUnixListener> {
     let listener = StdUnixListener::bind(path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn both_protocols_may_have_listeners_of_one_port() {
+        if StdTcpListener::bind("[::]:0").is_err() {
+            crate::say::say(format_args!("skipped: there is no IPv6 here"));
+            return;
+        }
+        let port = StdTcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let listener = |host: &str| format!("tcp:{host}:{port}").parse::<Listener>().unwrap();
+        for hosts in [["0.0.0.0", "[::]"], ["[::]", "127.0.0.1"]] {
+            let listeners = hosts.map(listener);
+            let opening = open(&listeners, &[], 2).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(opening.listeners, listeners);
+            for host in ["127.0.0.1", "[::1]"] {
+                TcpStream::connect(format!("{host}:{port}")).unwrap();
+            }
+        }
+    }
 }
