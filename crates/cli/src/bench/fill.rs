@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Fill) -> Result<(), Failure> {
     let mut config = Config::new(&job.path, ByteSize::new(job.disk_bytes));
     config.memory = ByteSize::new(job.memory_bytes);
     config.objects_max = Some(job.objects_max);
-    let store = scratch::open(config, &job.path)?;
+    let store = scratch::create(config, &job.path)?;
     let done = AtomicU64::new(0);
     let how_far = || (done.load(Ordering::Relaxed), u64::from(job.objects));
     progress::watched("filling", how_far, || {

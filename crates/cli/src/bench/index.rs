@@ -50,8 +50,7 @@ pub(crate) fn run(args: &Index) -> Result<(), Failure> {
     let large = u32::try_from(args.memory.bytes() * 2 / LARGE_BYTES as u64)
         .map_err(|_| Failure::Usage("--memory is too large for this benchmark".to_owned()))?;
     let small = weigh(&FillJob::new(scratch.path(), large.max(1), LARGE_BYTES, args.memory))?;
-    std::fs::remove_file(scratch.path())
-        .map_err(|source| Failure::io("remove the first store", source))?;
+    scratch.remove();
     let size = args.size.bytes() as usize;
     let full = weigh(&FillJob::new(scratch.path(), args.objects, size, args.memory))?;
     print(args, &small, &full)

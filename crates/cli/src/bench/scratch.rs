@@ -8,6 +8,7 @@ use damelo::{Config, Store};
 
 use crate::failure::Failure;
 use crate::leftovers::Leftover;
+use crate::output::say;
 
 /// Where a benchmark's store goes.
 #[derive(Debug, Args)]
@@ -54,19 +55,15 @@ impl Scratch {
         &self.path
     }
 
-    /// Creates an empty store here, replacing one that an earlier part of the benchmark left.
-    pub(crate) fn create(&self, mut config: Config) -> Result<Store, Failure> {
+    /// Makes an empty store here, in place of what an earlier part of the benchmark left, or of
+    /// what `--force` gives up.
+    pub(crate) fn create(&self, config: Config) -> Result<Store, Failure> {
         self.remove();
-        config.force = self.device;
-        let store = open(config, &self.path)?;
-        if !store.info().created {
-            // A device that already holds a store: the benchmark starts from an empty one.
-            store.purge_all()?;
-        }
-        Ok(store)
+        create(config, &self.path)
     }
 
-    fn remove(&self) {
+    /// Removes what is here, unless it is a device, whose name is not ours to remove.
+    pub(crate) fn remove(&self) {
         if !self.device {
             // A missing file is fine; any other error shows when the store is created.
             let _ = std::fs::remove_file(&self.path);
@@ -80,7 +77,54 @@ impl Drop for Scratch {
     }
 }
 
+/// Makes an empty store at a path that a [`Scratch`] has chosen, whatever is there.
+pub(crate) fn create(mut config: Config, path: &Path) -> Result<Store, Failure> {
+    config.anew = true;
+    open(config, path)
+}
+
 /// Opens a store; errors name the path.
 pub(crate) fn open(config: Config, path: &Path) -> Result<Store, Failure> {
-    Store::open(config).map_err(|source| Failure::Open { path: path.to_owned(), source })
+    let opened = Store::open(config);
+    let store = opened.map_err(|source| Failure::Open { path: path.to_owned(), source })?;
+    for warning in store.info().warnings {
+        say(format_args!("damelo: warning: {warning}"));
+    }
+    Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use damelo::{ByteSize, GroupId};
+
+    use super::*;
+
+    /// A file stands for the device: what is there is made anew, and stays.
+    #[test]
+    fn a_device_that_holds_a_store_is_emptied_and_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("device");
+        let scratch = Scratch { path: path.clone(), device: true, _leftover: None, _dir: None };
+        let config = || {
+            let mut config = Config::new(&path, ByteSize::new(64 << 20));
+            config.memory = ByteSize::new(8 << 20);
+            config
+        };
+        let mut files = Vec::new();
+        for objects_max in [1000, 50_000] {
+            let mut config = config();
+            config.objects_max = Some(objects_max);
+            let store = scratch.create(config).unwrap();
+            assert!(store.info().created && !store.may_contain(b"k"));
+            store.create(b"k", GroupId::new(1), b"v").wait().unwrap();
+            files.push((std::fs::metadata(&path).unwrap().ino(), store.info().index_bytes));
+            store.close().unwrap();
+        }
+        assert_eq!(files[0].0, files[1].0, "it is the same file");
+        assert!(files[0].1 < files[1].1, "with the index that the second asked for");
+        drop(scratch);
+        assert!(path.exists());
+    }
 }

@@ -66,6 +66,24 @@ fn bench_micro_refuses_to_overwrite() {
     assert_eq!(bed.keys(&[]), ["k"]);
 }
 
+/// Not filled beside what is there, into an index of another size.
+#[test]
+fn what_force_gives_up_is_emptied() {
+    let bed = Bed::new();
+    bed.put("k", b"v", &[]);
+    let (path, sizes) = (bed.store(), ["--objects", "100000", "--memory", "8MiB"]);
+    for benchmark in ["index", "open"] {
+        let args = ["bench", benchmark, "--path", &path, "--force", "--json"];
+        let text = bed.ok_text(&[&args[..], &sizes].concat());
+        for line in text.lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let lost = [&value["lost"], &value["lost_before"]].into_iter().find(|one| one.is_u64());
+            assert_eq!(lost, Some(&0.into()), "{value}");
+        }
+        bed.ok(&["format", &path, "--size", "64MiB"]);
+    }
+}
+
 #[test]
 fn bench_micro_says_that_the_disk_is_too_small_by_the_options_it_has() {
     let bed = Bed::empty();
