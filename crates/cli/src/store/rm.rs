@@ -14,8 +14,11 @@ use crate::store::opening::{self, StoreArgs};
 const AFTER_HELP: &str = "\
 Examples:
   damelo rm cache.damelo http://example.org/old.html
-  damelo ls cache.damelo --json --prefix tmp/ | jq -r .key | xargs -d '\\n' damelo rm cache.damelo
+  damelo ls cache.damelo --json --prefix tmp/ | jq -r .key > keys
+  xargs -d '\\n' -a keys damelo rm cache.damelo --
 
+The keys go to a file first, as a store is open in one process at a time. `--` is for keys that
+begin with `-`.
 A deletion that was reported done survives a crash. Exit code 1 if a key was not there; the others
 are deleted nevertheless. To drop many at once, `damelo purge` costs the same for one as for
 millions.";
