@@ -35,6 +35,8 @@ pub(crate) struct Mechanical {
     head: u32,
     segments: Vec<Segment>,
     ahead: Option<ReadAhead>,
+    /// Where the last write ended, and when: the head is just behind it then.
+    written: Option<(u64, u64)>,
     uses: u64,
 }
 
@@ -50,6 +52,7 @@ impl Mechanical {
             head: 0,
             segments: Vec::new(),
             ahead: None,
+            written: None,
             uses: 0,
         }
     }
@@ -67,12 +70,24 @@ impl Mechanical {
         sectors: u32,
     ) -> Timing {
         assert!(sectors > 0, "a request moves something");
-        let ready_ns = start_ns + u64::from(self.params.controller_us) * 1_000;
-        let bus_ns = u64::from(sectors) * 512 * 1_000 / u64::from(self.params.bus_bytes_per_us);
+        let ready_ns = start_ns + self.command_ns();
         match direction {
-            Direction::Read => self.read(ready_ns, bus_ns, sector, sectors),
-            Direction::Write => self.write(ready_ns, bus_ns, sector, sectors),
+            Direction::Read => self.read(ready_ns, self.bus_ns(sectors), sector, sectors),
+            Direction::Write => {
+                let done_ns = self.write(ready_ns, sector, sectors);
+                Timing { done_ns, free_ns: done_ns, from_memory: false }
+            }
         }
+    }
+
+    /// Until the drive knows what it is to do.
+    pub(crate) fn command_ns(&self) -> u64 {
+        u64::from(self.params.controller_us) * 1_000
+    }
+
+    /// How long the bus takes for that.
+    pub(crate) fn bus_ns(&self, sectors: u32) -> u64 {
+        u64::from(sectors) * 512 * 1_000 / u64::from(self.params.bus_bytes_per_us)
     }
 
     fn read(&mut self, ready_ns: u64, bus_ns: u64, sector: u64, sectors: u32) -> Timing {
@@ -89,16 +104,21 @@ impl Mechanical {
         Timing { done_ns, free_ns: done_ns, from_memory: false }
     }
 
-    fn write(&mut self, ready_ns: u64, bus_ns: u64, sector: u64, sectors: u32) -> Timing {
+    /// Writes to the surface; returns when that is over. What goes on where the last write ended, and
+    /// was there by then, does not wait for the next turn.
+    pub(crate) fn write(&mut self, ready_ns: u64, sector: u64, sectors: u32) -> u64 {
         self.stop_reading_ahead(ready_ns);
         let end = sector + u64::from(sectors);
         self.segments.retain(|s| s.end <= sector || s.start >= end);
-        let settled_ns = self.transfer(ready_ns, Direction::Write, sector, sectors);
-        if self.params.cache.write_back {
-            let done_ns = (ready_ns + bus_ns).min(settled_ns);
-            return Timing { done_ns, free_ns: settled_ns, from_memory: true };
-        }
-        Timing { done_ns: settled_ns, free_ns: settled_ns, from_memory: false }
+        let settled_ns = match self.written {
+            Some((written_end, at_ns)) if written_end == sector && ready_ns <= at_ns => {
+                self.move_to(end - 1);
+                at_ns + self.stream_ns(sector, end)
+            }
+            _ => self.transfer(ready_ns, Direction::Write, sector, sectors),
+        };
+        self.written = Some((end, settled_ns));
+        settled_ns
     }
 
     /// When the drive's memory answers, or `None` if it cannot.

@@ -1,10 +1,15 @@
 //! Disks in virtual time: a queue, a scheduler and a model of the drive behind it.
 //!
+//! A drive with a memory for writes (write-back) says that one is done as soon as it is there, and
+//! writes it when no read waits; where that memory is full, reads and writes take turns.
+//!
 //! Invariants: virtual time given to a disk never goes back; every request submitted completes
-//! exactly once; counts and bytes of what was served equal those submitted. Threads: one user.
+//! exactly once; counts and bytes of what was served equal those submitted, once nothing happens
+//! any more. Threads: one user.
 
 mod flash;
 mod geometry;
+mod held;
 mod mechanical;
 mod params;
 mod queue;
@@ -20,6 +25,7 @@ pub use params::{
 };
 
 use flash::Flash;
+use held::Held;
 use mechanical::Mechanical;
 use queue::Queue;
 
@@ -101,6 +107,14 @@ enum Mechanism {
 pub struct Disk {
     mechanism: Mechanism,
     queue: Queue,
+    /// Of drives with write-back.
+    held: Option<Held>,
+    /// Writes that wait for room there.
+    late: Queue,
+    /// When the bus has brought what it brings to that memory.
+    bus_free_ns: u64,
+    /// Whose turn it is where both wait.
+    read_last: bool,
     /// Served but not yet reported: when, order of service, tag.
     finished: BinaryHeap<Reverse<(u64, u64, u32)>>,
     free_ns: u64,
@@ -117,6 +131,7 @@ impl Disk {
     /// An idle disk at time 0. A drive without seeks serves everything at once, whatever the
     /// scheduler.
     pub fn new(drive: Drive, scheduler: Scheduler) -> Disk {
+        let write_room_bytes = drive.write_room_bytes();
         let mechanism = match drive {
             Drive::Mechanical(p) => Mechanism::Mechanical(Box::new(Mechanical::new(p))),
             Drive::Flash(p) => Mechanism::Flash(Box::new(Flash::new(p))),
@@ -124,6 +139,10 @@ impl Disk {
         Disk {
             mechanism,
             queue: Queue::new(scheduler),
+            held: (write_room_bytes > 0).then(|| Held::new(write_room_bytes)),
+            late: Queue::new(scheduler),
+            bus_free_ns: 0,
+            read_last: false,
             finished: BinaryHeap::new(),
             free_ns: 0,
             next_ns: NEVER,
@@ -145,9 +164,9 @@ impl Disk {
         self.counts
     }
 
-    /// Requests that wait for the mechanism.
+    /// Requests that wait for the mechanism, or for room in the drive's memory.
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.late.len()
     }
 
     /// Cylinder of a sector; 0 on drives without.
@@ -165,8 +184,13 @@ impl Disk {
     pub fn submit(&mut self, now_ns: u64, io: DiskIo) {
         assert!(io.sector + u64::from(io.sectors) <= self.sectors(), "{io:?} is on the drive");
         self.advance(now_ns);
-        let idle = self.free_ns <= now_ns && self.queue.len() == 0;
-        if idle || matches!(self.mechanism, Mechanism::Flash(_)) {
+        let is_flash = matches!(self.mechanism, Mechanism::Flash(_));
+        if self.goes_to_memory(&io) {
+            self.write_to_memory(now_ns, io);
+        } else if self.is_in_memory(&io) {
+            self.read_from_memory(now_ns, io);
+        } else if self.free_ns <= now_ns || is_flash {
+            // Nothing waits where the mechanism is free.
             self.queue.pass(&io);
             self.serve(now_ns, io);
         } else {
@@ -183,7 +207,8 @@ impl Disk {
 
     fn note_next(&mut self) {
         let completion_ns = self.finished.peek().map_or(NEVER, |Reverse((done_ns, _, _))| *done_ns);
-        let start_ns = if self.queue.len() > 0 { self.free_ns } else { NEVER };
+        let writes = self.held.as_ref().is_some_and(Held::has_any);
+        let start_ns = if self.queue.len() > 0 || writes { self.free_ns } else { NEVER };
         self.next_ns = completion_ns.min(start_ns);
     }
 
@@ -201,9 +226,97 @@ impl Disk {
 
     fn advance(&mut self, now_ns: u64) {
         while self.free_ns <= now_ns {
-            let start_ns = self.free_ns;
-            let Some(io) = self.queue.pop() else { return };
-            self.serve(start_ns, io);
+            if !self.begin_next(self.free_ns) {
+                return;
+            }
+        }
+    }
+
+    /// Begins what comes next, with the mechanism free; false if nothing waits.
+    fn begin_next(&mut self, start_ns: u64) -> bool {
+        if let Some(held) = &mut self.held {
+            held.end();
+            self.take_late(start_ns);
+            let is_writes_turn = self.late.len() > 0 && self.read_last;
+            if (is_writes_turn || self.queue.len() == 0) && self.write_held(start_ns) {
+                return true;
+            }
+        }
+        let Some(io) = self.queue.pop() else { return false };
+        self.serve(start_ns, io);
+        true
+    }
+
+    fn goes_to_memory(&self, io: &DiskIo) -> bool {
+        let held = self.held.as_ref().filter(|_| io.direction == Direction::Write);
+        held.is_some_and(|held| held.can_ever_hold(io))
+    }
+
+    fn is_in_memory(&self, io: &DiskIo) -> bool {
+        let held = self.held.as_ref().filter(|_| io.direction == Direction::Read);
+        held.is_some_and(|held| held.covers(io))
+    }
+
+    fn write_to_memory(&mut self, now_ns: u64, io: DiskIo) {
+        self.late.push(io);
+        self.take_late(now_ns);
+        if self.free_ns <= now_ns {
+            self.write_held(now_ns);
+        }
+    }
+
+    /// Takes writes into the drive's memory while it has room, and says that they are done.
+    fn take_late(&mut self, now_ns: u64) {
+        let (Some(held), Mechanism::Mechanical(drive)) = (&mut self.held, &self.mechanism) else {
+            return;
+        };
+        while let Some(io) = self.late.pop_if(|io| held.has_room_for(io)) {
+            let ready_ns = now_ns + drive.command_ns();
+            self.bus_free_ns = ready_ns.max(self.bus_free_ns) + drive.bus_ns(io.sectors);
+            held.put(&io, ready_ns);
+            self.served += 1;
+            self.finished.push(Reverse((self.bus_free_ns, self.served, io.tag)));
+            self.counts.from_memory += 1;
+        }
+    }
+
+    /// Writes one of those in the drive's memory to the surface; false if there is none.
+    fn write_held(&mut self, start_ns: u64) -> bool {
+        let (Some(held), Mechanism::Mechanical(drive)) = (&mut self.held, &mut self.mechanism)
+        else {
+            return false;
+        };
+        let Some(next) = held.begin() else { return false };
+        let from_ns = start_ns.max(next.ready_ns);
+        self.free_ns = drive.write(from_ns, next.sector, next.sectors);
+        self.read_last = false;
+        self.count(Direction::Write, next.sectors, self.free_ns - start_ns);
+        true
+    }
+
+    /// What waits to be written is read from where it waits; the surface is not needed.
+    fn read_from_memory(&mut self, now_ns: u64, io: DiskIo) {
+        let Mechanism::Mechanical(drive) = &self.mechanism else { return };
+        let done_ns = now_ns + drive.command_ns() + drive.bus_ns(io.sectors);
+        self.served += 1;
+        self.finished.push(Reverse((done_ns, self.served, io.tag)));
+        self.counts.from_memory += 1;
+        self.count(Direction::Read, io.sectors, 0);
+    }
+
+    fn count(&mut self, direction: Direction, sectors: u32, busy_ns: u64) {
+        let bytes = u64::from(sectors) * SECTOR_BYTES;
+        match direction {
+            Direction::Read => {
+                self.counts.reads += 1;
+                self.counts.read_bytes += bytes;
+                self.counts.read_ns += busy_ns;
+            }
+            Direction::Write => {
+                self.counts.writes += 1;
+                self.counts.write_bytes += bytes;
+                self.counts.write_ns += busy_ns;
+            }
         }
     }
 
@@ -218,20 +331,8 @@ impl Disk {
         }
         self.served += 1;
         self.finished.push(Reverse((timing.done_ns, self.served, io.tag)));
-        let bytes = u64::from(io.sectors) * SECTOR_BYTES;
-        let busy_ns = timing.free_ns - start_ns;
         self.counts.from_memory += u64::from(timing.from_memory);
-        match io.direction {
-            Direction::Read => {
-                self.counts.reads += 1;
-                self.counts.read_bytes += bytes;
-                self.counts.read_ns += busy_ns;
-            }
-            Direction::Write => {
-                self.counts.writes += 1;
-                self.counts.write_bytes += bytes;
-                self.counts.write_ns += busy_ns;
-            }
-        }
+        self.read_last = io.direction == Direction::Read;
+        self.count(io.direction, io.sectors, timing.free_ns - start_ns);
     }
 }

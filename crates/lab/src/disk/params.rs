@@ -56,6 +56,17 @@ pub struct DriveCache {
     pub segments: u32,
     /// Writes are acknowledged when they are in the drive's memory.
     pub write_back: bool,
+    /// Bytes of writes that it then holds until they are on the surface; of a file that does not
+    /// say, half of what the segments have together.
+    #[serde(default)]
+    pub write_bytes: Option<u64>,
+}
+
+impl DriveCache {
+    fn write_room_bytes(&self) -> u64 {
+        let half_bytes = u64::from(self.segment_bytes) * u64::from(self.segments) / 2;
+        if self.write_back { self.write_bytes.unwrap_or(half_bytes) } else { 0 }
+    }
 }
 
 /// A disk with seeks.
@@ -205,6 +216,7 @@ impl MechanicalParams {
             (self.bus_bytes_per_us > 0, "bus_bytes_per_us is above 0"),
             (times.iter().all(|us| *us <= TIME_US_MAX), "times are at most 10 s"),
             (self.cache.segments <= 1 << 16, "at most 65,536 segments of cache"),
+            (self.cache.write_room_bytes() <= SIZE_BYTES_MAX, "write_bytes is at most 2^50"),
         ];
         first_broken(&rules)?;
         // Only now: the sum of sectors cannot overflow.
@@ -325,6 +337,15 @@ impl Drive {
         match self {
             Drive::Mechanical(p) => p.sectors() * SECTOR_BYTES,
             Drive::Flash(p) => p.size_bytes,
+        }
+    }
+
+    /// Bytes of writes that are acknowledged before they are on the surface: 0 of flash, which has
+    /// a model of its own for that.
+    pub(super) fn write_room_bytes(&self) -> u64 {
+        match self {
+            Drive::Mechanical(p) => p.cache.write_room_bytes(),
+            Drive::Flash(_) => 0,
         }
     }
 

@@ -98,6 +98,11 @@ impl Queue {
         self.scheduler == Scheduler::TwoWayElevator
     }
 
+    /// The next one, if it is one that may be served.
+    pub(super) fn pop_if(&mut self, may: impl FnOnce(&DiskIo) -> bool) -> Option<DiskIo> {
+        self.peek().is_some_and(may).then(|| self.pop())?
+    }
+
     pub(super) fn pop(&mut self) -> Option<DiskIo> {
         let io = match self.scheduler {
             Scheduler::Fcfs => self.arrivals.pop_front()?,
@@ -109,6 +114,16 @@ impl Queue {
             self.raise_level();
         }
         Some(io)
+    }
+
+    /// What [`Queue::pop`] would return.
+    fn peek(&self) -> Option<&DiskIo> {
+        match self.scheduler {
+            Scheduler::Fcfs => self.arrivals.front(),
+            Scheduler::OneWayElevator => first_of(&self.above, &self.below),
+            Scheduler::TwoWayElevator if self.rising => first_of(&self.above, &self.below),
+            Scheduler::TwoWayElevator => first_of(&self.below, &self.above),
+        }
     }
 
     fn pop_upwards(&mut self) -> Option<DiskIo> {
@@ -140,6 +155,10 @@ impl Queue {
             self.above.push(Reverse(level));
         }
     }
+}
+
+fn first_of<'a>(heap: &'a Heap, other: &'a Heap) -> Option<&'a DiskIo> {
+    heap.peek().or_else(|| other.peek()).map(|Reverse(waiting)| &waiting.io)
 }
 
 fn turned((sector, sequence): Key) -> Key {
@@ -204,7 +223,9 @@ mod tests {
                         model.waiting.sort_unstable();
                     }
                 } else if queue.len() > 0 {
-                    assert_eq!(queue.pop().map(|io| io.tag), model.pop(scheduler), "seed {seed}");
+                    let peeked = queue.peek().map(|io| io.tag);
+                    let popped = queue.pop().map(|io| io.tag);
+                    assert_eq!((popped, peeked), (model.pop(scheduler), popped), "seed {seed}");
                 }
                 assert_eq!(queue.len(), model.waiting.len());
             }

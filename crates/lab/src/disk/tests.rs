@@ -142,6 +142,111 @@ fn present_disk_matches_its_data_sheet() {
     near(random_ms("hdd-18tb", Direction::Read, 4 << 10, 1.0), 8.0 + 4.16 + 0.1, 4.0, "4 KB");
 }
 
+/// Writes one after the other, by a caller that waits for each to be acknowledged: rate until all
+/// are on the surface, in MB/s, and the mean time of an acknowledgement, in milliseconds.
+fn sustained_writes(drive: &str) -> (f64, f64) {
+    let mut disk = Disk::new(Drive::named(drive).expect("known"), Scheduler::OneWayElevator);
+    let (mut now_ns, sectors, count) = (0, 1024, 1024);
+    for i in 0..count {
+        let io = DiskIo { direction: Direction::Write, sector: i * 1024, sectors, tag: 0 };
+        now_ns = one(&mut disk, now_ns, io);
+    }
+    let acknowledged_ms = now_ns as f64 / 1e6 / count as f64;
+    while let Some(at_ns) = disk.next_event_ns() {
+        now_ns = at_ns;
+        assert!(disk.poll(at_ns).is_none(), "all were acknowledged");
+    }
+    assert_eq!((disk.counts().writes, disk.counts().from_memory), (count, count));
+    ((count * 1024 * SECTOR_BYTES) as f64 / (now_ns as f64 / 1e3), acknowledged_ms)
+}
+
+/// What the memory of the drive takes goes to the surface at the rate of the surface: no turn is
+/// lost between one write and the next. On drives without that memory each loses one.
+#[test]
+fn sequential_writes_stream_where_the_drive_has_memory_for_them() {
+    near(sustained_writes("sata-7200-2009").0, 110.0, 5.0, "of 2009");
+    near(sustained_writes("hdd-18tb").0, 270.0, 4.0, "present");
+    let turns_ms = 1024.0 / 402.0 * 5.988;
+    let through = sustained("ibm-9lzx", Direction::Write, 0.0);
+    assert!(through < 0.524_288 / (turns_ms + 3.0) * 1e3, "{through} MB/s");
+}
+
+/// A write is done when the bus has brought it, also while the arm is elsewhere; with the memory
+/// full it waits for the surface.
+#[test]
+fn a_write_is_acknowledged_when_the_drives_memory_has_it() {
+    let mut disk =
+        Disk::new(Drive::named("sata-7200-2009").expect("known"), Scheduler::OneWayElevator);
+    let far = disk.sectors() / 2;
+    let io = |direction, sector, tag| DiskIo { direction, sector, sectors: 1024, tag };
+    disk.submit(0, io(Direction::Read, far, 0));
+    for tag in 1..=17 {
+        disk.submit(0, io(Direction::Write, u64::from(tag) * 5_000_000, tag));
+    }
+    let mut done_ns = [0; 18];
+    while let Some(at_ns) = disk.next_event_ns() {
+        while let Some((ns, tag)) = disk.poll(at_ns) {
+            done_ns[tag as usize] = ns;
+        }
+    }
+    // 0.15 ms of the controller, and 512 KiB at 300 MB/s each; there is room for sixteen.
+    let bus_ns = 1024 * 512 * 1_000 / 300;
+    for tag in 1..=16 {
+        assert_eq!(done_ns[tag], 150_000 + bus_ns * tag as u64, "write {tag}");
+    }
+    assert!(done_ns[17] > done_ns[0] + 150_000 + bus_ns, "it waits for one to be written");
+}
+
+/// Reads go before writes that nobody waits for; where writes wait for room, they take turns.
+#[test]
+fn reads_go_before_what_the_drives_memory_holds() {
+    let order = |writes: u32| {
+        let mut disk =
+            Disk::new(Drive::named("sata-7200-2009").expect("known"), Scheduler::OneWayElevator);
+        let io = |direction, sector, tag| DiskIo { direction, sector, sectors: 4096, tag };
+        for tag in 0..writes {
+            disk.submit(0, io(Direction::Write, u64::from(tag) * 1_000_000, tag));
+        }
+        for tag in 0..3 {
+            let sector = 200_000_000 + u64::from(tag) * 1_000_000;
+            disk.submit(0, io(Direction::Read, sector, 100 + tag));
+        }
+        let mut written = Vec::new();
+        while let Some(at_ns) = disk.next_event_ns() {
+            while let Some((_, tag)) = disk.poll(at_ns) {
+                if tag >= 100 {
+                    written.push(disk.counts().writes);
+                }
+            }
+        }
+        written
+    };
+    // The first write was begun when nothing else was there, the next when the last read ended.
+    assert_eq!(order(4), [1, 1, 2]);
+    // Of seven writes of 2 MiB there is room for four.
+    assert_eq!(order(7), [2, 3, 4]);
+}
+
+/// The memory that holds a write answers a read of it, and what was written is written once.
+#[test]
+fn what_waits_to_be_written_is_read_from_memory() {
+    let mut disk = Disk::new(Drive::named("hdd-18tb").expect("known"), Scheduler::OneWayElevator);
+    let far = disk.sectors() / 2;
+    let io = |direction, sector, sectors, tag| DiskIo { direction, sector, sectors, tag };
+    disk.submit(0, io(Direction::Read, far, 8, 0));
+    disk.submit(0, io(Direction::Write, 1_000, 100, 1));
+    disk.submit(0, io(Direction::Read, 1_050, 50, 2));
+    disk.submit(0, io(Direction::Read, 1_050, 51, 3));
+    let mut done = Vec::new();
+    while let Some(at_ns) = disk.next_event_ns() {
+        while let Some((_, tag)) = disk.poll(at_ns) {
+            done.push(tag);
+        }
+    }
+    assert_eq!(done, [2, 1, 0, 3], "the last wants one sector more");
+    assert_eq!((disk.counts().reads, disk.counts().writes), (3, 1));
+}
+
 /// 22,000 reads and 60,000 writes a second one at a time; a million reads with 512 outstanding.
 #[test]
 fn nvme_matches_its_data_sheet() {
@@ -252,10 +357,23 @@ fn reads_of_whole_tracks_stream_no_faster() {
     near(now_ns as f64 / 1e6, tracks as f64 * turns_ms, 2.0, "ms");
 }
 
+/// A drive by its name; `small` has room for few writes, and for none of more than 64 sectors.
+fn with_little_memory(name: &str) -> Drive {
+    let known = if name == "small" { "sata-7200-2009" } else { name };
+    let mut drive = Drive::named(known).expect("known");
+    if let (Drive::Mechanical(params), "small") = (&mut drive, name) {
+        params.cache.write_bytes = Some(64 * SECTOR_BYTES);
+    }
+    drive
+}
+
 #[test]
 fn requests_are_conserved_and_time_does_not_go_back() {
-    for scheduler in [Scheduler::Fcfs, Scheduler::OneWayElevator, Scheduler::TwoWayElevator] {
-        let mut disk = Disk::new(Drive::named("ibm-9lzx").expect("known"), scheduler);
+    let schedulers = [Scheduler::Fcfs, Scheduler::OneWayElevator, Scheduler::TwoWayElevator];
+    for (scheduler, drive) in
+        schedulers.iter().flat_map(|s| ["ibm-9lzx", "sata-7200-2009", "small"].map(|d| (*s, d)))
+    {
+        let mut disk = Disk::new(with_little_memory(drive), scheduler);
         let mut rng = fastrand::Rng::with_seed(11);
         let (mut now_ns, mut last_ns, mut bytes) = (0, 0, 0);
         let mut seen = vec![false; 5_000];

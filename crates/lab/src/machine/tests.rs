@@ -21,7 +21,7 @@ fn plain_drive() -> Drive {
         head_switch_us: 0,
         controller_us: 0,
         bus_bytes_per_us: 1_000_000_000,
-        cache: DriveCache { segment_bytes: 0, segments: 0, write_back: false },
+        cache: DriveCache { segment_bytes: 0, segments: 0, write_back: false, write_bytes: None },
     })
 }
 
