@@ -2,11 +2,12 @@
 //! 5. Figures 6 and 7, and what only the text has, are in `squid_mapped.rs`.
 //!
 //! The first half of the trace warms up, the second is measured (§4). Memory is scaled with what
-//! the trace holds: the paper's machine had 512 MB for 8 GB of objects. Threads: one user.
+//! the trace holds: the paper's machine had 512 MB for 8 GB of objects. Squid's directories are
+//! scaled with memory, or their blocks alone would fill it. Threads: one user.
 
 use super::beside;
 use super::squid_mapped::{figure_6, figure_7, of_the_text};
-use super::workload::{check_length, requests as workload};
+use super::workload::{check_length, requests as workload, second_level};
 use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
 use crate::design::{Changes, Context, DesignOptions, find};
 use crate::disk::{Direction, Drive};
@@ -64,9 +65,26 @@ fn drive() -> Drive {
     Drive::named("atlas-10k").expect("a drive of the registry")
 }
 
+/// Memory of the paper's machine (§4).
+const PAPER_MEMORY_BYTES: u64 = 512 << 20;
+
+/// A sixteenth of what the trace holds.
+fn memory_bytes(footprint_bytes: u64) -> u64 {
+    (footprint_bytes / 16).max(1 << 20)
+}
+
+/// What Squid and its variants are made with.
+pub(super) fn design_options(footprint_bytes: u64) -> DesignOptions {
+    DesignOptions {
+        changes: Changes::Ignore,
+        squid_second_level: second_level(memory_bytes(footprint_bytes), PAPER_MEMORY_BYTES),
+        ..DesignOptions::default()
+    }
+}
+
 pub(super) fn config(footprint_bytes: u64, mapped: bool) -> MachineConfig {
-    // A sixteenth of what the trace holds; a mapped file shares it with the buffers.
-    let memory_bytes = (footprint_bytes / 16).max(1 << 20);
+    let memory_bytes = memory_bytes(footprint_bytes);
+    // A mapped file shares it with the buffers.
     let share = if mapped { memory_bytes / 2 } else { memory_bytes };
     MachineConfig {
         files: FfsParams {
@@ -102,7 +120,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     check_length(&trace, NEEDED)?;
     let days = days(trace.requests);
     let mut tables = vec![figure_1(&days), figure_2(&days)];
-    let ignore = DesignOptions { changes: Changes::Ignore, ..DesignOptions::default() };
+    let ignore = design_options(days.footprint_bytes);
     let one = |name: &str| {
         let mapped = name.starts_with("squidm");
         measure(name, &days, &trace, &config(days.footprint_bytes, mapped), &ignore)

@@ -3,7 +3,7 @@
 //!
 //! Threads: one user.
 
-use super::squid::{Days, SMALL_BYTES, config, measure, saved};
+use super::squid::{Days, SMALL_BYTES, config, design_options, measure, saved};
 use super::{Exhibit, PaperError, Published, Trace};
 use crate::design::{Changes, DesignOptions, MappedFile, directory_of_host};
 use crate::lru::NumberMap;
@@ -132,7 +132,7 @@ pub(super) fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Exhibit, PaperE
 
 const WHY_TEXT: &str = "Exponents of popularity are those that the paper cites for traces of \
     proxies; ours is a fit over the objects asked for at least twice. The paper's trace has a \
-    million requests, so that more directories fill. An object is counted as lying across pages \
+    million requests, and all of Squid's 4,096 directories; ours are scaled with memory. An object is counted as lying across pages \
     by its own bytes, not by those of its segment.";
 
 /// Numbers that are in the text and in no figure.
@@ -159,7 +159,7 @@ pub(super) fn of_the_text(days: &Days) -> Exhibit {
 fn full_directories(days: &Days) -> usize {
     let mut seen: NumberMap<u64, ()> = NumberMap::default();
     let mut files: NumberMap<u64, u64> = NumberMap::default();
-    let second_level = DesignOptions::default().squid_second_level;
+    let second_level = design_options(days.footprint_bytes).squid_second_level;
     let stored = days.requests.iter().filter(|request| request.has_body());
     for request in stored {
         if seen.insert(request.key, ()).is_none() {

@@ -8,7 +8,7 @@
 //! Threads: one user.
 
 use super::beside;
-use super::workload::{check_length, requests as workload};
+use super::workload::{check_length, requests as workload, second_level};
 use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
 use crate::design::{Changes, Context, Design, DesignOptions, GroupRule, Ucfs, UcfsOptions, find};
 use crate::disk::{Direction, Drive};
@@ -27,11 +27,8 @@ const WARMUP: usize = 150_000;
 const FOOTPRINT_TO_MEMORY: u64 = 64;
 const CLUSTER_BYTES: u32 = 64 << 10;
 
-/// Memory for files in the paper (§4.1), and the directories of Squid's second level that go with
-/// it.
+/// Memory for files in the paper (§4.1).
 const PAPER_MEMORY_BYTES: u64 = 256 << 20;
-const PAPER_SECOND_LEVEL: u64 = 256;
-const SECOND_LEVEL_MIN: u64 = 4;
 /// Requests under way at once at the trace's pace: more than ever are.
 const CLIENTS_PACED: u32 = 64;
 
@@ -85,8 +82,7 @@ impl Setting<'_> {
 
     /// Directories go with the trace, as memory does that is not varied.
     fn second_level(&self) -> u32 {
-        let scaled = PAPER_SECOND_LEVEL * self.memory_bytes / PAPER_MEMORY_BYTES;
-        1 << scaled.max(SECOND_LEVEL_MIN).ilog2()
+        second_level(self.memory_bytes, PAPER_MEMORY_BYTES)
     }
 
     fn squid(&self, name: &str, files: FfsParams, memory_bytes: u64) -> Result<Report, PaperError> {

@@ -48,10 +48,38 @@ pub(super) fn made_by(name: String, made: &mut Option<Made>) -> Result<Trace<'_>
     Ok(Trace { name: &made.name, requests: &made.requests, names: &made.names })
 }
 
+/// Squid's directories of the second level, 256 in each of the first in the papers.
+const SECOND_LEVEL: u64 = 256;
+const SECOND_LEVEL_MIN: u64 = 4;
+
+/// So many of Squid's directories as go with memory that was scaled down from the paper's: the
+/// blocks of all 4,096 take 16 MiB alone.
+pub(super) fn second_level(memory_bytes: u64, paper_memory_bytes: u64) -> u32 {
+    let scaled =
+        u128::from(SECOND_LEVEL) * u128::from(memory_bytes) / u128::from(paper_memory_bytes);
+    let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
+    1 << scaled.clamp(SECOND_LEVEL_MIN, SECOND_LEVEL).ilog2()
+}
+
 /// An error if there are too few requests to measure anything.
 pub(super) fn check_length(trace: &Trace<'_>, needed: usize) -> Result<(), PaperError> {
     match trace.requests.len() {
         requests if requests < needed => Err(PaperError::TraceTooShort { requests, needed }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::second_level;
+
+    /// A power of two, never more than the papers' own.
+    #[test]
+    fn directories_of_squid_go_with_memory() {
+        for (memory_mb, wanted) in
+            [(512, 256), (511, 128), (64, 32), (70, 32), (8, 4), (1, 4), (4096, 256)]
+        {
+            assert_eq!(second_level(memory_mb << 20, 512 << 20), wanted);
+        }
     }
 }
