@@ -12,7 +12,7 @@ use damelo_lab::design::{
 };
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
-    Machine, MachineConfig, Pace, RealPlace, Report, RunOptions, run as play,
+    Machine, MachineConfig, MappedOn, Pace, RealPlace, Report, RunOptions, run as play,
 };
 use damelo_lab::output::{Manifest, Report as Page, Table};
 use damelo_lab::{Request, SimError};
@@ -254,7 +254,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         None => {
             let config = args.system.machine(drive);
             run_all(&played, runs, new_page, &MODELLED, |spec, setting| {
-                run_one(&played, spec, setting, &config)
+                run_one(&played, spec, setting, &on_one_disk(spec, &config, cache_bytes))
             })
         }
     }
@@ -375,6 +375,18 @@ fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
         }
     }
     settings
+}
+
+/// The machine with what the design keeps on one disk, so that designs which map some of it do not
+/// have one more than the others. In a mapped file an object of `--cache` takes up to twice its
+/// size, very small ones more.
+fn on_one_disk(spec: &DesignSpec, config: &MachineConfig, cache_bytes: u64) -> MachineConfig {
+    let bytes = cache_bytes.saturating_mul(4).min(config.drive.size_bytes() / 2);
+    let mapped_on = match spec.entry.maps_beside_files {
+        true => MappedOn::FilesDisk { bytes },
+        false => config.mapped_on,
+    };
+    MachineConfig { mapped_on, ..config.clone() }
 }
 
 /// Points of the curve of response times.

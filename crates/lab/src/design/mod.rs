@@ -205,6 +205,8 @@ pub struct Entry {
     /// It keeps all that it stores, by its paper or its definition: space for objects is no limit
     /// to it.
     pub is_unlimited: bool,
+    /// It keeps some objects in files and some in a mapped file, which lies beside those.
+    pub maps_beside_files: bool,
     /// Its own parameters.
     pub parameters: &'static [Parameter],
     /// What does not go together in its parameters.
@@ -230,6 +232,7 @@ const fn plain(name: &'static str, paper: &'static str, make: Make) -> Entry {
         has_pages: false,
         on_blocks: false,
         is_unlimited: false,
+        maps_beside_files: false,
         parameters: &[],
         check: no_check,
         make,
@@ -249,6 +252,10 @@ const fn unlimited(entry: Entry) -> Entry {
     Entry { is_unlimited: true, ..entry }
 }
 
+const fn beside_files(entry: Entry) -> Entry {
+    Entry { maps_beside_files: true, ..entry }
+}
+
 const fn on_blocks(entry: Entry) -> Entry {
     Entry { on_blocks: true, ..entry }
 }
@@ -258,9 +265,9 @@ pub const REGISTRY: [Entry; 16] = [
     unlimited(plain("cern", "squid-disk-io-1999", cern::make)),
     plain("squid", "squid-disk-io-1999", squid::make),
     plain("squidl", "squid-disk-io-1999", squidl::make),
-    plain("squidm", "squid-disk-io-1999", squidm::make),
-    plain("squidml", "squid-disk-io-1999", squidml::make),
-    plain("squidmla", "squid-disk-io-1999", squidmla::make),
+    beside_files(plain("squidm", "squid-disk-io-1999", squidm::make)),
+    beside_files(plain("squidml", "squid-disk-io-1999", squidml::make)),
+    beside_files(plain("squidmla", "squid-disk-io-1999", squidmla::make)),
     unlimited(plain("mmap-infinite", "squid-disk-io-1999", mapped::make_infinite)),
     plain("mmap-lru", "squid-disk-io-1999", mapped::make_lru),
     with(mapped::PARAMETERS, plain("mmap-fbc", "squid-disk-io-1999", mapped::make_fbc)),

@@ -82,10 +82,24 @@ impl BufferedParams {
     }
 }
 
+/// Where the mapped file lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MappedOn {
+    /// On a disk of its own, with an arm of its own, as in Maltzahn §4.
+    #[default]
+    OwnDisk,
+    /// On that of the files, which leave it the end of it.
+    FilesDisk {
+        /// So much of the end, of which the file takes the beginning.
+        bytes: u64,
+    },
+}
+
 /// What a machine is made of. Parts that a design does not use cost nothing.
 #[derive(Debug, Clone)]
 pub struct MachineConfig {
-    /// The kind of every disk: one for files, one for the mapped file, one for the raw device.
+    /// The kind of every disk: one for files, one for the mapped file if it has its own, one for the
+    /// raw device.
     pub drive: Drive,
     /// Order in which each disk serves.
     pub scheduler: Scheduler,
@@ -93,6 +107,8 @@ pub struct MachineConfig {
     pub files: FfsParams,
     /// The mapped file.
     pub mapped: VmParams,
+    /// Where that lies.
+    pub mapped_on: MappedOn,
     /// Buffers of the raw device.
     pub buffered: BufferedParams,
 }
@@ -105,6 +121,7 @@ impl MachineConfig {
             scheduler: Scheduler::OneWayElevator,
             files: FfsParams::ufs_8k(),
             mapped: VmParams::default(),
+            mapped_on: MappedOn::OwnDisk,
             buffered: BufferedParams::linux_2_2(128 << 20),
         }
     }
@@ -144,14 +161,24 @@ pub struct Machine {
 
 impl Machine {
     /// A machine at time 0, everything empty.
+    ///
+    /// # Panics
+    /// If what a mapped file leaves of the disk has no room for files.
     pub fn new(config: &MachineConfig) -> Machine {
         let disk = || Disk::new(config.drive.clone(), config.scheduler);
         let buffered = config.buffered;
-        let size_bytes = config.drive.size_bytes();
+        let size_bytes = config.drive.size_bytes() / SECTOR_BYTES * SECTOR_BYTES;
+        let (mapped_disk, mapped_at_bytes) = match config.mapped_on {
+            MappedOn::OwnDisk => (DISK_MAPPED, 0),
+            MappedOn::FilesDisk { bytes } => {
+                (DISK_FILES, size_bytes.saturating_sub(bytes.next_multiple_of(SECTOR_BYTES)))
+            }
+        };
+        let files_bytes = if mapped_at_bytes > 0 { mapped_at_bytes } else { size_bytes };
         Machine {
             disks: [disk(), disk(), disk()],
-            files: Ffs::new(config.files, size_bytes.min(FILES_BYTES_MAX), DISK_FILES),
-            mapped: Mapped::new(config.mapped, DISK_MAPPED),
+            files: Ffs::new(config.files, files_bytes.min(FILES_BYTES_MAX), DISK_FILES),
+            mapped: Mapped::new(config.mapped, mapped_disk, mapped_at_bytes / SECTOR_BYTES),
             buffered: BufferCache::new(
                 buffered.memory_bytes,
                 buffered.block_bytes,
@@ -199,13 +226,13 @@ impl Machine {
                 self.mapped.write(plan, offset, bytes);
             }
             Action::Block { direction, kind, offset, bytes, wait } => {
-                self.check_end("the raw disk", offset + u64::from(bytes))?;
+                self.check_raw_end(offset + u64::from(bytes))?;
                 let (sector, sectors) = (offset / SECTOR_BYTES, bytes / SECTOR_BYTES as u32);
                 assert!(offset % SECTOR_BYTES == 0 && sectors > 0, "{action:?} is of sectors");
                 plan.steps.push(Step { disk: DISK_RAW, direction, kind, wait, sector, sectors });
             }
             Action::Buffered { direction, kind, offset, bytes } => {
-                self.check_end("the raw disk", offset + u64::from(bytes))?;
+                self.check_raw_end(offset + u64::from(bytes))?;
                 self.lower_buffered((direction, kind), offset, bytes, plan);
             }
             Action::Pause { us } => plan.pause_ns += u64::from(us) * 1_000,
@@ -215,15 +242,13 @@ impl Machine {
 
     /// Of a mapped file whole pages move.
     fn check_page_end(&self, end_bytes: u64) -> Result<(), MachineError> {
-        self.check_end("the mapped file's disk", self.mapped.page_end(end_bytes))
+        let room_bytes = self.disks[0].sectors() * SECTOR_BYTES - self.mapped.begins_bytes();
+        check_end("the mapped file's part of its disk", room_bytes, self.mapped.page_end(end_bytes))
     }
 
-    fn check_end(&self, name: &'static str, end_bytes: u64) -> Result<(), MachineError> {
-        let size_bytes = self.disks[0].sectors() * SECTOR_BYTES;
-        if end_bytes > size_bytes {
-            return Err(MachineError::BeyondDisk { name, size_bytes, end_bytes });
-        }
-        Ok(())
+    fn check_raw_end(&self, end_bytes: u64) -> Result<(), MachineError> {
+        let size_bytes = self.disks[usize::from(DISK_RAW)].sectors() * SECTOR_BYTES;
+        check_end("the raw disk", size_bytes, end_bytes)
     }
 
     fn lower_file(&mut self, action: Action, plan: &mut Plan) -> Result<(), FsFull> {
@@ -294,4 +319,11 @@ impl Machine {
         self.files.drop_caches(plan);
         self.buffered.drop_all();
     }
+}
+
+fn check_end(name: &'static str, size_bytes: u64, end_bytes: u64) -> Result<(), MachineError> {
+    if end_bytes > size_bytes {
+        return Err(MachineError::BeyondDisk { name, size_bytes, end_bytes });
+    }
+    Ok(())
 }

@@ -203,6 +203,43 @@ fn what_is_beyond_the_drive_is_an_error() {
     assert!(error.to_string().contains("use a larger drive"), "{error}");
 }
 
+/// A page of the mapped file, the one before it and a file: on one disk the head goes from one to
+/// the other, on two each stays where it is.
+#[test]
+fn a_mapped_file_shares_the_arm_of_the_disk_that_it_lies_on() {
+    let Drive::Mechanical(mut params) = plain_drive() else { panic!("it turns") };
+    params.zones[0].cylinders = 10_000;
+    let drive = Drive::Mechanical(params);
+    let files = FfsParams { group_bytes: 1 << 20, inodes_per_group: 64, ..FfsParams::ufs_8k() };
+    let mut busy_ns = Vec::new();
+    for mapped_on in [MappedOn::OwnDisk, MappedOn::FilesDisk { bytes: 64 << 10 }] {
+        let config = MachineConfig { files, mapped_on, ..MachineConfig::new(drive.clone()) };
+        let mut machine = Machine::new(&config);
+        let map = |offset| Action::WriteMapped { offset, bytes: 8 << 10 };
+        let mut plan = Plan::default();
+        machine.lower(&[map(0)], &mut plan).expect("fits");
+        machine.lower(&[Action::Create { dir: 0, file: 0, bytes: 512 }], &mut plan).expect("fits");
+        machine.sync(&mut plan);
+        let disk_of = |kind| plan.steps.iter().find(|s| s.kind == kind).map(|s| (s.disk, s.sector));
+        let (page, data) = (disk_of(Kind::Page), disk_of(Kind::Data));
+        let begins = drive.size_bytes() / 512 - 128;
+        match mapped_on {
+            MappedOn::OwnDisk => assert_eq!(page, Some((DISK_MAPPED, 0))),
+            MappedOn::FilesDisk { .. } => assert_eq!(page, Some((DISK_FILES, begins))),
+        }
+        assert!(data.is_some_and(|(disk, sector)| disk == DISK_FILES && sector < begins));
+        let beyond = machine.lower(&[map(64 << 10)], &mut plan);
+        assert_eq!(beyond.is_err(), mapped_on != MappedOn::OwnDisk, "{beyond:?}");
+        let actions = vec![vec![map(0)], vec![Action::Create { dir: 0, file: 0, bytes: 512 }]];
+        let mut machine = Machine::new(&config);
+        let names = Catalogue::new();
+        let options = RunOptions::default();
+        let report = run(&mut Fixed(actions), &mut machine, &requests(2, 0), &names, options);
+        busy_ns.push(report.expect("fits").disks.map(|disk| disk.write_ns > 0));
+    }
+    assert_eq!(busy_ns, [[true, true, false], [true, false, false]]);
+}
+
 /// 199 sectors: the last block of 1 KiB has one of them, the last page of 8 KiB seven. The block is
 /// as long as there is room; a page that is written would end beyond.
 #[test]

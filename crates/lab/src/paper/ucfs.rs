@@ -14,7 +14,7 @@ use crate::design::{Changes, Context, Design, DesignOptions, GroupRule, Ucfs, Uc
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
 use crate::lru::NumberMap;
-use crate::machine::{Machine, MachineConfig, Pace, Report, RunOptions, run as play};
+use crate::machine::{Machine, MachineConfig, MappedOn, Pace, Report, RunOptions, run as play};
 use crate::request::Request;
 use crate::vm::VmParams;
 
@@ -39,6 +39,8 @@ struct Setting<'a> {
     requests: &'a [Request],
     trace: Trace<'a>,
     memory_bytes: u64,
+    /// What the trace holds.
+    footprint_bytes: u64,
     warmup: usize,
     pace: Pace,
 }
@@ -54,9 +56,17 @@ impl Setting<'_> {
         // About as many names as there are directories, fitted to the 60 to 70% of lookups that
         // §4.2.1 observes to be found, on bu95; a row of figure 6 has what is found.
         let names = (memory_bytes / (64 << 10)).max(64) as u32;
+        // §4.1: one disk for each system. The mapped file never replaces anything; an object takes
+        // less than four times its size there.
+        let mapped_bytes = (4 * self.footprint_bytes).min(drive.size_bytes() / 4);
+        let mapped_on = match mapped {
+            true => MappedOn::FilesDisk { bytes: mapped_bytes },
+            false => MappedOn::OwnDisk,
+        };
         MachineConfig {
             files: FfsParams { buffer_cache_bytes: share, name_cache_entries: names, ..files },
             mapped: VmParams { memory_bytes: share, ..VmParams::default() },
+            mapped_on,
             ..MachineConfig::new(drive)
         }
     }
@@ -137,7 +147,8 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     let warmup = WARMUP.min(requests.len() / 4);
     let memory_bytes = (footprint_bytes / FOOTPRINT_TO_MEMORY).max(1 << 20);
     let pace = Pace::AsFastAsPossible;
-    let setting = Setting { requests: &requests, trace, memory_bytes, warmup, pace };
+    let setting =
+        Setting { requests: &requests, trace, memory_bytes, footprint_bytes, warmup, pace };
     let paced = Setting { pace: Pace::Trace, ..setting };
     let systems = setting.systems()?;
     let mut tables = vec![table_2(&setting), table_3(&systems), table_4(&systems)];

@@ -32,11 +32,13 @@ impl Default for VmParams {
     }
 }
 
-/// One mapped file at the start of a disk.
+/// One mapped file, on a part of a disk.
 #[derive(Debug)]
 pub struct Mapped {
     params: VmParams,
     disk: u8,
+    /// Where it begins there.
+    begins_sector: u64,
     /// Resident pages; the value is "dirty".
     resident: Lru<bool>,
     written: Vec<bool>,
@@ -47,16 +49,17 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Maps a file that lies on `disk`.
+    /// Maps a file that lies on `disk` from a sector on.
     ///
     /// # Panics
     /// If a page is shorter than 512 bytes, or memory than a page.
-    pub fn new(params: VmParams, disk: u8) -> Mapped {
+    pub fn new(params: VmParams, disk: u8, begins_sector: u64) -> Mapped {
         assert!(params.page_bytes >= 512, "pages hold sectors");
         assert!(params.memory_bytes >= u64::from(params.page_bytes), "one page fits in memory");
         Mapped {
             params,
             disk,
+            begins_sector,
             resident: Lru::new(),
             written: Vec::new(),
             dirtied: Vec::new(),
@@ -73,6 +76,11 @@ impl Mapped {
     /// Where the page ends in which bytes that end there lie.
     pub(crate) fn page_end(&self, end_bytes: u64) -> u64 {
         end_bytes.next_multiple_of(u64::from(self.params.page_bytes))
+    }
+
+    /// Where on its disk it begins.
+    pub(crate) fn begins_bytes(&self) -> u64 {
+        self.begins_sector * SECTOR_BYTES
     }
 
     /// Touches bytes for reading.
@@ -145,7 +153,7 @@ impl Mapped {
 
     fn push(&self, plan: &mut Plan, direction: Direction, page: u64, wait: bool) {
         let sectors = self.params.page_bytes / SECTOR_BYTES as u32;
-        let sector = page * u64::from(sectors);
+        let sector = self.begins_sector + page * u64::from(sectors);
         let step = Step { disk: self.disk, direction, kind: Kind::Page, wait, sector, sectors };
         plan.push(step, self.params.cluster_bytes / SECTOR_BYTES as u32);
     }
@@ -165,7 +173,7 @@ mod tests {
     #[test]
     fn faults_write_out_and_read_in() {
         let params = VmParams { memory_bytes: 16 << 10, ..VmParams::default() };
-        let mut mapped = Mapped::new(params, 0);
+        let mut mapped = Mapped::new(params, 0, 0);
         let mut plan = Plan::default();
         mapped.write(&mut plan, 0, 512);
         mapped.write(&mut plan, 8192, 512);
@@ -184,7 +192,7 @@ mod tests {
     /// Pages 3, 5, 4 are dirty: one request of three pages. 20 pages are cut at 64 KB.
     #[test]
     fn cleaning_joins_adjacent_pages() {
-        let mut mapped = Mapped::new(VmParams::default(), 0);
+        let mut mapped = Mapped::new(VmParams::default(), 0, 0);
         let mut plan = Plan::default();
         for page in [3, 5, 4] {
             mapped.write(&mut plan, page * 8192, 8192);
