@@ -317,6 +317,7 @@ impl Machine {
     pub(crate) fn drop_caches(&mut self, plan: &mut Plan) {
         self.sync(plan);
         self.files.drop_caches(plan);
+        self.mapped.drop_all();
         self.buffered.drop_all();
     }
 }

@@ -240,6 +240,22 @@ fn a_mapped_file_shares_the_arm_of_the_disk_that_it_lies_on() {
     assert_eq!(busy_ns, [[true, true, false], [true, false, false]]);
 }
 
+/// What was mapped comes from the disk again once caches are dropped.
+#[test]
+fn dropping_caches_drops_mapped_pages() {
+    let mut machine = Machine::new(&MachineConfig::new(plain_drive()));
+    let mut plan = Plan::default();
+    let page = |machine: &mut Machine, plan: &mut Plan| {
+        plan.clear();
+        machine.lower(&[Action::ReadMapped { offset: 0, bytes: 100 }], plan).expect("fits");
+        plan.steps.len()
+    };
+    machine.lower(&[Action::WriteMapped { offset: 0, bytes: 8 << 10 }], &mut plan).expect("fits");
+    assert_eq!(page(&mut machine, &mut plan), 0, "in memory");
+    machine.drop_caches(&mut plan);
+    assert_eq!(page(&mut machine, &mut plan), 1);
+}
+
 /// 199 sectors: the last block of 1 KiB has one of them, the last page of 8 KiB seven. The block is
 /// as long as there is room; a page that is written would end beyond.
 #[test]

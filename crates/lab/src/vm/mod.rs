@@ -132,6 +132,12 @@ impl Mapped {
         }
     }
 
+    /// Forgets every page, all of which are clean.
+    pub(crate) fn drop_all(&mut self) {
+        debug_assert!(self.dirtied.is_empty(), "cleaned before");
+        self.resident = Lru::new();
+    }
+
     fn fault(&mut self, plan: &mut Plan, page: u64, fill: bool) {
         if self.resident.touch(page).is_some() {
             return;
