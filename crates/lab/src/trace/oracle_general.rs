@@ -1,10 +1,11 @@
 //! libCacheSim's oracleGeneral: records of 24 bytes, little-endian, without header: time in seconds
-//! (u32), object (u64), size (u32), number of the request that asks for the object next (i64; -1 or
-//! the greatest for never). The last is not read: the lab computes it itself. Pure.
+//! (u32), object (u64), size (u32), number of the request that asks for the object next (i64; the
+//! first request is 1; -1 or the greatest for never). The last is not read: the lab computes it
+//! itself. Pure.
 
 /// Bytes of one record.
 pub(crate) const RECORD_BYTES: usize = 24;
-/// Written for "never again", as libCacheSim's own converter does.
+/// Written for "never again"; libCacheSim reads it as it does the -1 of its own converter.
 pub(crate) const NEVER: i64 = i64::MAX;
 
 /// One decoded record.

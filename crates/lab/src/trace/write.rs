@@ -299,8 +299,9 @@ impl TraceWriter {
     pub fn finish(mut self) -> Result<u64, TraceError> {
         let mut held = std::mem::take(&mut self.held);
         let mut next: HashMap<u64, i64> = HashMap::new();
+        // As libCacheSim's converter does: the first request is number 1.
         for (at, record) in held.iter_mut().enumerate().rev() {
-            record.next_access = next.insert(record.object, at as i64).unwrap_or(NEVER);
+            record.next_access = next.insert(record.object, at as i64 + 1).unwrap_or(NEVER);
         }
         for record in &held {
             self.put(&record.encode())?;
@@ -553,6 +554,7 @@ mod tests {
         assert_eq!(read(&text), read(&binary));
     }
 
+    /// Counted from 1, as libCacheSim does when it reads them.
     #[test]
     fn next_uses_are_written_into_oracle_general() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -563,7 +565,7 @@ mod tests {
         assert!(rest.is_empty());
         let next: Vec<i64> =
             records.iter().map(|record| OracleRecord::decode(record).next_access).collect();
-        assert_eq!(next, [2, NEVER, NEVER]);
+        assert_eq!(next, [3, NEVER, NEVER]);
     }
 
     #[test]
