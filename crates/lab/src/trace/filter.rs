@@ -38,7 +38,7 @@ pub const FILTERS: [(&str, Filter, &str); 5] = [
         "cacheable by HTTP/1.1, no CGI, eight results of Squid (UCFS §4.3.2)",
     ),
     ("get", Filter::Get, "method GET, or none logged"),
-    ("sized", Filter::Sized, "size above zero"),
+    ("sized", Filter::Sized, "size above zero, and a body: no 304, no HEAD"),
 ];
 
 /// Results that UCFS kept.
@@ -94,7 +94,7 @@ impl Filter {
                         || UCFS_RESULTS.contains(&record.cache_result))
             }
             Filter::Get => matches!(record.method, b"" | b"GET"),
-            Filter::Sized => record.size_bytes > 0,
+            Filter::Sized => record.has_body(),
         }
     }
 }
@@ -152,6 +152,11 @@ mod tests {
         let post = Record { method: b"POST", size_bytes: 0, ..record("http://a/", 200, "") };
         assert!(!Filter::Ucfs.keeps(&post) && !Filter::Get.keeps(&post));
         assert!(!Filter::Sized.keeps(&post) && Filter::SquidDiskIo.keeps(&post));
+        // What is logged of these two is the size of headers.
+        let head = Record { method: b"HEAD", ..record("http://a/", 200, "") };
+        assert!(!Filter::Sized.keeps(&head));
+        assert!(!Filter::Sized.keeps(&record("http://a/", 304, "")));
+        assert!(Filter::Sized.keeps(&record("http://a/", 200, "")));
         let unlogged = Record { method: b"", ..post };
         assert!(Filter::Get.keeps(&unlogged) && Filter::Ucfs.keeps(&unlogged));
         // A tunnel has no scheme in Squid's log, but that is not for want of logging.

@@ -1,7 +1,8 @@
 //! Writing traces: our own form, oracleGeneral, libCacheSim's csv and txt; compressed as the name
 //! of the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until
-//! the end, 24 bytes a request. Forms without method and status have no size of what has no body of
-//! its own: what is logged of it is that of headers. What a form cannot say is left out and
+//! the end, 24 bytes a request. What has no body of its own is not in it: libCacheSim passes over
+//! requests of no bytes, and does not count them, so that next uses would be of others. In csv,
+//! which has no status either, such requests have no size: what is logged of it is that of headers. What a form cannot say is left out and
 //! counted, not turned into something else. One thread.
 
 use std::collections::HashMap;
@@ -84,7 +85,8 @@ impl WriteFormat {
 pub struct Lost {
     /// Requests to remove an object, refused ones too, left out: all but our own form only ask.
     pub deletes: u64,
-    /// Requests without a body of their own, left out: in txt every object has one byte.
+    /// Requests without a body of their own, left out: in txt every object has one byte, and of
+    /// oracleGeneral they would not be counted.
     pub empty: u64,
     /// Requests written without the result of the cache that logged them, in our own form. The
     /// others have no more to ask rules about anyway.
@@ -217,7 +219,8 @@ impl TraceWriter {
             return false;
         }
         let deletes = record.asks_to_delete();
-        let is_empty = self.format == WriteFormat::Txt && !record.has_body() && !deletes;
+        let only_bodies = matches!(self.format, WriteFormat::Txt | WriteFormat::OracleGeneral);
+        let is_empty = only_bodies && !record.has_body() && !deletes;
         self.lost.deletes += u64::from(deletes);
         self.lost.empty += u64::from(is_empty);
         deletes || is_empty
@@ -276,7 +279,7 @@ impl TraceWriter {
 
     fn oracle_record(&self, record: &Record<'_>) -> Result<OracleRecord, TraceError> {
         let unwritable = |reason: String| TraceError::Unwritable {
-            place: Place::Record(self.requests + self.lost.deletes),
+            place: Place::Record(self.requests + self.lost.deletes + self.lost.empty),
             format: self.format.name(),
             reason,
         };
@@ -460,7 +463,7 @@ mod tests {
         let requests = [("GET", 5), ("DELETE", 0), ("GET", 0), ("PURGE", 9), ("PUT", 7)];
         for (name, format, kept, lost) in [
             ("t.csv", WriteFormat::Damelo, 5, [0, 0, 5, 0, 0, 0]),
-            ("t.oracleGeneral", WriteFormat::OracleGeneral, 3, [2, 0, 0, 0, 0, 3]),
+            ("t.oracleGeneral", WriteFormat::OracleGeneral, 2, [2, 1, 0, 0, 0, 2]),
             ("t.columns", WriteFormat::Csv, 3, [2, 0, 0, 0, 0, 3]),
             ("t.txt", WriteFormat::Txt, 2, [2, 1, 0, 0, 2, 2]),
         ] {
@@ -523,7 +526,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         for (name, format, sizes) in [
             ("t.csv", WriteFormat::Damelo, vec![250, 900]),
-            ("t.oracleGeneral", WriteFormat::OracleGeneral, vec![0, 900]),
+            ("t.oracleGeneral", WriteFormat::OracleGeneral, vec![900]),
             ("t.columns", WriteFormat::Csv, vec![0, 900]),
             ("t.txt", WriteFormat::Txt, vec![1]),
         ] {
@@ -554,18 +557,24 @@ mod tests {
         assert_eq!(read(&text), read(&binary));
     }
 
-    /// Counted from 1, as libCacheSim does when it reads them.
+    /// Counted from 1, as libCacheSim does when it reads them, and of the requests that are there: a
+    /// validation is none.
     #[test]
     fn next_uses_are_written_into_oracle_general() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("t.oracleGeneral");
-        write(path.to_str().expect("text"), WriteFormat::OracleGeneral);
+        let name = path.to_str().expect("text");
+        let mut writer = TraceWriter::create(name, WriteFormat::OracleGeneral).expect("a file");
+        for (url, status) in [("a", 200), ("a", 200), ("b", 200), ("b", 304), ("a", 200)] {
+            writer.write(&Record { status, ..record(0, url, 5) }).expect("written");
+        }
+        writer.finish().expect("finished");
         let bytes = std::fs::read(path).expect("read");
         let (records, rest) = bytes.as_chunks::<24>();
         assert!(rest.is_empty());
         let next: Vec<i64> =
             records.iter().map(|record| OracleRecord::decode(record).next_access).collect();
-        assert_eq!(next, [3, NEVER, NEVER]);
+        assert_eq!(next, [2, 4, NEVER, NEVER]);
     }
 
     #[test]
