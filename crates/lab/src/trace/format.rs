@@ -119,7 +119,9 @@ pub(crate) fn detect(
     if lcs::looks_like(head) {
         return Ok(Format::Lcs);
     }
-    if let Some(named) = binary_by_name(name) {
+    if let Some(named) = binary_by_name(name)
+        && !(named == Format::OracleGeneral && is_text(head))
+    {
         return Ok(named);
     }
     if head.is_empty() {
@@ -139,6 +141,14 @@ pub(crate) fn detect(
         .take(LINES_ASKED)
         .collect();
     detect_text(&lines, columns)
+}
+
+/// Whether the first bytes cannot be binary records: libCacheSim's converter writes text under a name
+/// that goes on behind `oracleGeneral`. Records have control bytes, or 0xff where nothing follows.
+fn is_text(head: &[u8]) -> bool {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
+    let is_utf8 = std::str::from_utf8(head).map_or_else(|e| e.error_len().is_none(), |_| true);
+    !head.is_empty() && is_utf8 && !head.iter().any(is_control)
 }
 
 fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Format, String> {
@@ -341,7 +351,9 @@ mod tests {
 
     #[test]
     fn names_and_nul_bytes_mean_binary() {
-        assert_eq!(detected("w.oracleGeneral.bin.zst", "12\n"), Ok(Format::OracleGeneral));
+        let record = [&b"0123456789ab4096"[..], &(-1i64).to_le_bytes()].concat();
+        assert_eq!(detect("w.oracleGeneral.bin.zst", &record, None), Ok(Format::OracleGeneral));
+        assert_eq!(detected("w.oracleGeneral", "\0"), Ok(Format::OracleGeneral));
         assert_eq!(detected("w.lcs.zst", "12\n"), Ok(Format::Lcs));
         assert_eq!(detected("w.vscsi.gz", "12\n"), Ok(Format::Vscsi));
         assert_eq!(detected("lcs.txt", "12\n"), Ok(Format::Txt));
@@ -349,6 +361,18 @@ mod tests {
         let mark = [0xf0, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12];
         assert_eq!(detect("t.oracleGeneral", &mark, None), Ok(Format::Lcs));
         assert_eq!(detected("t", ""), Err("it is empty".to_owned()));
+    }
+
+    /// `traceConv` with text beside it writes `X.oracleGeneral.txt`: time, object, size, next use.
+    #[test]
+    fn text_is_text_under_the_name_of_a_binary_form_too() {
+        let lines = "1,12,4096,2\n1,12,4096,-1\n2,13,512,-1\n";
+        let reason = detected("w.oracleGeneral.txt", lines).expect_err("columns without names");
+        assert!(reason.contains("-t time-col="), "{reason}");
+        let options = ColumnOptions::parse("time-col=1,obj-id-col=2").expect("good");
+        let told = detect("w.oracleGeneral.txt", lines.as_bytes(), Some(&options));
+        assert_eq!(told, Ok(Format::Csv));
+        assert_eq!(detected("w.oracleGeneral.txt", "12\n13\n"), Ok(Format::Txt));
     }
 
     #[test]
