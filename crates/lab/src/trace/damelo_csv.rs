@@ -10,6 +10,30 @@ use crate::error::BadRecord;
 /// First line of every file of this form.
 pub(crate) const HEADER: &[u8] = b"time_s,client,method,status,size_bytes,url";
 
+/// Methods by which lines without that header are known to be of this form.
+const METHODS: [&[u8]; 14] = [
+    b"GET",
+    b"HEAD",
+    b"POST",
+    b"PUT",
+    b"DELETE",
+    b"PURGE",
+    b"OPTIONS",
+    b"CONNECT",
+    b"TRACE",
+    b"PATCH",
+    b"PROPFIND",
+    b"REPORT",
+    b"ICP_QUERY",
+    b"NONE",
+];
+
+/// Whether a line is of this form where no header says so: six columns with numbers in three places
+/// are not enough.
+pub(crate) fn looks_like(line: &[u8]) -> bool {
+    parse(line).is_ok_and(|parsed| METHODS.contains(&parsed.record(line).method))
+}
+
 pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
     let mut parts = [&line[..0]; 6];
     let mut rest = line;

@@ -177,7 +177,8 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
     if lines.iter().any(|line| twr::parse(line).is_ok()) {
         return Ok(Format::Twr);
     }
-    if lines.iter().any(|line| damelo_csv::parse(line).is_ok()) {
+    let ours = lines.iter().filter(|line| damelo_csv::looks_like(line)).count();
+    if 2 * ours > lines.len() {
         return Ok(Format::Damelo);
     }
     let no_blank = |line: &&[u8]| !line.iter().any(|byte| b" \t,|;".contains(byte));
@@ -373,6 +374,21 @@ mod tests {
         let told = detect("w.oracleGeneral.txt", lines.as_bytes(), Some(&options));
         assert_eq!(told, Ok(Format::Csv));
         assert_eq!(detected("w.oracleGeneral.txt", "12\n13\n"), Ok(Format::Txt));
+    }
+
+    /// Six columns of another form, whose object would be the last.
+    #[test]
+    fn six_columns_are_ours_if_most_lines_have_a_method_of_http() {
+        let ours = "1,u,GET,0,5,http://x/\n";
+        for lines in [
+            "1,7,get,60,4096,3\n2,8,get,60,4096,3\n".to_owned(),
+            "1,7,R,60,4096,3\n2,8,W,60,4096,3\n".to_owned(),
+            format!("1,7,get,60,4096,3\n{ours}"),
+        ] {
+            let reason = detected("t", &lines).expect_err("no form");
+            assert!(reason.contains("-t time-col="), "{reason}");
+        }
+        assert_eq!(detected("t", &format!("broken\n{ours}{ours}")), Ok(Format::Damelo));
     }
 
     #[test]
