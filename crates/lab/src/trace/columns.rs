@@ -175,6 +175,7 @@ impl Columns {
                 "no column is named: write -t time-col=..,obj-id-col=..,obj-size-col=..".to_owned()
             );
         }
+        let (mut time, mut object, mut size) = (Best::NONE, Best::NONE, Best::NONE);
         let mut at = 0;
         let mut rest = Some(line);
         while let Some(text) = rest {
@@ -182,24 +183,17 @@ impl Columns {
                 .map_err(|reason| format!("of its first line {reason}"))?;
             at += 1;
             rest = after;
-            match name.text.trim_ascii().to_ascii_lowercase().as_slice() {
-                b"time" | b"timestamp" | b"time_s" | b"clock_time" | b"ts"
-                    if self.time.is_none() =>
-                {
-                    self.time = Some(at);
-                }
-                b"obj_id" | b"obj-id" | b"object_id" | b"object" | b"id" | b"key" | b"url"
-                    if self.object == 0 =>
-                {
-                    self.object = at;
-                }
-                b"obj_size" | b"obj-size" | b"object_size" | b"size" | b"size_bytes" | b"bytes"
-                    if self.size.is_none() =>
-                {
-                    self.size = Some(at);
-                }
-                _ => {}
-            }
+            let name = name.text.trim_ascii().to_ascii_lowercase();
+            time.consider(&name, &TIME_NAMES, at);
+            object.consider(&name, &OBJECT_NAMES, at);
+            size.consider(&name, &SIZE_NAMES, at);
+        }
+        self.object = object.column("objects", "obj-id-col")?.unwrap_or(0);
+        if self.time.is_none() {
+            self.time = time.column("times", "time-col")?;
+        }
+        if self.size.is_none() {
+            self.size = size.column("sizes", "obj-size-col")?;
         }
         if self.object == 0 {
             return Err("its first line names no column of objects, and no option does: write \
@@ -297,6 +291,48 @@ impl Columns {
             }
             (None, _) if field.is_doubled => Ok(ParsedName::Doubled(Span::of(line, text))),
             (None, _) => Ok(ParsedName::Text(Span::of(line, text))),
+        }
+    }
+}
+
+/// Names of columns that are understood, from the most exact on; those of one rank say the same.
+type Ranks = [&'static [&'static [u8]]; 3];
+
+const TIME_NAMES: Ranks = [&[b"time_s", b"clock_time"], &[b"time", b"timestamp"], &[b"ts"]];
+const OBJECT_NAMES: Ranks =
+    [&[b"obj_id", b"obj-id", b"object_id", b"object"], &[b"key", b"url"], &[b"id"]];
+const SIZE_NAMES: Ranks =
+    [&[b"obj_size", b"obj-size", b"object_size"], &[b"size", b"size_bytes"], &[b"bytes"]];
+
+/// The column whose name is the most exact so far.
+struct Best {
+    rank: usize,
+    column: usize,
+    /// Another one is as exact.
+    tied: Option<usize>,
+}
+
+impl Best {
+    const NONE: Best = Best { rank: usize::MAX, column: 0, tied: None };
+
+    fn consider(&mut self, name: &[u8], ranks: &Ranks, column: usize) {
+        let Some(rank) = ranks.iter().position(|names| names.contains(&name)) else { return };
+        if rank < self.rank {
+            *self = Best { rank, column, tied: None };
+        } else if rank == self.rank {
+            self.tied.get_or_insert(column);
+        }
+    }
+
+    /// The column, if any was named; of two that are as exact nobody knows which was meant.
+    fn column(&self, what: &str, option: &str) -> Result<Option<usize>, String> {
+        match self.tied {
+            Some(other) => Err(format!(
+                "its first line names two columns of {what}, {} and {other}: write which, as in \
+                 -t time-col=..,obj-id-col=..,obj-size-col=.. (`{option}`)",
+                self.column
+            )),
+            None => Ok((self.rank < usize::MAX).then_some(self.column)),
         }
     }
 }
@@ -522,6 +558,30 @@ mod tests {
         assert_eq!(r.object, ObjectName::Text(b"ab"));
         let unnamed = Columns::new(&ColumnOptions::default(), b"1,2,3").expect_err("no header");
         assert!(unnamed.contains("-t time-col="), "{unnamed}");
+    }
+
+    /// A number of the row, and the object; what is logged, and the object's size.
+    #[test]
+    fn the_most_exact_name_of_a_header_is_taken() {
+        for line in ["id,timestamp,obj_id,obj_size", "id,ts,obj_id,size,obj_size,time", "key,id"] {
+            let columns = columns("", line);
+            let names: Vec<&str> = line.split(',').collect();
+            let named = |column: usize| names[column - 1];
+            assert!(matches!(named(columns.object), "obj_id" | "key"), "{line}");
+            assert!(columns.size.is_none_or(|size| named(size) == "obj_size"), "{line}");
+            assert!(columns.time.is_none_or(|time| named(time) != "ts"), "{line}");
+        }
+        for (line, reason) in [
+            ("time,key,url", "names two columns of objects, 2 and 3"),
+            ("time,obj_id,time", "names two columns of times, 1 and 3"),
+            ("time,id,size,size_bytes", "names two columns of sizes, 3 and 4"),
+        ] {
+            let said = Columns::new(&ColumnOptions::default(), line.as_bytes()).expect_err(line);
+            assert!(said.contains(reason) && said.contains("-t time-col="), "{said}");
+        }
+        let told = ColumnOptions::parse("time-col=3").expect("good");
+        let columns = Columns::new(&told, b"time,obj_id,time").expect("told which");
+        assert_eq!((columns.time, columns.object), (Some(3), 2));
     }
 
     #[test]
