@@ -358,11 +358,11 @@ pub(crate) fn serve<C: Cache>(
     let wanted = rules.wanted(request, stored);
     match (wanted, stored) {
         (Wanted::LeftOut, _) => return Outcome::LeftOut,
-        (Wanted::Removal, Some(_)) => {
+        // Of what is not there as a whole there may be parts.
+        (Wanted::Removal, _) => {
             cache.discard(request.key, out);
             return Outcome::Done;
         }
-        (Wanted::Removal, None) => return Outcome::Done,
         (Wanted::Reading, stored) => {
             // What says no size is about what is there.
             let size_bytes = if request.has_body() { None } else { stored };
