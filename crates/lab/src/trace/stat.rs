@@ -223,6 +223,11 @@ impl Counting {
             self.objects.push(ObjectSeen::default());
         }
         let object = &mut self.objects[at];
+        if request.op == Op::Delete {
+            // Nobody asks for the object: neither its popularity nor its reuse.
+            object.is_there = false;
+            return;
+        }
         object.requests = object.requests.saturating_add(1);
         // As for designs: without a body of its own a read hits what is there, and all else is
         // about nothing.
@@ -240,9 +245,7 @@ impl Counting {
             self.hits += 1;
             self.byte_hits += u128::from(bytes);
         }
-        if request.op == Op::Delete {
-            object.is_there = false;
-        } else if request.has_body() {
+        if request.has_body() {
             let is_other = object.last_bytes > 0 && object.last_bytes != bytes;
             stat.changed_requests += u64::from(is_other);
             (object.last_bytes, object.is_there) = (bytes, true);
@@ -412,6 +415,21 @@ mod tests {
         assert_eq!(stat.changed_requests, 1);
         assert_eq!(stat.hit_ratio_max, 3.0 / 5.0);
         assert_eq!(stat.byte_hit_ratio_max, 1900.0 / 3900.0);
+    }
+
+    /// `a` and `b` are asked for once each, whatever is deleted, and nothing was asked for again.
+    #[test]
+    fn deletes_are_no_requests_for_their_objects() {
+        let requests = vec![
+            (1, "u", "a", 100),
+            (2, DELETES, "a", 0),
+            (3, "u", "b", 100),
+            (4, DELETES, "c", 0),
+            (5, DELETES, "b", 0),
+        ];
+        let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
+        assert_eq!((stat.one_timers, stat.objects, stat.requests), (2, 3, 5));
+        assert_eq!(stat.reuse_distance, None);
     }
 
     /// Neither before anything is there nor after that was deleted.
