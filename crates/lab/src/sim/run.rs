@@ -183,7 +183,7 @@ pub fn simulate(
         (None, None, ids)
     };
     let mut feed = Feed::new(open()?, ids, options.ignores_sizes);
-    let caches = caches(options, first.as_ref());
+    let caches = caches(options, first.as_ref())?;
     if let Some(&Scan { objects: objects @ 1.., .. }) = first.as_ref()
         && caches.is_empty()
     {
@@ -209,14 +209,11 @@ pub fn simulate(
     })
 }
 
-fn caches(options: &SimOptions, first: Option<&Scan>) -> Vec<Cache> {
+fn caches(options: &SimOptions, first: Option<&Scan>) -> Result<Vec<Cache>, SimError> {
     let none = Scan::default();
     let working_set = first.unwrap_or(&none);
-    let sizes: Vec<u64> = options
-        .sizes
-        .iter()
-        .flat_map(|size| size.resolve(working_set, options.ignores_sizes))
-        .collect();
+    let sizes = options.sizes.iter().map(|size| size.resolve(working_set, options.ignores_sizes));
+    let sizes: Vec<u64> = sizes.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     let whole = if options.ignores_sizes { working_set.objects } else { working_set.bytes };
     let cache = |policy: &PolicySpec, size_bytes: u64| Cache {
         policy: match options.ignores_sizes {
@@ -235,11 +232,10 @@ fn caches(options: &SimOptions, first: Option<&Scan>) -> Vec<Cache> {
         counted: Tally::default(),
         at_interval: Tally::default(),
     };
-    options
-        .policies
-        .iter()
+    let policies = options.policies.iter();
+    Ok(policies
         .flat_map(|policy| sizes.iter().map(|size| cache(policy, *size)).collect::<Vec<_>>())
-        .collect()
+        .collect())
 }
 
 /// Cuts what the feed brings into batches that end where the warm-up or an interval does.

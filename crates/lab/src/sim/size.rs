@@ -86,18 +86,32 @@ impl SizeSpec {
     }
 
     /// The sizes in bytes (or objects), given the working set; none is larger than caches may be.
-    pub(crate) fn resolve(&self, working_set: &Scan, ignores_sizes: bool) -> Vec<u64> {
+    ///
+    /// # Errors
+    /// A share that comes to nothing.
+    pub(crate) fn resolve(
+        &self,
+        working_set: &Scan,
+        ignores_sizes: bool,
+    ) -> Result<Vec<u64>, SimError> {
         let whole = if ignores_sizes { working_set.objects } else { working_set.bytes };
         let of = |share: f64| ((whole as f64 * share) as u64).min(CAPACITY_BYTES_MAX);
-        match self {
+        Ok(match self {
             SizeSpec::Absolute(bytes) => vec![*bytes],
+            SizeSpec::Share(share) if whole > 0 && of(*share) == 0 => {
+                let unit = if ignores_sizes { "objects" } else { "bytes" };
+                let reason = format!(
+                    "it holds nothing of a working set of {whole} {unit}: write a larger one"
+                );
+                return Err(SimError::Size { given: share.to_string(), reason });
+            }
             SizeSpec::Share(share) => vec![of(*share)],
             SizeSpec::Auto => {
                 let min = if ignores_sizes { AUTO_UNITS_MIN } else { AUTO_OBJECTS_MIN };
                 let enough = |share: &&f64| working_set.objects as f64 * **share >= min;
                 AUTO_SHARES.iter().filter(enough).map(|share| of(*share)).collect()
             }
-        }
+        })
     }
 }
 
@@ -150,17 +164,20 @@ mod tests {
     #[test]
     fn auto_leaves_out_what_would_hold_too_little() {
         let scan = Scan { objects: 1000, bytes: 1_000_000, ..Scan::default() };
-        let of = |ignores| SizeSpec::Auto.resolve(&scan, ignores);
+        let of = |ignores| SizeSpec::Auto.resolve(&scan, ignores).expect("sizes");
         assert_eq!(of(false), [100_000, 200_000, 400_000, 800_000]);
         assert_eq!(of(true), [10, 30, 100, 200, 400, 800]);
-        assert_eq!(SizeSpec::Share(0.5).resolve(&scan, false), [500_000]);
+        let share = |share| SizeSpec::Share(share).resolve(&scan, false);
+        assert_eq!(share(0.5).expect("half"), [500_000]);
+        let said = share(1e-7).expect_err("a tenth of a byte").to_string();
+        assert!(said.contains("it holds nothing of a working set of 1000000 bytes"), "{said}");
     }
 
     /// A report must not name a size that no cache had.
     #[test]
     fn a_share_is_no_larger_than_a_cache_may_be() {
         let scan = Scan { objects: 2, bytes: u64::MAX, ..Scan::default() };
-        assert_eq!(SizeSpec::Share(1.0).resolve(&scan, false), [CAPACITY_BYTES_MAX]);
-        assert_eq!(SizeSpec::Share(0.25).resolve(&scan, false), [1 << 62]);
+        assert_eq!(SizeSpec::Share(1.0).resolve(&scan, false).expect("all"), [CAPACITY_BYTES_MAX]);
+        assert_eq!(SizeSpec::Share(0.25).resolve(&scan, false).expect("a quarter"), [1 << 62]);
     }
 }
