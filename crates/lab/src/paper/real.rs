@@ -9,6 +9,7 @@ use super::workload::{made_by, requests as workload};
 use super::{Exhibit, Paper, PaperError, PaperOptions, Published, Trace, in_what};
 use crate::design::{Context, DesignOptions, Entry, GroupRule, find};
 use crate::disk::Drive;
+use crate::lru::NumberMap;
 use crate::machine::{
     Machine, MachineConfig, RealConfig, RealMachine, RealPlace, RealReport, RunOptions,
     run as play, run_real,
@@ -61,6 +62,18 @@ fn measure(
     Ok((real, model.drained_ns as f64 / 1e9))
 }
 
+/// About so many requests, for half as many objects, as often as each is read.
+fn read_again(requests: &[Request], count: usize) -> Vec<Request> {
+    let mut keys: NumberMap<u64, ()> = NumberMap::default();
+    for request in requests {
+        if keys.len() == count / 2 {
+            break;
+        }
+        keys.insert(request.key, ());
+    }
+    requests.iter().filter(|request| keys.contains_key(&request.key)).copied().collect()
+}
+
 /// The table of a paper's designs.
 pub(super) fn run(
     paper: Paper,
@@ -73,7 +86,10 @@ pub(super) fn run(
         (Paper::Hades, None) => made_by(format!("{FILES}&seed={}", options.seed), &mut made)?,
         _ => workload(options, REQUESTS, &mut made)?,
     };
-    let requests = &trace.requests[..trace.requests.len().min(count)];
+    let requests = match (paper, options.trace) {
+        (Paper::Hades, None) => read_again(trace.requests, count),
+        _ => trace.requests.iter().take(count).copied().collect(),
+    };
     let mut table = Exhibit::new(
         "real disks",
         "The paper's designs on the disks of this machine",
@@ -91,7 +107,7 @@ pub(super) fn run(
         if place.check(entry).is_err() {
             continue;
         }
-        let (real, model_s) = measure(entry, place.clone(), &trace, requests, flush)?;
+        let (real, model_s) = measure(entry, place.clone(), &trace, &requests, flush)?;
         table.row(format!("{name}, time"), "s", Published::Ours, real.elapsed_ns as f64 / 1e9);
         table.row(format!("{name}, time in the model"), "s", Published::Ours, model_s);
         let megabytes = real.system.write_bytes as f64 / 1e6;
@@ -100,4 +116,23 @@ pub(super) fn run(
         table.row(format!("{name}, reads and writes"), "calls", Published::Ours, calls);
     }
     Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At a quarter of the requests every file is still read twice, which is what Hades is about.
+    #[test]
+    fn scaled_down_files_are_read_again_too() {
+        let mut made = None;
+        let trace = made_by(FILES.to_owned(), &mut made).expect("a generator");
+        for count in [REQUESTS, REQUESTS / 4, 50] {
+            let requests = read_again(trace.requests, count);
+            let mut times: NumberMap<u64, u32> = NumberMap::default();
+            requests.iter().for_each(|request| *times.entry(request.key).or_insert(0) += 1);
+            assert_eq!(requests.len(), count);
+            assert!(times.values().all(|times| *times == 2), "{count}");
+        }
+    }
 }
