@@ -184,7 +184,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
             let (many, one) =
                 (block_ms(&modes.parallel_warm, readers), block_ms(&modes.sequential_warm, 1));
             let what = format!("{label}, {system}: Par/Wm over Seq/Wm");
-            latency.row(what, "times", Published::Value(f64::from(readers)), many / one);
+            latency.row(what, "times", Published::About(f64::from(readers)), many / one);
         }
         if bytes <= STORE_BYTES_MAX {
             let store = measure("store", load)?;
