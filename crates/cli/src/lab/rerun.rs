@@ -102,7 +102,16 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
 /// itself.
 fn report_of(given: &Path) -> PathBuf {
     let beside = manifest_path(given);
-    if beside.is_file() && read(given).is_err() { beside } else { given.to_owned() }
+    let is_report = || begins_as_report(given) && read(given).is_ok();
+    if beside.is_file() && !is_report() { beside } else { given.to_owned() }
+}
+
+/// Whether the first bytes can be those of a report: a page, JSON or CSV with its manifest. Traces
+/// mostly begin with something else, and need not be read to be told apart.
+fn begins_as_report(path: &Path) -> bool {
+    let mut first = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut first));
+    read.is_ok() && matches!(first.trim_ascii_start().first(), Some(b'<' | b'{' | b'[' | b'#'))
 }
 
 /// Reads no more than a report may have: what is named may be a trace, or a device without an end.
