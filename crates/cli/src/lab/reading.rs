@@ -39,7 +39,7 @@ pub(crate) struct ReadArgs {
     /// Put this before URLs that are only a path, as in the log of a single server
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub(crate) url_prefix: String,
-    /// Read only so many requests
+    /// Read only so many requests, those among them that are then left out
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) num_req: Option<u64>,
 }

@@ -277,7 +277,9 @@ fn beside_store(
 }
 
 const WHY_STORE: &str = "Ours alone. Both are told which groups are popular. The store reads an \
-    object or its page, whatever it expects to cost less.";
+    object or its page, whatever it expects to cost less. It begins with what its memory kept of the \
+    creates, an eighth of the objects at most, where the others begin with nothing: a store is \
+    not opened anew between the two.";
 
 const WHY_HITS: &str = "Objects of half a page's size on average leave the end of 16 KB pages \
     empty, so that fewer than two lie on one; the thesis counts requests against objects on a \

@@ -1,6 +1,6 @@
 //! From a trace to batches of steps: names become dense keys a batch at a time, so that the lookups
 //! of a batch overlap in memory. Requests without a body of their own are left out, as those of no
-//! bytes are by libCacheSim: an error reply or a validation is no object. One thread.
+//! bytes are by libCacheSim: a validation is no object. An error reply that has one is. One thread.
 
 use super::future::Future;
 use crate::error::TraceError;
