@@ -71,7 +71,8 @@ pub struct Limits {
     /// Bytes of decoded header fields of one HTTP/2 request; more get 431. More CONTINUATION frames
     /// beyond that end the connection. Default 64 KiB.
     pub http2_header_bytes_max: u32,
-    /// Largest response body stored, in slices too. Default, and in any case, half of the cache.
+    /// Largest response body stored. Default half of the cache, in any case for what is stored in
+    /// one piece; all of it for what is stored in slices.
     pub body_bytes_max: Option<u64>,
     /// Bodies up to this size are stored with their headers and served as one piece of memory;
     /// larger ones are stored apart and streamed. Default 256 KiB.

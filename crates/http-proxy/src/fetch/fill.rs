@@ -43,7 +43,10 @@ const CHUNKS_WAITING_MAX: usize = 4;
 /// Limits of a fill.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FillLimits {
+    /// Of what is stored in one piece.
     pub(crate) body_bytes_max: u64,
+    /// Of a whole that is stored in slices.
+    pub(crate) sliced_bytes_max: u64,
     finish_bytes_max: u64,
     finish_percent_min: u64,
     idle: Duration,
@@ -51,9 +54,10 @@ pub(crate) struct FillLimits {
 
 impl FillLimits {
     pub(crate) fn of(config: &ProxyConfig, vault: &Vault) -> FillLimits {
-        let configured = config.limits.body_bytes_max.unwrap_or(u64::MAX);
+        let configured = config.limits.body_bytes_max;
         FillLimits {
-            body_bytes_max: configured.min(vault.body_bytes_max),
+            body_bytes_max: vault.body_bytes_max.min(configured.unwrap_or(u64::MAX)),
+            sliced_bytes_max: configured.unwrap_or(2 * vault.body_bytes_max),
             finish_bytes_max: config.fill.finish_bytes_max,
             finish_percent_min: u64::from(config.fill.finish_percent_min),
             idle: config.timeouts.body_idle,
@@ -447,6 +451,7 @@ mod tests {
     fn when_a_fill_outlives_its_client() {
         let limits = FillLimits {
             body_bytes_max: u64::MAX,
+            sliced_bytes_max: u64::MAX,
             finish_bytes_max: 100,
             finish_percent_min: 50,
             idle: Duration::ZERO,

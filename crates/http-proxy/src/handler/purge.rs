@@ -155,6 +155,9 @@ fn origin_part(url: &str) -> &str {
     url.match_indices('/').nth(2).map_or(url, |(at, _)| &url[..=at])
 }
 
+/// More names than an order may have.
+const MEMBERS_MAX: usize = 16;
+
 /// The members of a JSON object. Of two with one name only the later would be in a [`Value`], and
 /// nobody would be told that the other one was not purged.
 struct Members(Vec<(String, Value)>);
@@ -174,6 +177,9 @@ impl<'de> Visitor<'de> for Members {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Members, A::Error> {
         while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            if self.0.len() == MEMBERS_MAX {
+                return Err(A::Error::custom(format!("more than {MEMBERS_MAX} names")));
+            }
             if self.0.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom(format!("`{name}` is there twice: write a list")));
             }

@@ -379,8 +379,10 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     let (Some(part), Vary::Nothing) = (part, vary::of(&headers)) else {
         return Err(Some(Unsliceable::AsAsked));
     };
-    // What is too long as a whole is too long in slices: one range of it could push out all else.
-    if part.complete_bytes > FillLimits::of(&shared.config, &shared.vault).body_bytes_max {
+    // One range of what is longer than the cache would push out all else, and its own beginning.
+    let limits = FillLimits::of(&shared.config, &shared.vault);
+    let is_long = part.complete_bytes > limits.sliced_bytes_max;
+    if is_long || part.length_bytes() > limits.body_bytes_max {
         return Err(Some(Unsliceable::AsAsked));
     }
     let directives = ResponseDirectives::of(&headers, caching);
