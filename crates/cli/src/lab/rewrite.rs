@@ -235,7 +235,7 @@ fn say_lost(name: &str, output: &Output, format: WriteFormat, lost: Lost) {
     }
     if lost.empty > 0 {
         say(format_args!(
-            "damelo: {name}: {} requests without a body left out: in {form} every object has one",
+            "damelo: {name}: {} requests without a body left out: in {form} every request has one",
             thousands(lost.empty)
         ));
     }

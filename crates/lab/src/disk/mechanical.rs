@@ -104,8 +104,8 @@ impl Mechanical {
         Timing { done_ns, free_ns: done_ns, from_memory: false }
     }
 
-    /// Writes to the surface; returns when that is over. What goes on where the last write ended, and
-    /// was there by then, does not wait for the next turn.
+    /// Writes to the surface; returns when that is over. What goes on where the last write ended,
+    /// and was there by then, does not wait for the next turn.
     pub(crate) fn write(&mut self, ready_ns: u64, sector: u64, sectors: u32) -> u64 {
         self.stop_reading_ahead(ready_ns);
         let end = sector + u64::from(sectors);

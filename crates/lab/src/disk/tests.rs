@@ -191,8 +191,8 @@ fn a_write_is_acknowledged_when_the_drives_memory_has_it() {
     }
     // 0.15 ms of the controller, and 512 KiB at 300 MB/s each; there is room for sixteen.
     let bus_ns = 1024 * 512 * 1_000 / 300;
-    for (tag, done_ns) in (1..=16).zip(&done_ns[1..]) {
-        assert_eq!(*done_ns, 150_000 + bus_ns * tag, "write {tag}");
+    for (n, done_ns) in (1..=16).zip(&done_ns[1..]) {
+        assert_eq!(*done_ns, 150_000 + bus_ns * n, "write {n}");
     }
     assert!(done_ns[17] > done_ns[0] + 150_000 + bus_ns, "it waits for one to be written");
 }

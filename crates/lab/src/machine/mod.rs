@@ -88,9 +88,9 @@ pub enum MappedOn {
     /// On a disk of its own, with an arm of its own, as in Maltzahn §4.
     #[default]
     OwnDisk,
-    /// On that of the files, which leave it the end of it.
+    /// On that of the files, behind them.
     FilesDisk {
-        /// So much of the end, of which the file takes the beginning.
+        /// They leave it so much at least.
         bytes: u64,
     },
 }
@@ -98,8 +98,8 @@ pub enum MappedOn {
 /// What a machine is made of. Parts that a design does not use cost nothing.
 #[derive(Debug, Clone)]
 pub struct MachineConfig {
-    /// The kind of every disk: one for files, one for the mapped file if it has its own, one for the
-    /// raw device.
+    /// The kind of every disk: one for files, one for the mapped file if it has its own, one for
+    /// the raw device.
     pub drive: Drive,
     /// Order in which each disk serves.
     pub scheduler: Scheduler,
@@ -171,7 +171,8 @@ impl Machine {
         let (mapped_disk, mapped_at_bytes) = match config.mapped_on {
             MappedOn::OwnDisk => (DISK_MAPPED, 0),
             MappedOn::FilesDisk { bytes } => {
-                (DISK_FILES, size_bytes.saturating_sub(bytes.next_multiple_of(SECTOR_BYTES)))
+                let left_bytes = size_bytes.saturating_sub(bytes.next_multiple_of(SECTOR_BYTES));
+                (DISK_FILES, left_bytes.min(FILES_BYTES_MAX))
             }
         };
         let files_bytes = if mapped_at_bytes > 0 { mapped_at_bytes } else { size_bytes };

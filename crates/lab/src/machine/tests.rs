@@ -240,6 +240,19 @@ fn a_mapped_file_shares_the_arm_of_the_disk_that_it_lies_on() {
     assert_eq!(busy_ns, [[true, true, false], [true, false, false]]);
 }
 
+/// Of 18 TB the files take 256 GiB: the arm does not cross the drive for what is mapped.
+#[test]
+fn a_mapped_file_lies_right_behind_the_files_of_a_large_drive() {
+    let drive = Drive::named("hdd-18tb").expect("known");
+    let mapped_on = MappedOn::FilesDisk { bytes: 1 << 30 };
+    let mut machine = Machine::new(&MachineConfig { mapped_on, ..MachineConfig::new(drive) });
+    let mut plan = Plan::default();
+    let map = Action::WriteMapped { offset: 0, bytes: 8 << 10 };
+    machine.lower(&[map], &mut plan).expect("fits");
+    machine.sync(&mut plan);
+    assert_eq!(plan.steps.first().map(|step| step.sector), Some(FILES_BYTES_MAX / 512));
+}
+
 /// What was mapped comes from the disk again once caches are dropped.
 #[test]
 fn dropping_caches_drops_mapped_pages() {

@@ -135,7 +135,7 @@ fn assumed_ms(bytes: u64, readers: u32, map_us: u32) -> f64 {
 }
 
 const WHY_LATENCY: &str = "Of a cold read the paper shows mapping, fetching and copying. The lab assumes the first two, for each chunk, \
-so that only what is left is measured: the share of the proxy's disk, nearly nothing while files fit in memory and most of it at \
+so that only what is left is measured: the share of the proxy's disk, nearly nothing while files fit in memory, and of OpenAFS nearly half at \
 5 GB. A warm read waits for nothing but the disk, as in the paper. That parallel readers wait as many times as long as one, the paper's two or five, is so \
 where the disk's time is shared alike. In the lab it is more wherever one reader finds much of its next chunk behind the last, and several take the disk's head \
 away from each other.";

@@ -211,8 +211,8 @@ const WHY_CERN: &str = "The paper finds the two surprisingly similar, on AdvFS, 
     rewrites metadata with every miss, so it writes more. It reads no less than Squid, and more \
     than SquidL of every kind: of data its files of metadata besides the objects, and the inodes \
     of all these. That CERN keeps hosts together, which the paper takes to be the reason, can \
-    save reads of directories and inodes only; SquidL, which does so without files of metadata, \
-    has fewest reads of directories.";
+    save reads of directories and inodes only, of which Squid has few here, since its directories \
+    fit in memory.";
 
 fn figure_4(cern: &Report, squid: &Report, squidl: &Report) -> Exhibit {
     let mut table = Exhibit::new("figure 4", "Disk I/O of CERN and Squid", WHY_CERN);
@@ -264,10 +264,11 @@ fn file_requests(report: &Report) -> u64 {
         - report.io.requests(Direction::Write, Kind::Page)
 }
 
-const WHY_VARIANTS: &str = "The order is the paper's. What SquidL saves are late writes of \
-    inodes, maps and data, which go out together where they are neighbours, and reads of \
-    directories; each create writes its inode and a block of its directory at once, in SquidL as \
-    in Squid. One disk holds all files where the paper had three, so durations are longer \
+const WHY_VARIANTS: &str = "The order is the paper's, but SquidL saves less than its half: Squid's \
+    directories, scaled with memory as the paper's stood to its own, stay in memory, so that \
+    hosts that lie together spare no reads of them. What it saves are late writes of inodes, maps \
+    and data, which go out together where they are neighbours; each create writes its inode and a \
+    block of its directory at once, in SquidL as in Squid. One disk holds all files where the paper had three, so durations are longer \
     relative to I/O; page cleaning sees fewer adjacent dirty pages the slower the requests come. \
     Of small objects' I/O: the paper takes it that large objects' stays as it was and is as large \
     a share as that of their references, and so do the first two rows. By what goes to files once \

@@ -119,8 +119,10 @@ fn squids_variants_save_in_the_papers_order() {
     let tables = tables(Paper::Squid, 16);
     assert_has(&tables, &["figure 1", "figure 2", "figure 4", "figure 5", "figure 6", "figure 7"]);
     let saves = |name: &str| measured(&tables, "figure 5", &format!("{name} saves of Squid's I/O"));
-    assert!(saves("squidl") > 20.0);
-    assert!(saves("squidm") > saves("squidl"));
+    // Of the paper's half nothing is left to SquidL where Squid's directories fit in memory, as the
+    // paper's did.
+    assert!(saves("squidl").abs() < 10.0);
+    assert!(saves("squidm") > 30.0);
     assert!(saves("squidml") > saves("squidm"));
     assert!(measured(&tables, "figure 7", "FBC saves of LRU's I/O") > 0.0);
     assert!(measured(&tables, "figure 7", "FBC's hit rate less LRU's") > -1.0);
@@ -210,7 +212,7 @@ fn hades_reads_faster_from_a_warm_cache() {
             assert!((latency(&label) - parts[0] / parts[1]).abs() < 1e-9);
             let figure = tables.iter().find(|t| t.what == "figure 5").expect("the table is there");
             let row = figure.rows.iter().find(|row| row.label == label).expect("the row");
-            assert_eq!(row.published, Published::Value(users), "the paper's text");
+            assert_eq!(row.published, Published::About(users), "the paper's text");
         }
     }
     let sent = |label: &str| measured(&tables, "figure 6 (a)", label);

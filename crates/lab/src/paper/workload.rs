@@ -53,7 +53,7 @@ const SECOND_LEVEL: u64 = 256;
 const SECOND_LEVEL_MIN: u64 = 4;
 
 /// So many of Squid's directories as go with memory that was scaled down from the paper's: the
-/// blocks of all 4,096 take 16 MiB alone.
+/// blocks of all 4,096 take 16 or 32 MiB alone.
 pub(super) fn second_level(memory_bytes: u64, paper_memory_bytes: u64) -> u32 {
     let scaled =
         u128::from(SECOND_LEVEL) * u128::from(memory_bytes) / u128::from(paper_memory_bytes);

@@ -143,8 +143,9 @@ pub(crate) fn detect(
     detect_text(&lines, columns)
 }
 
-/// Whether the first bytes cannot be binary records: libCacheSim's converter writes text under a name
-/// that goes on behind `oracleGeneral`. Records have control bytes, or 0xff where nothing follows.
+/// Whether the first bytes cannot be binary records: libCacheSim's converter writes text under a
+/// name that goes on behind `oracleGeneral`. Records have control bytes, or 0xff where nothing
+/// follows.
 fn is_text(head: &[u8]) -> bool {
     let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
     let is_utf8 = std::str::from_utf8(head).map_or_else(|e| e.error_len().is_none(), |_| true);

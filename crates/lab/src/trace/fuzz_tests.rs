@@ -258,7 +258,8 @@ fn check_written(records: &[Owned]) {
         records.iter().filter(|record| record.record().op() != Op::Delete).collect();
     if let Ok(written) = write(records, WriteFormat::OracleGeneral) {
         let (again, _, ended) = read(&written, &form(Format::OracleGeneral), usize::MAX);
-        assert!(ended.is_ok() && again.len() == asking.len());
+        let bodies = asking.iter().filter(|record| record.record().has_body()).count();
+        assert!(ended.is_ok() && again.len() == bodies);
         assert_eq!(write(&again, WriteFormat::OracleGeneral).ok(), Some(written));
     }
     for (to, from) in [(WriteFormat::Csv, Format::Csv), (WriteFormat::Txt, Format::Txt)] {

@@ -2,8 +2,8 @@
 //! of the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until
 //! the end, 24 bytes a request. What has no body of its own is not in it: libCacheSim passes over
 //! requests of no bytes, and does not count them, so that next uses would be of others. In csv,
-//! which has no status either, such requests have no size: what is logged of it is that of headers. What a form cannot say is left out and
-//! counted, not turned into something else. One thread.
+//! which has no status either, such requests have no size: what is logged of it is that of headers.
+//! What a form cannot say is left out and counted, not turned into something else. One thread.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -557,8 +557,8 @@ mod tests {
         assert_eq!(read(&text), read(&binary));
     }
 
-    /// Counted from 1, as libCacheSim does when it reads them, and of the requests that are there: a
-    /// validation is none.
+    /// Counted from 1, as libCacheSim does when it reads them, and of the requests that are there:
+    /// a validation is none.
     #[test]
     fn next_uses_are_written_into_oracle_general() {
         let dir = tempfile::tempdir().expect("a directory");
