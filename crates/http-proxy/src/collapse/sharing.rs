@@ -69,9 +69,12 @@ impl SharedResponse {
             && reuse::decide(wishes, &response.policy, caching, now_ms) == reuse::Decision::Serve
     }
 
-    /// Whether it will be stored, as far as changes of its resource and of its groups decide that.
+    /// Whether it will be stored, as far as changes of its resource and of its groups, and hard
+    /// purges, decide that.
     pub(crate) fn is_current(&self, vault: &Vault) -> bool {
+        let placement = vault.placement_now(self.group, self.epoch, &self.response);
         vault.is_current_in(self.epoch, self.groups.iter().copied())
+            && placement.is_none_or(|placement| !vault.is_gone(&self.key, &placement))
     }
 
     /// Whether a request with these fields is for the same variant.

@@ -451,7 +451,9 @@ impl Vault {
         let (home, others) = (insertion.group, insertion.response.groups.clone());
         let groups = || others.iter().map(|member| member.group).chain([home]);
         let is_current = || self.is_current_in(epoch, groups());
-        if !is_current() {
+        let placement = self.placement_now(home, epoch, &insertion.response);
+        if !is_current() || placement.is_some_and(|at| self.is_gone(&insertion.key, &at)) {
+            // What is purged may not displace what was fetched after the purge.
             return Err(NotStoredReason::Invalidated);
         }
         if !is_whole && self.holds_whole(&insertion.key).await {

@@ -49,12 +49,17 @@ impl Vault {
         self.standing(key, placement) == Standing::Untouched
     }
 
+    /// Whether a hard purge covers a response with this placement.
+    pub(crate) fn is_gone(&self, key: &[u8], placement: &Placement) -> bool {
+        self.standing(key, placement) == Standing::Gone
+    }
+
     /// Whether a response may still be served that was found before `epoch`: no change of its
     /// resource or its groups, and no hard purge, has taken it since.
     pub(crate) fn still_stands(&self, primary: &[u8], found: &Found, epoch: Epoch) -> bool {
         let placement = &found.placement;
         self.is_current_in(epoch, found.response.groups_with(placement.group))
-            && self.standing(found.key(primary), placement) != Standing::Gone
+            && !self.is_gone(found.key(primary), placement)
     }
 
     /// How a response stands with the purges.

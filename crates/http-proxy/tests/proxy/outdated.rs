@@ -47,7 +47,7 @@ fn all_wait(proxy: &Proxy) {
 /// Many wait for the page while its first answer is held, and `meanwhile` something happens.
 /// Returns how often the origin was asked for it.
 fn asked_by_many(origin: &Origin, gates: &[Gate; 2], meanwhile: impl Fn(&Proxy)) -> usize {
-    let proxy = Proxy::start(origin);
+    let proxy = Proxy::start_with(origin, |config| config.purge.method = true);
     let address = proxy.info.address;
     let leader = send_to(address, "GET", "/", "", b"");
     eventually("the leader is at the origin", || asked(origin) == 1);
@@ -77,6 +77,17 @@ fn those_who_wait_for_what_a_change_outdates_ask_once() {
     let (origin, gates) = held_twice("", "");
     let change = |proxy: &Proxy| drop(proxy.ask_with_body("POST", "/", "", b"x"));
     assert_eq!(asked_by_many(&origin, &gates, change), 2);
+}
+
+/// A purge by a mark covers what comes without ending anything.
+#[test]
+fn those_who_wait_for_what_is_purged_by_its_tag_ask_once() {
+    let (origin, gates) = held_twice("Cache-Tag: page", "");
+    let purge = |proxy: &Proxy| {
+        assert_eq!(proxy.ask("PURGE", "/other", "Surrogate-Key: page").status(), 200);
+    };
+    assert_eq!(asked_by_many(&origin, &gates, purge), 2);
+    assert!(origin.asked().iter().all(|request| request.method() == "GET"));
 }
 
 /// RFC 9875 §3: members of the group go, and nothing else does.
