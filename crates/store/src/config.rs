@@ -223,7 +223,9 @@ pub struct Config {
     pub open_wait: Duration,
     /// The embedder's own policies, in place of those named above.
     pub own_policies: OwnPolicies,
-    /// Seed of all random decisions; `None` takes one from the system.
+    /// Seed of all random decisions; `None` takes one from the system. For tests and benchmarks: all
+    /// stores made with one seed have one identity, so that after a crash one that was made anew may
+    /// take what is left of the one before for its own.
     pub seed: Option<u64>,
     /// For simulators: the index tells keys apart by their 15-bit tags alone, as on volumes of more
     /// than 8 TiB, without the bits that locations leave free. Default false. Otherwise tag
