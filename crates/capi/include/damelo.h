@@ -229,7 +229,8 @@ int damelo_options_set_anew(damelo_options *options, int anew);
 /* Nonzero: refuse to make a store that does not exist. Default 0 (1 if no size was declared). */
 int damelo_options_set_must_exist(damelo_options *options, int must_exist);
 
-/* I/Os at the device at once, 1 to 4096. Default 64. */
+/* I/Os at the device at once, 1 to 4096; at most 8 on a rotating disk, and 16 where threads do the I/O.
+ * Default 64. */
 int damelo_options_set_queue_depth(damelo_options *options, uint32_t depth);
 
 /* One of enum damelo_when_memory_full, and the longest wait for memory (default 10,000 ms). It also

@@ -181,7 +181,8 @@ pub struct Config {
     pub engine: IoEngine,
     /// Bypass the system's page cache where the file system supports it. Default true.
     pub direct: bool,
-    /// I/Os in flight at the device, 1 to 4,096. Default 64; at most 8 on a rotating disk.
+    /// I/Os in flight at the device, 1 to 4,096. Default 64; at most 8 on a rotating disk, and 16 where
+    /// threads do the I/O.
     pub queue_depth: u32,
     /// How long acknowledged deletes and purges last.
     pub durability: Durability,
