@@ -5,7 +5,9 @@
  * returned wrong. Objects of one group lie together on disk and come into memory together.
  *
  * Results     Functions that can fail return an int: DAMELO_OK or a number from status.h. A panic
- *             inside the library becomes DAMELO_EPANIC; nothing unwinds into or aborts the caller.
+ *             inside the library becomes DAMELO_EPANIC; nothing unwinds into the caller. Two things
+ *             end the process: an allocation that the system refuses (in damelo_open most of them
+ *             are errors instead), and a kernel that refuses an io_uring it has granted.
  * Arguments   A null pointer where something is needed gives DAMELO_EINVAL (from getters: NULL or
  *             0). A pointer may be null where its length is 0. Every other pointer must be valid
  *             for its length. Keys and values are bytes, not text; nothing is read past a length.
