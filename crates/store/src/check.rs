@@ -92,6 +92,7 @@ impl CheckReport {
 }
 
 const COMPLAINTS_MAX: usize = 16;
+const SUPERBLOCK_COPIES: [&str; 2] = ["first", "second"];
 
 /// Verifies a closed store. `paths` are its volumes, in order.
 ///
@@ -183,8 +184,10 @@ fn check_superblocks(
     let mut unread = None;
     for (number, copy) in both.chunks_exact_mut(BLOCK_BYTES as usize).enumerate() {
         if let Err(error) = device.read_at(number as u64 * BLOCK_BYTES, copy) {
+            let (path, name) = (path.display(), SUPERBLOCK_COPIES[number % 2]);
+            report.complain(format!("{path}: {name} superblock cannot be read: {error}"));
             copy.fill(0);
-            unread = Some(error);
+            unread = Some((number, error));
         }
     }
     if unread.is_none() && is_zero(&both) {
@@ -198,14 +201,15 @@ fn check_superblocks(
                 report.superblocks_ok += 1;
                 good = Some(superblock);
             }
+            Err(_) if unread.as_ref().is_some_and(|(of, _)| *of == number) => (),
             Err(error) => {
-                let (path, copy) = (path.display(), ["first", "second"][number % 2]);
-                report.complain(format!("{path}: {copy} superblock: {error}"));
+                let (path, name) = (path.display(), SUPERBLOCK_COPIES[number % 2]);
+                report.complain(format!("{path}: {name} superblock: {error}"));
                 last = error;
             }
         }
     }
-    if let Some(source) = unread.filter(|_| good.is_none()) {
+    if let Some((_, source)) = unread.filter(|_| good.is_none()) {
         let (path, doing) = (path.to_owned(), "reading the superblock");
         return Err(OpenError::Io { path, doing, source });
     }

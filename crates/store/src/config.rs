@@ -181,8 +181,8 @@ pub struct Config {
     pub engine: IoEngine,
     /// Bypass the system's page cache where the file system supports it. Default true.
     pub direct: bool,
-    /// I/Os in flight at the device, 1 to 4,096. Default 64; at most 8 on a rotating disk, and 16 where
-    /// threads do the I/O.
+    /// I/Os in flight at the device, 1 to 4,096. Default 64; at most 8 on a rotating disk, and 16
+    /// where threads do the I/O.
     pub queue_depth: u32,
     /// How long acknowledged deletes and purges last.
     pub durability: Durability,
@@ -213,8 +213,9 @@ pub struct Config {
     /// half of it goes along with what is due, and all if that is little: pages are fuller so.
     pub flush_period: Duration,
     /// Groups whose pages, hints and flush periods are remembered in memory, 400 bytes each; they
-    /// take at most a twelfth of `memory`, and lists of their pages a 64th. Default 65,536, at most 2^32. Beyond the limit the hints
-    /// and flush periods of the groups known for longest are forgotten.
+    /// take at most a twelfth of `memory`, and lists of their pages a 64th. Default 65,536, at most
+    /// 2^32. Beyond the limit the hints and flush periods of the groups known for longest are
+    /// forgotten.
     pub groups_tracked_max: usize,
     /// Consecutive errors of reads and writes after which a volume is taken out of service, or of
     /// writes alone or syncs, unless it is the last one in service. Default 16.
@@ -224,9 +225,9 @@ pub struct Config {
     pub open_wait: Duration,
     /// The embedder's own policies, in place of those named above.
     pub own_policies: OwnPolicies,
-    /// Seed of all random decisions; `None` takes one from the system. For tests and benchmarks: all
-    /// stores made with one seed have one identity, so that after a crash one that was made anew may
-    /// take what is left of the one before for its own.
+    /// Seed of all random decisions; `None` takes one from the system. For tests and benchmarks:
+    /// all stores made with one seed have one identity, so that after a crash one that was made
+    /// anew may take what is left of the one before for its own.
     pub seed: Option<u64>,
     /// For simulators: the index tells keys apart by their 15-bit tags alone, as on volumes of more
     /// than 8 TiB, without the bits that locations leave free. Default false. Otherwise tag

@@ -42,6 +42,9 @@ pub(crate) struct FillJob {
     pub(crate) objects: u32,
     /// Size of each.
     pub(crate) size: usize,
+    /// In place of whatever is at that path: a [`Scratch`](scratch::Scratch) has chosen it.
+    #[serde(default)]
+    pub(crate) anew: bool,
     /// Continues to create objects after the answer, until killed; otherwise closes the store
     /// cleanly before the answer.
     pub(crate) to_be_killed: bool,
@@ -61,6 +64,7 @@ impl FillJob {
             objects_max: u64::from(objects) * 10 / 9 + 1024,
             objects,
             size,
+            anew: true,
             to_be_killed: false,
         }
     }
@@ -139,7 +143,10 @@ pub(crate) fn run(args: &Fill) -> Result<(), Failure> {
     let mut config = Config::new(&job.path, ByteSize::new(job.disk_bytes));
     config.memory = ByteSize::new(job.memory_bytes);
     config.objects_max = Some(job.objects_max);
-    let store = scratch::create(config, &job.path)?;
+    let store = match job.anew {
+        true => scratch::create(config, &job.path)?,
+        false => scratch::open(config, &job.path)?,
+    };
     let done = AtomicU64::new(0);
     let how_far = || (done.load(Ordering::Relaxed), u64::from(job.objects));
     progress::watched("filling", how_far, || {

@@ -7,8 +7,8 @@ use std::time::Instant;
 use clap::Args;
 use damelo::ByteSize;
 use damelo_lab::design::{
-    Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY, Values, parse_choice,
-    parse_size,
+    Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY, Values, mapped_bytes_max,
+    parse_choice, parse_size,
 };
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
@@ -253,8 +253,10 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         Some(place) => real::run(&played, runs, &place, &drive, new_page),
         None => {
             let config = args.system.machine(drive);
+            let maps = specs.iter().any(|spec| spec.entry.maps_beside_files);
+            let mapped_bytes = if maps { mapped_bytes_max(&loaded.requests) } else { 0 };
             run_all(&played, runs, new_page, &MODELLED, |spec, setting| {
-                run_one(&played, spec, setting, &on_one_disk(spec, &config, cache_bytes))
+                run_one(&played, spec, setting, &on_one_disk(spec, &config, mapped_bytes))
             })
         }
     }
@@ -378,10 +380,9 @@ fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
 }
 
 /// The machine with what the design keeps on one disk, so that designs which map some of it do not
-/// have one more than the others. In a mapped file an object of `--cache` takes up to twice its
-/// size, very small ones more.
-fn on_one_disk(spec: &DesignSpec, config: &MachineConfig, cache_bytes: u64) -> MachineConfig {
-    let bytes = cache_bytes.saturating_mul(4).min(config.drive.size_bytes() / 2);
+/// have one more than the others. The mapped file gets what it may take, files have the rest.
+fn on_one_disk(spec: &DesignSpec, config: &MachineConfig, mapped_bytes: u64) -> MachineConfig {
+    let bytes = mapped_bytes.min(config.drive.size_bytes() / 4 * 3);
     let mapped_on = match spec.entry.maps_beside_files {
         true => MappedOn::FilesDisk { bytes },
         false => config.mapped_on,

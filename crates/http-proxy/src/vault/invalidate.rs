@@ -64,9 +64,9 @@ impl Vault {
         Some(Epoch { count: count?, ..epoch })
     }
 
-    /// Purges what these scopes cover under all keys that may hold it, on account of a response fetched since
-    /// `epoch`. Returns the epoch in which that response may be stored; `None` if anything else was
-    /// purged since. The marks become durable with the ledger's next write.
+    /// Purges what these scopes cover under all keys that may hold it, on account of a response
+    /// fetched since `epoch`. Returns the epoch in which that response may be stored; `None` if
+    /// anything else was purged since. The marks become durable with the ledger's next write.
     pub(crate) fn mark_urls_since(
         &self,
         urls: Vec<Scope>,

@@ -68,6 +68,12 @@ impl<const MAX: usize> RecentInvalidations<MAX> {
         self.count() != count && self.is_among(&lock(&self.recent), resource, count)
     }
 
+    /// Whether the resource was certainly invalidated since the count was `count`.
+    pub(super) fn has_surely(&self, resource: u64, count: u64) -> bool {
+        let since = usize::try_from(self.count().saturating_sub(count)).unwrap_or(usize::MAX);
+        since > 0 && lock(&self.recent).iter().rev().take(since).any(|one| *one == resource)
+    }
+
     fn is_among(&self, recent: &VecDeque<u64>, resource: u64, count: u64) -> bool {
         let since = usize::try_from(self.count().saturating_sub(count)).unwrap_or(usize::MAX);
         since > recent.len() || recent.iter().rev().take(since).any(|one| *one == resource)
@@ -93,6 +99,7 @@ mod tests {
         assert!(invalidated.has(100, begun), "the oldest that is remembered");
         invalidated.add(1);
         assert!(invalidated.has(7, begun), "more than can be told apart");
+        assert!(!invalidated.has_surely(7, begun) && invalidated.has_surely(1, begun));
         assert!(!invalidated.has(7, invalidated.count()));
     }
 

@@ -54,11 +54,13 @@ impl Vault {
         self.standing(key, placement) == Standing::Gone
     }
 
-    /// Whether a response may still be served that was found before `epoch`: no change of its
-    /// resource or its groups, and no hard purge, has taken it since.
+    /// Whether a response may still be served that was found before `epoch`: as far as is known, no
+    /// change of its resource or its groups, and no hard purge, has taken it since.
     pub(crate) fn still_stands(&self, primary: &[u8], found: &Found, epoch: Epoch) -> bool {
         let placement = &found.placement;
-        self.is_current_in(epoch, found.response.groups_with(placement.group))
+        let mut groups = found.response.groups_with(placement.group);
+        !self.stripe_of(epoch.resource).invalidated.has_surely(epoch.resource, epoch.count)
+            && !groups.any(|group| self.invalidated_groups.has_surely(group.get(), epoch.groups))
             && !self.is_gone(found.key(primary), placement)
     }
 

@@ -34,6 +34,7 @@ pub use grouping::{GROUP_RULES, GroupRule, Grouper};
 pub use hades::HadesOptions;
 pub(crate) use hades::MAP_US as HADES_MAP_US;
 pub(crate) use segments::MappedFile;
+pub use segments::mapped_bytes_max;
 pub use spec::{DesignError, DesignSpec, Parameter, Values, parse_choice, parse_size};
 pub(crate) use squid_family::directory_of_host;
 pub use store::StoreOptions;

@@ -7,6 +7,8 @@
 //! Deviation: a segment that is released is used again for the next of its class; the paper has
 //! no deletions here.
 
+use crate::request::Request;
+
 /// Largest object of the mapped file: the page of the system.
 pub(crate) const SMALL_BYTES_MAX: u64 = 8_192;
 /// Segment sizes.
@@ -19,6 +21,26 @@ pub(crate) fn class_of(bytes: u64) -> usize {
 
 pub(crate) fn segment_bytes(class: usize) -> u64 {
     512 << class
+}
+
+/// Most bytes that the small objects of these requests take in a mapped file, whatever replaces
+/// them: a segment that is free is used only for its class.
+#[must_use]
+pub fn mapped_bytes_max(requests: &[Request]) -> u64 {
+    let mut classes: Vec<u8> = Vec::new();
+    let mut bytes = SMALL_BYTES_MAX;
+    for request in requests {
+        if !request.has_body() || request.size_bytes > SMALL_BYTES_MAX {
+            continue;
+        }
+        let (at, class) = (request.key as usize, class_of(request.size_bytes));
+        classes.resize(classes.len().max(at + 1), 0);
+        if classes[at] & 1 << class == 0 {
+            classes[at] |= 1 << class;
+            bytes += segment_bytes(class);
+        }
+    }
+    bytes
 }
 
 /// Gives out segments.

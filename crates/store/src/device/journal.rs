@@ -32,8 +32,8 @@ const ALIGN: u64 = 4096;
 /// Bytes read or written at once while an area is prepared.
 const CHUNK: u64 = 1 << 20;
 
-/// Blocks of an area that may be unreadable. With more it is not the blocks.
-const BAD_BLOCKS_MAX: usize = 64;
+/// One in so many blocks of an area may be unreadable. With more it is not the blocks.
+const BAD_PART: u64 = 16;
 /// What a block is filled with that could not be read. Zeros would be where the records end.
 const NO_RECORD: u8 = 0xff;
 
@@ -100,30 +100,37 @@ fn settle(file: &File, offset: u64, len: u64, is_mapped: bool) -> io::Result<()>
     Ok(())
 }
 
-/// Reads an area, and writes the same bytes back if `writes`. Few blocks that cannot be read are
-/// overwritten by what is no record: the disk replaces them, and the other copy of the journal has
-/// what they held. Returns how many; with more, nothing is overwritten.
+/// Reads an area, and writes the same bytes back if `writes`. Few blocks that cannot be read, and
+/// that can in the other half of the area, which is a copy, are overwritten by what is no record:
+/// the disk replaces them, and what they held is written again from the copy. Returns how many; of
+/// others, nothing is overwritten.
 fn read_through(file: &impl FileExt, offset: u64, len: u64, writes: bool) -> io::Result<usize> {
     let mut chunk = vec![0; len.min(CHUNK) as usize];
-    let mut bad = Vec::new();
+    let mut bad: Vec<u64> = Vec::new();
     for at in (0..len).step_by(CHUNK as usize) {
         let chunk = &mut chunk[..(len - at).min(CHUNK) as usize];
         let whole = file.read_exact_at(chunk, offset + at);
         let piece = if whole.is_ok() { chunk.len() } else { ALIGN as usize };
         for (number, bytes) in chunk.chunks_mut(piece).enumerate() {
-            let at = offset + at + (number * piece) as u64;
-            let read = if whole.is_ok() { Ok(()) } else { file.read_exact_at(bytes, at) };
+            let at = at + (number * piece) as u64;
+            let read = if whole.is_ok() { Ok(()) } else { file.read_exact_at(bytes, offset + at) };
             match read {
-                Ok(()) if writes => file.write_all_at(bytes, at)?,
+                Ok(()) if writes => file.write_all_at(bytes, offset + at)?,
                 Ok(()) => (),
-                Err(error) if bad.len() == BAD_BLOCKS_MAX => return Err(error),
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(error),
-                Err(_) => bad.push(at),
+                Err(error) => {
+                    let lacks_copy =
+                        at.checked_sub(len / 2).is_some_and(|copy| bad.contains(&copy));
+                    let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+                    if is_cut || lacks_copy || bad.len() as u64 >= len / ALIGN / BAD_PART {
+                        return Err(error);
+                    }
+                    bad.push(at);
+                }
             }
         }
     }
     for at in &bad {
-        file.write_all_at(&[NO_RECORD; ALIGN as usize], *at)?;
+        file.write_all_at(&[NO_RECORD; ALIGN as usize], offset + at)?;
     }
     Ok(bad.len())
 }
@@ -202,10 +209,10 @@ mod tests {
 
     #[test]
     fn few_blocks_that_cannot_be_read_are_written_anew_and_all_others_stay() {
-        let len = 2 * CHUNK + 3 * ALIGN;
+        let len = 2 * CHUNK + 4 * ALIGN;
         for writes in [false, true] {
-            let file =
-                Failing::new(ALIGN + len, &[5 * ALIGN..5 * ALIGN + 512, CHUNK + 9..CHUNK + 99]);
+            let bad = [5 * ALIGN..5 * ALIGN + 512, CHUNK + 9..CHUNK + 99];
+            let file = Failing::new(ALIGN + len, &bad);
             let sound = file.bytes.borrow().clone();
             assert_eq!(read_through(&file, ALIGN, len, writes).unwrap(), 2);
             assert!(file.bad.borrow().is_empty(), "each can be read");
@@ -222,12 +229,19 @@ mod tests {
 
     #[test]
     fn an_area_that_cannot_be_read_is_an_error_and_left_alone() {
-        let file =
-            Failing::new(CHUNK, &(0..256).map(|n| n * ALIGN..n * ALIGN + 1).collect::<Vec<_>>());
-        assert_eq!(
-            read_through(&file, 0, CHUNK, false).unwrap_err().raw_os_error(),
-            Some(libc::EIO)
-        );
-        assert!(file.writes.borrow().is_empty());
+        let blocks = |numbers: &[u64]| -> Vec<Range<u64>> {
+            numbers.iter().map(|n| n * ALIGN..n * ALIGN + 1).collect()
+        };
+        // The least that a store has: 64 blocks, of which 32 are the copy of the others.
+        let len = 64 * ALIGN;
+        let all: Vec<u64> = (0..64).collect();
+        for bad in [&all[..], &all[..5], &[7, 39], &[0, 32]] {
+            let file = Failing::new(len, &blocks(bad));
+            let error = read_through(&file, 0, len, false).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EIO), "{bad:?}");
+            assert!(file.writes.borrow().is_empty(), "{bad:?}");
+        }
+        let file = Failing::new(len, &blocks(&[7, 40, 63]));
+        assert_eq!(read_through(&file, 0, len, false).unwrap(), 3, "each has a copy");
     }
 }

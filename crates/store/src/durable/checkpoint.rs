@@ -41,13 +41,24 @@ struct Schedule {
     failed: bool,
     /// Bytes written when the last one that is complete was begun.
     covered_bytes: u64,
+    /// When the devices were synced last, and the bytes written by then.
+    synced: (Duration, u64),
 }
 
 impl Schedule {
     fn is_due(&self, now: Duration, written_bytes: u64) -> bool {
         let (since, bytes) = (now.saturating_sub(self.last), written_bytes - self.covered_bytes);
-        let is_worth_it = bytes >= self.enough_bytes || since >= self.period * PERIODS_MAX;
+        let is_worth_it =
+            bytes >= self.enough_bytes || since >= self.period.saturating_mul(PERIODS_MAX);
         !self.period.is_zero() && since >= self.period && bytes > 0 && (self.failed || is_worth_it)
+    }
+
+    /// Whether what was written is to be synced without a checkpoint, which would do it: a loss of
+    /// power costs what was written in a period.
+    fn is_sync_due(&self, now: Duration, written_bytes: u64) -> bool {
+        let (at, bytes) = self.synced;
+        let since = now.saturating_sub(at.max(self.last));
+        !self.period.is_zero() && since >= self.period && written_bytes > bytes
     }
 }
 
@@ -101,6 +112,7 @@ impl Engine {
             last: self.clock.monotonic(),
             failed: false,
             covered_bytes: 0,
+            synced: (Duration::ZERO, 0),
         };
         while !self.rest.sleep(KEEPER_NAP) {
             let now = self.clock.monotonic();
@@ -114,6 +126,13 @@ impl Engine {
                 schedule.failed = self.write_checkpoint(false).is_err();
                 if !schedule.failed {
                     schedule.covered_bytes = written_bytes;
+                    schedule.synced = (now, written_bytes);
+                }
+            } else if schedule.is_sync_due(now, written_bytes) {
+                schedule.synced = (now, written_bytes);
+                for volume in self.space.volumes.iter().filter(|volume| !volume.is_out()) {
+                    // A failure is counted, and takes the volume out of service if they go on.
+                    let _ = self.space.sync(volume);
                 }
             }
         }
@@ -366,7 +385,10 @@ mod tests {
     fn a_checkpoint_waits_until_it_is_a_small_part_of_what_is_written() {
         let secs = Duration::from_secs;
         let (period, last) = (secs(30), secs(100));
-        let of = |failed| Schedule { period, enough_bytes: 400, last, failed, covered_bytes: 1000 };
+        let synced = (secs(100), 1000);
+        let covered_bytes = 1000;
+        let of =
+            |failed| Schedule { period, enough_bytes: 400, last, failed, covered_bytes, synced };
         let due = |failed, now, written| of(failed).is_due(secs(now), written);
         assert!(!due(false, 129, 9000), "the period is the least");
         assert!(due(false, 130, 1400) && !due(false, 130, 1399));
@@ -374,6 +396,10 @@ mod tests {
         assert!(!due(false, 100_000, 1000), "nothing was written");
         assert!(due(true, 130, 1001) && !due(true, 129, 1001), "one that failed is tried again");
         let never = Schedule { period: Duration::ZERO, ..of(true) };
-        assert!(!never.is_due(secs(100_000), 9000));
+        assert!(!never.is_due(secs(100_000), 9000) && !never.is_sync_due(secs(100_000), 9000));
+        let hardly_ever = Schedule { period: Duration::MAX, ..of(true) };
+        assert!(!hardly_ever.is_due(secs(100_000), 9000));
+        assert!(of(false).is_sync_due(secs(130), 1001), "each period");
+        assert!(!of(false).is_sync_due(secs(129), 1001) && !of(false).is_sync_due(secs(130), 1000));
     }
 }

@@ -114,9 +114,21 @@ impl PageRuns {
             self.room += more;
             self.list.reserve_exact(self.room - self.list.len());
         } else {
-            let kept = self.room - self.room / 4;
-            self.list.drain(..self.list.len().saturating_sub(kept));
+            self.give_up_oldest(self.room / 4);
         }
+    }
+
+    /// Forgets so many runs of the oldest lives: an open notes the newest segments first.
+    fn give_up_oldest(&mut self, count: usize) {
+        let mut lives: Vec<SegmentLife> = self.list.iter().map(|run| run.life).collect();
+        let Some(last) = count.checked_sub(1).filter(|last| *last < lives.len()) else { return };
+        let oldest = *lives.select_nth_unstable(last).1;
+        let mut left = count;
+        self.list.retain(|run| {
+            let goes = left > 0 && run.life <= oldest;
+            left -= usize::from(goes);
+            !goes
+        });
     }
 
     /// Forgets the runs that are not current, and gives room back if most was theirs.
@@ -192,6 +204,17 @@ mod tests {
         assert!(all.iter().all(|runs| runs.list().len() >= FEW - 1), "each keeps the newest");
         drop(all);
         assert_eq!(budget.taken_bytes(), 0);
+    }
+
+    /// As after an open.
+    #[test]
+    fn the_oldest_lives_go_whenever_they_were_noted() {
+        let mut runs = runs_of(&Arc::new(Budget::new(0)));
+        for of in [50, 51, 52, 10, 11, 12, 13, 14, 53] {
+            fill(&mut runs, of..of + 1, |_| true);
+        }
+        let lives: Vec<u64> = runs.list().iter().map(|run| run.life.get()).collect();
+        assert_eq!(lives, [50, 51, 52, 53]);
     }
 
     #[test]

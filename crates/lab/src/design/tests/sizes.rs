@@ -38,7 +38,6 @@ fn a_run_over_them_counts_as_far_as_numbers_go() {
     }
 }
 
-/// A file that is as large as the cache is kept in chunks; a byte more, and none of them is.
 /// Of a file of three chunks two were put out by others; deleted, it leaves nothing behind.
 #[test]
 fn afs_deletes_what_is_left_of_a_file() {
@@ -51,6 +50,7 @@ fn afs_deletes_what_is_left_of_a_file() {
     assert_eq!(before.fact("chunks"), 4, "one of the first file is there until then");
 }
 
+/// A file that is as large as the cache is kept in chunks; a byte more, and none of them is.
 #[test]
 fn afs_keeps_no_part_of_a_file_that_is_larger_than_the_cache() {
     let options = DesignOptions { cache_bytes: 1 << 20, ..DesignOptions::default() };
