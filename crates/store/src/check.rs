@@ -16,10 +16,10 @@ use crate::error::OpenError;
 use crate::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointTables, FORMAT_VERSION, FormatError,
     JOURNAL_CELL_BYTES, JOURNAL_PARTS, JournalRecord, JournalWalk, LIVES_PER_BLOCK, LifeBlock,
-    StoreNonce, Superblock,
+    SUPERBLOCK_BYTES, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::open::{all_there, check_belong, check_paths, is_zero, not_cut};
+use crate::open::{all_there, check_belong, check_paths, is_zero, not_cut, read_superblocks};
 
 /// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,6 @@ impl CheckReport {
 }
 
 const COMPLAINTS_MAX: usize = 16;
-const SUPERBLOCK_COPIES: [&str; 2] = ["first", "second"];
 
 /// Verifies a closed store. `paths` are its volumes, in order.
 ///
@@ -180,36 +179,29 @@ fn check_superblocks(
     if device.info().size_bytes < 2 * BLOCK_BYTES {
         return Err(OpenError::NotOurs { path: path.to_owned() });
     }
-    let mut both = AlignedBuf::zeroed(2 * BLOCK_BYTES as usize);
-    let mut unread = None;
-    for (number, copy) in both.chunks_exact_mut(BLOCK_BYTES as usize).enumerate() {
-        if let Err(error) = device.read_at(number as u64 * BLOCK_BYTES, copy) {
-            let (path, name) = (path.display(), SUPERBLOCK_COPIES[number % 2]);
-            report.complain(format!("{path}: {name} superblock cannot be read: {error}"));
-            copy.fill(0);
-            unread = Some((number, error));
-        }
-    }
-    if unread.is_none() && is_zero(&both) {
+    let (both, mut unread) = read_superblocks(device);
+    if unread.iter().all(Option::is_none) && is_zero(&both) {
         return Ok(None);
     }
     let mut good = None;
     let mut last = FormatError::NotOurs;
-    for (number, copy) in both.chunks_exact(BLOCK_BYTES as usize).enumerate() {
-        match Superblock::decode(copy) {
-            Ok(superblock) => {
+    for (number, copy) in both.chunks_exact(SUPERBLOCK_BYTES).enumerate() {
+        let of = || format!("{}: {} superblock", path.display(), ["first", "second"][number % 2]);
+        match (&unread[number], Superblock::decode(copy)) {
+            (Some(error), _) => report.complain(format!("{} cannot be read: {error}", of())),
+            (None, Ok(superblock)) => {
                 report.superblocks_ok += 1;
                 good = Some(superblock);
             }
-            Err(_) if unread.as_ref().is_some_and(|(of, _)| *of == number) => (),
-            Err(error) => {
-                let (path, name) = (path.display(), SUPERBLOCK_COPIES[number % 2]);
-                report.complain(format!("{path}: {name} superblock: {error}"));
+            (None, Err(error)) => {
+                report.complain(format!("{}: {error}", of()));
                 last = error;
             }
         }
     }
-    if let Some((_, source)) = unread.filter(|_| good.is_none()) {
+    if good.is_none()
+        && let Some(source) = unread.iter_mut().find_map(Option::take)
+    {
         let (path, doing) = (path.to_owned(), "reading the superblock");
         return Err(OpenError::Io { path, doing, source });
     }

@@ -448,10 +448,9 @@ impl Vault {
     ) -> Result<(), NotStoredReason> {
         let _ordered = self.lock(primary).await;
         let (is_whole, epoch) = (insertion.response.part.is_none(), insertion.epoch);
-        let (home, others) = (insertion.group, insertion.response.groups.clone());
-        let groups = || others.iter().map(|member| member.group).chain([home]);
-        let is_current = || self.is_current_in(epoch, groups());
-        let placement = self.placement_now(home, epoch, &insertion.response);
+        let groups = insertion.groups();
+        let is_current = || self.is_current_in(epoch, groups.iter().copied());
+        let placement = self.placement_now(insertion.group, epoch, &insertion.response);
         if !is_current() || placement.is_some_and(|at| self.is_gone(&insertion.key, &at)) {
             // What is purged may not displace what was fetched after the purge.
             return Err(NotStoredReason::Invalidated);

@@ -2,7 +2,10 @@
 //!
 //! Invariant: nothing is changed. Threads: the one that opens the store.
 
+use std::io;
+
 use super::{RawVolume, SUPERBLOCKS_BYTES};
+use crate::device::Device;
 use crate::error::OpenError;
 use crate::format::{BLOCK_BYTES, FormatError, SUPERBLOCK_BYTES, Superblock};
 use crate::memory::mapped::AlignedBuf;
@@ -29,15 +32,8 @@ pub(super) fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
     if size < SUPERBLOCKS_BYTES as u64 {
         return Ok(if size == 0 { VolumeContents::Nothing } else { VolumeContents::Other });
     }
-    // Each copy by itself: one is enough.
-    let mut head = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
-    let mut unread = None;
-    for (number, copy) in head.chunks_exact_mut(SUPERBLOCK_BYTES).enumerate() {
-        if let Err(error) = volume.device.read_at((number * SUPERBLOCK_BYTES) as u64, copy) {
-            copy.fill(0);
-            unread = Some(error);
-        }
-    }
+    let (head, errors) = read_superblocks(volume.device.as_ref());
+    let unread = errors.into_iter().flatten().next();
     let found = Superblock::decode_either(&head);
     if let Some(source) = unread.filter(|_| found.is_err()) {
         let (path, doing) = (volume.path.clone(), "reading the superblock");
@@ -52,6 +48,19 @@ pub(super) fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
         Err(FormatError::NotOurs) => VolumeContents::Other,
         Err(error) => VolumeContents::Damaged(error.to_string()),
     })
+}
+
+/// Both copies of a superblock. Each is read by itself, since one is enough; one that cannot be read
+/// is zeros, and the error says why.
+pub(crate) fn read_superblocks(device: &dyn Device) -> (AlignedBuf, [Option<io::Error>; 2]) {
+    let mut both = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
+    let errors = [0, SUPERBLOCK_BYTES].map(|at| {
+        let copy = &mut both[at..at + SUPERBLOCK_BYTES];
+        let error = device.read_at(at as u64, copy).err()?;
+        copy.fill(0);
+        Some(error)
+    });
+    (both, errors)
 }
 
 /// True if all bytes are zeros.

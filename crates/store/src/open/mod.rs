@@ -16,8 +16,8 @@ use crate::sync::{Arc, Mutex, Padded};
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::contents::is_zero;
 use self::contents::{VolumeContents, inspect};
+pub(crate) use self::contents::{is_zero, read_superblocks};
 pub(crate) use self::devices::{check_paths, open_devices};
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
