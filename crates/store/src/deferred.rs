@@ -169,6 +169,14 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Soon, Box::new(work)))
     }
 
+    /// As `blocking`, for a prefetch: what takes long must not keep reads from running.
+    pub(crate) fn prefetching(
+        engine: &Arc<Engine>,
+        work: impl FnOnce(&Caller) -> T + Send + 'a,
+    ) -> Deferred<'a, T> {
+        Deferred(State::Blocking(Arc::clone(engine), Lane::Ahead, Box::new(work)))
+    }
+
     /// As `blocking`, for a create: many waiting creates must not keep reads from running.
     pub(crate) fn creating(
         engine: &Arc<Engine>,

@@ -351,8 +351,10 @@ impl Store {
             return false;
         }
         let hash = self.engine().hash(key);
-        self.engine().cache.resident.shard(hash).contains(hash)
-            || !self.engine().ordered_candidates(hash).is_empty()
+        let is_in_memory = || self.engine().cache.resident.shard(hash).contains(hash);
+        // What is replaced or moved meanwhile enters memory before its older record leaves the
+        // index.
+        is_in_memory() || !self.engine().ordered_candidates(hash).is_empty() || is_in_memory()
     }
 
     /// False if the index knows no record of the object on disk: it may be in memory, or wait to be
@@ -399,7 +401,7 @@ impl Store {
         };
         let (this, expires_s) = (Arc::clone(self.engine()), new.expires_s);
         let (key, metadata) = (new.key.to_vec(), new.metadata.to_vec());
-        SetMetadata(Deferred::blocking(self.engine(), move |caller| {
+        SetMetadata(Deferred::creating(self.engine(), move |caller| {
             let caller = Some(caller);
             let new = NewMetadata { key: &key, metadata: &metadata, expires_s, caller };
             this.set_metadata(&new, first)
@@ -451,8 +453,7 @@ impl Store {
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`]. A page that
     /// cannot be read is skipped: the report tells what was read.
     pub fn prefetch(&self, group: GroupId) -> Prefetch {
-        let engine = Arc::clone(self.engine());
-        Prefetch(self.engine().reading_for(move |caller| engine.prefetch_blocking(group, caller)))
+        Prefetch(self.engine().prefetch_operation(group))
     }
 
     /// Purges every object of a group, in constant time.

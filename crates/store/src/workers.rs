@@ -2,7 +2,7 @@
 //!
 //! Threads start when first needed, at most `THREADS_MAX`, and end when the store does; operations
 //! that callers `wait()` for never come here. Creates that wait for memory or a slow disk occupy a
-//! limited number of the threads and run after other jobs. Streamed creates occupy a few others, and
+//! limited number of the threads and run after other jobs, prefetches fewer and last. Streamed creates occupy a few others, and
 //! one thread is kept for them, since creates and reads wait for the memory that they hold. Invariants: every job handed in runs; a job
 //! that panics does not end its thread. Threads: any thread hands in jobs; workers run them.
 
@@ -21,7 +21,9 @@ const THREADS_MAX: usize = 16;
 const CREATING_MAX: usize = 8;
 /// Most threads that streamed creates may occupy; the others are left for reads.
 const WRITING_MAX: usize = 4;
-const _: () = assert!(CREATING_MAX + WRITING_MAX < THREADS_MAX);
+/// Most threads that prefetches may occupy.
+const PREFETCHING_MAX: usize = 2;
+const _: () = assert!(CREATING_MAX + WRITING_MAX + PREFETCHING_MAX < THREADS_MAX);
 /// Most threads that all but streamed creates may occupy: a writer finds one, however many reads
 /// and creates came before it and wait for the memory that it holds.
 const OTHERS_MAX: usize = THREADS_MAX - 1;
@@ -29,9 +31,11 @@ const OTHERS_MAX: usize = THREADS_MAX - 1;
 /// The kind of work that a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Reads, prefetches and metadata changes.
+    /// Reads.
     Soon,
-    /// Creates, which may wait for memory.
+    /// Prefetches, which may read three quarters of the memory.
+    Ahead,
+    /// Creates and metadata changes, which may wait for memory.
     Creates,
     /// Pieces and commits of streamed creates, which may wait for memory or for their parts to be
     /// written.
@@ -41,10 +45,13 @@ pub(crate) enum Lane {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
+    prefetches: VecDeque<Job>,
     creates: VecDeque<Job>,
     writers: VecDeque<Job>,
     /// Threads busy with jobs of the lane `Soon`.
     reading: usize,
+    /// Threads busy with prefetches.
+    prefetching: usize,
     /// Threads busy with creates.
     creating: usize,
     /// Threads busy with streamed creates.
@@ -63,7 +70,7 @@ impl State {
         {
             return Some((job, Lane::Writers));
         }
-        let may_others = self.reading + self.creating < OTHERS_MAX;
+        let may_others = self.others() < OTHERS_MAX;
         if may_others && let Some(job) = self.jobs.pop_front() {
             self.reading += 1;
             return Some((job, Lane::Soon));
@@ -71,12 +78,24 @@ impl State {
         if let Some(job) = self.next_writer() {
             return Some((job, Lane::Writers));
         }
-        if !may_others || self.creating >= CREATING_MAX {
+        if may_others
+            && self.creating < CREATING_MAX
+            && let Some(job) = self.creates.pop_front()
+        {
+            self.creating += 1;
+            return Some((job, Lane::Creates));
+        }
+        if !may_others || self.prefetching >= PREFETCHING_MAX {
             return None;
         }
-        let job = self.creates.pop_front()?;
-        self.creating += 1;
-        Some((job, Lane::Creates))
+        let job = self.prefetches.pop_front()?;
+        self.prefetching += 1;
+        Some((job, Lane::Ahead))
+    }
+
+    /// Threads busy with anything but streamed creates.
+    fn others(&self) -> usize {
+        self.reading + self.creating + self.prefetching
     }
 
     fn next_writer(&mut self) -> Option<Job> {
@@ -92,8 +111,8 @@ impl State {
     fn ready(&self) -> usize {
         let creates = self.creates.len().min(CREATING_MAX - self.creating);
         let writers = self.writers.len().min(WRITING_MAX - self.writing);
-        let others = OTHERS_MAX - self.reading - self.creating;
-        (self.jobs.len() + creates).min(others) + writers
+        let prefetches = self.prefetches.len().min(PREFETCHING_MAX - self.prefetching);
+        (self.jobs.len() + creates + prefetches).min(OTHERS_MAX - self.others()) + writers
     }
 }
 
@@ -113,6 +132,7 @@ impl Workers {
         }
         match lane {
             Lane::Soon => state.jobs.push_back(job),
+            Lane::Ahead => state.prefetches.push_back(job),
             Lane::Creates => state.creates.push_back(job),
             Lane::Writers => state.writers.push_back(job),
         }
@@ -128,6 +148,7 @@ impl Workers {
                 if state.threads == 0 {
                     let job = state.jobs.pop_back().or_else(|| state.creates.pop_back());
                     let job = job.or_else(|| state.writers.pop_back());
+                    let job = job.or_else(|| state.prefetches.pop_back());
                     drop(state);
                     if let Some(job) = job {
                         job();
@@ -174,11 +195,12 @@ fn work(shared: &(Mutex<State>, Condvar)) {
             let _ = catch_unwind(AssertUnwindSafe(job));
             state = lock(&shared.0);
             state.reading -= usize::from(lane == Lane::Soon);
+            state.prefetching -= usize::from(lane == Lane::Ahead);
             state.creating -= usize::from(lane == Lane::Creates);
             state.writing -= usize::from(lane == Lane::Writers);
         } else if state.stopped {
-            // Remaining creates and writers are run by the threads that are busy with such jobs
-            // now.
+            // Remaining creates, writers and prefetches are run by the threads that are busy with
+            // such jobs now.
             state.threads -= 1;
             shared.1.notify_all();
             return;

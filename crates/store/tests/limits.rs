@@ -638,3 +638,23 @@ fn a_store_that_crashes_often_forgets_nothing_for_it() {
     assert_eq!((0..60).filter(|life| there(20_000 + life)).count(), 15);
     assert!(continued >= 60, "{continued}");
 }
+
+/// How long a record is, the index knows to a fiftieth: what is longer than what may be read in
+/// one piece by that alone is read all the same.
+#[test]
+fn what_was_accepted_whole_can_be_read_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(256 << 20));
+    config.memory = ByteSize::new(64 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(16 << 20));
+    let store = Store::open(config).unwrap();
+    for below in (1..8).map(|step| step * 16_000) {
+        let value = vec![7; (8 << 20) - below];
+        store.create(b"key", group(), &value).wait().unwrap();
+        store.sync().unwrap();
+        store.drop_memory();
+        let found = store.read(b"key").wait().map(|found| found.map(|object| object.len()));
+        assert_eq!(found, Ok(Some(value.len())));
+    }
+}

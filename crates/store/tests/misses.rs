@@ -221,3 +221,41 @@ fn what_has_expired_does_not_come_into_memory_with_its_page() {
     assert_eq!(after.misses_not_found - stats.misses_not_found, live);
     assert_eq!(after.misses_expired, 0, "nobody asked while they were there");
 }
+
+/// What is asked for is there all the time; it goes to disk, from there to memory, and loses its
+/// record on disk to a newer one, between the beginning of the read and its end.
+#[test]
+fn a_read_that_a_replacement_overtakes_finds_the_newer() {
+    type Begun = fn(&Store) -> Box<dyn FnOnce() -> bool + '_>;
+    let begun: [(&str, Begun); 3] = [
+        ("read", |store| {
+            let read = store.read(b"key");
+            Box::new(move || read.wait().unwrap().is_some())
+        }),
+        ("lookup", |store| {
+            let lookup = store.lookup(b"key");
+            Box::new(move || lookup.wait().unwrap().is_some())
+        }),
+        ("range", |store| {
+            let range = store.read_range(b"key", 0..1);
+            Box::new(move || range.wait().unwrap().is_some())
+        }),
+    ];
+    for (what, begin) in begun {
+        for bytes in [10, 100_000, 400_000] {
+            let state = State::new(DEVICE_BYTES, false);
+            let mut config = Config::new("overtaken", ByteSize::new(DEVICE_BYTES as u64));
+            config.memory = ByteSize::new(8 << 20);
+            let device = vec![Memory::device(&state)];
+            let store = Store::open_on(config, device, Arc::new(Hand::default())).unwrap();
+            let create = || store.create(b"key", GroupId::new(1), &vec![1; bytes]).wait().unwrap();
+            create();
+            store.sync().unwrap();
+            store.drop_memory();
+            let end = begin(&store);
+            create();
+            assert!(end(), "{what} of {bytes} bytes");
+            assert_eq!(store.stats().misses_not_found, 0, "{what} of {bytes} bytes");
+        }
+    }
+}

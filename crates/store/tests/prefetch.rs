@@ -90,3 +90,36 @@ fn of_a_group_larger_than_memory_no_more_is_read_than_fits() {
     assert_eq!(again.pages + again.pages_in_memory, first.pages);
     assert!(again.pages <= again.objects, "a page is read for what it brings: {again:?}");
 }
+
+/// Small groups share a page: what came with it counts for the group of each object, and none
+/// counts what another's requests use up.
+#[test]
+fn what_comes_with_a_page_of_several_groups_counts_for_its_own() {
+    const OBJECTS: u64 = 8;
+    let store = opened();
+    for group in (1..=3).map(GroupId::new) {
+        for object in 0..OBJECTS {
+            store.create(&key(group, object as u32), group, &[1; 500]).wait().unwrap();
+        }
+    }
+    store.sync().unwrap();
+    drop_memory(&store);
+    assert_eq!(store.prefetch(GROUP).wait().unwrap().objects, 3 * OBJECTS, "all on one page");
+    let counts = |group| {
+        let stats = store.group_stats(GroupId::new(group)).unwrap();
+        (stats.prefetched, stats.prefetch_hits)
+    };
+    assert_eq!([1, 2, 3].map(counts), [(OBJECTS, 0); 3]);
+    for group in [2, 3].map(GroupId::new) {
+        assert!(store.read(&key(group, 0)).wait().unwrap().is_some());
+    }
+    assert_eq!([1, 2, 3].map(counts), [(OBJECTS, 0), (OBJECTS, 1), (OBJECTS, 1)]);
+    // Read for one of them, which was not prefetched then.
+    for group in 1..=3 {
+        drop_memory(&store);
+        let before = counts(group).0;
+        assert!(store.read(&key(GroupId::new(group), 1)).wait().unwrap().is_some());
+        let came = counts(group).0 - before;
+        assert!(came < OBJECTS, "{came} objects of group {group}");
+    }
+}

@@ -221,11 +221,12 @@ impl Journal {
     }
 
     /// As `append`, for callers that must not wait because a checkpoint waits for them or for their
-    /// work. If there is no room, the record is deferred until there is; a crash before that loses
-    /// it.
+    /// work, nor for a sync: they may be I/O threads, and have hundreds of records. If there is no
+    /// room, the record is deferred until there is; a crash before that, or a loss of power before
+    /// the next sync, loses it.
     pub(crate) fn append_soon(&self, op: JournalOp, seq: Sequence) -> io::Result<()> {
         if self.has_room() {
-            return self.append(op, seq);
+            return self.append_unsynced(op, seq);
         }
         let mut state = lock(&self.state);
         if state.left.len() >= LEFT_MAX {

@@ -109,8 +109,16 @@ impl GroupState {
     }
 
     pub(crate) fn set_flush_period(&self, period: Duration) {
-        let ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX - 1);
+        // Zero is for a page's worth: what is shorter than a millisecond is no zero.
+        let ms = u64::try_from(period.as_micros().div_ceil(1000)).unwrap_or(u64::MAX - 1);
         self.flush_ms.store(ms.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// An object that came with a page was what the page was read for. It may have come before
+    /// the group was known.
+    pub(crate) fn not_prefetched(&self) {
+        let less = |count: u64| count.checked_sub(1);
+        let _ = self.prefetched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Remembers that a page holds objects of this group.

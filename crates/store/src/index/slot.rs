@@ -103,7 +103,7 @@ const CLASS_UNITS: [u32; CLASSES] = {
     let mut class = 1;
     while class < CLASSES {
         let shortest = table[class - 1] as u64 + 1;
-        table[class] = (shortest * 51 / 50) as u32;
+        table[class] = (shortest + shortest / LengthClass::INEXACT_PART) as u32;
         class += 1;
     }
     table
@@ -112,6 +112,9 @@ const CLASS_UNITS: [u32; CLASSES] = {
 impl LengthClass {
     /// The class of records too long for any other.
     pub const LARGE: LengthClass = LengthClass(CLASS_MASK as u16);
+
+    /// A class is too high by one part in this many of the length at most.
+    pub const INEXACT_PART: u64 = 50;
 
     /// The longest length, in 64-byte units, with a class of its own.
     pub const LONGEST_UNITS: u64 = CLASS_UNITS[CLASSES - 1] as u64;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::flight::Joined;
 use super::large::LargeObject;
 use super::memory::InMemory;
+use super::under_way::Room;
 use crate::deferred::OneShot;
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -76,6 +77,8 @@ pub(crate) struct RawRecord {
 pub(crate) struct InHand {
     pub(crate) candidate: Candidate,
     pub(crate) raw: RawRecord,
+    /// Of the read, for as long as its bytes are held: many may wait for a worker.
+    pub(crate) room: Room,
 }
 
 /// How the candidates for a key are looked at.
@@ -155,7 +158,8 @@ impl Engine {
                     self.read_indirect(hash, key, raw, &header, look)?
                 }
                 (Indirect::Dead, _) => Found::Gone,
-                (_, Some(InHand { candidate, raw })) => {
+                (_, Some(InHand { candidate, raw, room })) => {
+                    let _held = room;
                     self.accept_one(hash, key, &candidate, raw, look)?
                 }
                 (_, None) => self.look(hash, key, look)?,
@@ -166,6 +170,7 @@ impl Engine {
                     return Ok(Whole::Object(object));
                 }
                 Found::TooLong(large) => return Ok(Whole::TooLong(large)),
+                Found::OtherKey if self.came_meanwhile(hash, key) => {}
                 Found::OtherKey => {
                     let is_known = !self.index.candidates(hash.get()).is_empty();
                     let (known, not) =
@@ -352,7 +357,9 @@ impl Engine {
         reads: &AtomicU64,
     ) -> Result<Option<RawRecord>, ReadError> {
         let (segment, start, len) = self.blocks_of(location, bytes);
-        if len > self.piece_max() + 2 * self.space.page_bytes {
+        // A length by its class is too high by up to a part of it.
+        let inexact = self.piece_max() / LengthClass::INEXACT_PART;
+        if len > self.piece_max() + inexact + 2 * self.space.page_bytes {
             return Err(ReadError::TooLargeForMemory { length: bytes, max: self.piece_max() });
         }
         let run = self.take_for_read(len as usize)?;

@@ -3,6 +3,7 @@
 //! Invariant: a hit makes no system call and no allocation, and takes one short lock. Threads: any.
 
 use crate::engine::Engine;
+use crate::index::Location;
 use crate::object::Object;
 use crate::stats::add;
 use crate::types::{GroupId, KeyHash, Sequence};
@@ -45,19 +46,19 @@ impl Engine {
             return InMemory::Dead;
         }
         let object = Object::of(&record, true);
-        let came = entry.state.take_prefetched();
+        let came = entry.state.take_prefetched().map(|came| (came, entry.state.location()));
         entry.state.set_marks_epoch(epoch);
         if came.is_none() {
             entry.state.add_hit();
         }
         shard.hits += 1;
         shard.hit_bytes += object.len() as u64;
-        if let Some(came) = came {
+        if let Some((came, location)) = came {
             // The first use is what the object was prefetched for, not evidence that it will be
             // used again.
             shard.prefetch_hits += 1;
             let recent = self.cache.first_used(hash, came);
-            self.note_prefetch_hit(object.group(), recent);
+            self.note_prefetch_hit(object.group(), location, recent);
         }
         InMemory::Found(object)
     }
@@ -80,12 +81,22 @@ impl Engine {
         self.death(object.group(), key, seq, expires_s).is_none().then_some(object)
     }
 
-    fn note_prefetch_hit(&self, group: GroupId, recent: bool) {
+    /// True if memory has anything of this key. Asked by whoever found nothing in memory first and
+    /// no candidate in the index then, before it says that there is nothing: what is replaced or
+    /// moved enters memory before its older record leaves the index.
+    pub(crate) fn came_meanwhile(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.cache.resident.shard(hash).get(hash).is_some_and(|entry| entry.record().key() == key)
+    }
+
+    /// `location`: of the object, on the page with which it came.
+    fn note_prefetch_hit(&self, group: GroupId, location: Option<Location>, recent: bool) {
         if let Some(state) = self.groups.get(group) {
             add(&state.prefetch_hits, 1);
-            if recent {
+        }
+        if recent {
+            self.neighbours.used();
+            if let Some(state) = self.neighbours_at(location) {
                 state.neighbours.used();
-                self.neighbours.used();
             }
         }
     }

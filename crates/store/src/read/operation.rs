@@ -8,7 +8,7 @@ use super::disk::{Asked, InHand, Indirect};
 use super::large::LargeObject;
 use super::memory::InMemory;
 use super::range::KeptHead;
-use crate::deferred::{Caller, Deferred, OneShot};
+use crate::deferred::{Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::object::Object;
@@ -27,7 +27,8 @@ pub(crate) enum AtOnce {
     Nothing,
     /// Its newer metadata, or the list of its parts, are in memory, the object is not.
     Indirect,
-    /// The index has places where it may lie; nothing of it is in memory.
+    /// The index has places where it may lie, and nothing of it is in memory; or it came into
+    /// memory after that was asked.
     OnDisk,
 }
 
@@ -47,6 +48,7 @@ impl Engine {
             Indirect::Found(..) => AtOnce::Indirect,
             Indirect::Dead => AtOnce::Nothing,
             Indirect::Nothing if !self.index.candidates(hash.get()).is_empty() => AtOnce::OnDisk,
+            Indirect::Nothing if self.came_meanwhile(hash, key) => AtOnce::OnDisk,
             Indirect::Nothing => {
                 add(&self.counters.misses_not_found, 1);
                 AtOnce::Nothing
@@ -85,22 +87,14 @@ impl Engine {
         self: &Arc<Engine>,
         work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
     ) -> Deferred<'static, Result<T, ReadError>> {
-        self.reading_for(|_| work())
-    }
-
-    /// As `reading`, for what takes long and ends once the caller is gone.
-    pub(crate) fn reading_for<T: Send + 'static>(
-        self: &Arc<Engine>,
-        work: impl FnOnce(&Caller) -> Result<T, ReadError> + Send + 'static,
-    ) -> Deferred<'static, Result<T, ReadError>> {
         if self.is_closed() {
             return Deferred::ready(Err(ReadError::Closed));
         }
         // Asked again: a close does not wait for all that is queued by then.
         let this = Arc::clone(self);
-        Deferred::blocking(self, move |caller| match this.is_closed() {
+        Deferred::blocking(self, move |_| match this.is_closed() {
             true => Err(ReadError::Closed),
-            false => work(caller),
+            false => work(),
         })
     }
 

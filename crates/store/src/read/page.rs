@@ -109,6 +109,12 @@ impl Engine {
         self.page_groups.get(page.segment, page.number)
     }
 
+    /// Where it is noted whether neighbours on the page with this location are wanted: for the
+    /// group that the choice to read the page goes by.
+    pub(super) fn neighbours_at(&self, location: Option<Location>) -> Option<Arc<GroupState>> {
+        self.groups.get(self.page_group(location?)?)
+    }
+
     /// The page with this location, by the stride that its segment has now.
     fn page_with(&self, location: Location) -> PageAt {
         let (segment, offset) = self.space.split(location);
@@ -179,22 +185,24 @@ impl Engine {
             return None;
         }
         let object = Object::of(&record, false);
-        if let Some(came) = entry.state.take_prefetched()
-            && let Some(state) = self.groups.get(object.group())
-        {
+        if let Some(came) = entry.state.take_prefetched() {
             // The object was requested, so it was not prefetched.
-            state.neighbours.one_less();
+            if let Some(state) = self.neighbours_at(entry.state.location()) {
+                state.neighbours.one_less();
+            }
             self.neighbours.one_less();
             self.cache.first_used(hash, came);
             self.cache.read_again(hash);
-            state.prefetched.fetch_sub(1, Ordering::Relaxed);
+            if let Some(state) = self.groups.get(object.group()) {
+                state.not_prefetched();
+            }
             self.counters.prefetched.fetch_sub(1, Ordering::Relaxed);
         }
         Some(object)
     }
 
     /// Key of a page's flight, distinct from those of objects (which are never this large).
-    fn page_place(&self, page: PageAt) -> u64 {
+    pub(super) fn page_place(&self, page: PageAt) -> u64 {
         (1 << 63) | self.space.location(page.segment, page.start()).units()
     }
 
@@ -311,9 +319,10 @@ impl Engine {
                 None => fallback(run.map(|run| InHand {
                     candidate,
                     raw: this.raw_of_page(run, page, candidate.location, life),
+                    room,
                 })),
             }
-            drop((room, ahead));
+            drop(ahead);
         });
     }
 
@@ -424,7 +433,7 @@ impl Engine {
         add(&self.counters.prefetched, count);
         add(&state.page_reads, 1);
         add(&state.disk_reads, 1);
-        add(&state.prefetched, count);
+        self.count_prefetched(&wanted);
         self.note_neighbours(&state, count);
         let queue = self.cache.arrive(state.hint(), Arrival::WithPage);
         let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
@@ -442,6 +451,15 @@ impl Engine {
         self.page_frames.set(page.segment, page.number, run.first());
         self.cache.track(run, queue, PAGE_HEADER_BYTES as u32..end);
         count
+    }
+
+    /// Counts objects that came with a page, each for its own group.
+    fn count_prefetched(&self, came: &[(u32, RecordHeader, Location)]) {
+        for adjacent in came.chunk_by(|(_, one, _), (_, next, _)| one.group() == next.group()) {
+            if let Some(state) = self.groups.get(adjacent[0].1.group()) {
+                add(&state.prefetched, adjacent.len() as u64);
+            }
+        }
     }
 
     /// Some objects of the page are in memory already, or dead. The frame would stay partly unused,

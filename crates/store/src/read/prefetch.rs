@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::deferred::Caller;
+use super::flight::Joined;
+use crate::deferred::{Caller, Deferred};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::space::PageAt;
+use crate::stats::add;
 use crate::types::GroupId;
 
 /// Result of a prefetch.
@@ -23,10 +25,25 @@ pub struct PrefetchReport {
 }
 
 impl Engine {
+    /// Reads a group's pages on a thread that is there for that, as long as the caller is there.
+    pub(crate) fn prefetch_operation(
+        self: &Arc<Engine>,
+        group: GroupId,
+    ) -> Deferred<'static, Result<PrefetchReport, ReadError>> {
+        if self.is_closed() {
+            return Deferred::ready(Err(ReadError::Closed));
+        }
+        let this = Arc::clone(self);
+        Deferred::prefetching(self, move |caller| match this.is_closed() {
+            true => Err(ReadError::Closed),
+            false => this.prefetch_blocking(group, caller),
+        })
+    }
+
     /// Reads the pages known to hold objects of a group, but not those in memory: as many, with
     /// these, as fit in memory without evicting loved objects. More would evict the first ones.
     /// Ends at the next page once the caller is gone.
-    pub(crate) fn prefetch_blocking(
+    fn prefetch_blocking(
         self: &Arc<Engine>,
         group: GroupId,
         caller: &Caller,
@@ -46,11 +63,7 @@ impl Engine {
                 }
                 let stride = self.ring.page_stride(run.segment);
                 let page = PageAt { segment: run.segment, number: u64::from(page), stride };
-                if self.is_page_in_memory(page) {
-                    report.pages_in_memory += 1;
-                } else {
-                    self.prefetch_page(page, &mut report)?;
-                }
+                self.prefetch_page(page, &mut report)?;
             }
         }
         Ok(report)
@@ -64,7 +77,23 @@ impl Engine {
         if !self.space.holds_page(page) {
             return Ok(());
         }
+        if self.is_page_in_memory(page) {
+            report.pages_in_memory += 1;
+            return Ok(());
+        }
+        // First: whoever follows does not wait for memory, too.
         let run = self.take_for_read(1)?;
+        let lead = match self.flights.join(self.page_place(page)) {
+            Joined::Leader(lead) => lead,
+            // Another read brings it.
+            Joined::Follower(flight) => {
+                drop(run);
+                add(&self.counters.shared_reads, 1);
+                flight.wait();
+                report.pages_in_memory += 1;
+                return Ok(());
+            }
+        };
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, page.stride as usize) };
         if self.space.read(page.segment, page.start(), buf).is_err() {
@@ -72,6 +101,7 @@ impl Engine {
         }
         self.count_read(&self.counters.page_reads, page.stride);
         report.objects += self.admit_page(page, run);
+        self.flights.land(lead);
         report.pages += 1;
         report.bytes += page.stride;
         Ok(())

@@ -14,7 +14,6 @@ use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
-use crate::index::Candidate;
 use crate::policy::residency::Hint;
 use crate::stats::add;
 use crate::types::KeyHash;
@@ -81,26 +80,26 @@ impl Engine {
                 this.count_read(&this.counters.object_reads, len);
                 this.note_object_read(started);
             }
-            this.object_was_read(asked, candidate, raw, outcome.is_ok(), lead, fallback);
-            drop(room);
+            let in_hand = InHand { candidate, raw, room };
+            this.object_was_read(asked, in_hand, outcome.is_ok(), lead, fallback);
         });
     }
 
-    /// Ends a submitted read of one record, which is in `raw` if `done`.
+    /// Ends a submitted read of one record, which is in hand if `done`.
     fn object_was_read(
         self: &Arc<Engine>,
         asked: Asked,
-        candidate: Candidate,
-        raw: RawRecord,
+        in_hand: InHand,
         done: bool,
         lead: Lead,
         fallback: impl FnOnce(Option<InHand>),
     ) {
         let Asked { hash, key, promise } = asked;
-        if done && !self.is_plain(hash, &raw) {
+        if done && !self.is_plain(hash, &in_hand.raw) {
             self.flights.land(lead);
-            return fallback(Some(InHand { candidate, raw }));
+            return fallback(Some(in_hand));
         }
+        let InHand { candidate, raw, room } = in_hand;
         let found = if done {
             let look = Look { shared: true, whole_max: self.piece_max() };
             self.accept(hash, &key, &candidate, raw, look).ok()
@@ -114,12 +113,14 @@ impl Engine {
                 promise.put(Ok(Some(object)));
             }
             Some(Found::Gone) => promise.put(Ok(None)),
+            Some(Found::OtherKey) if self.came_meanwhile(hash, &key) => fallback(None),
             Some(Found::OtherKey) => {
                 add(&self.counters.misses_collision, 1);
                 promise.put(Ok(None));
             }
             Some(Found::TooLong(_) | Found::LookAgain) | None => fallback(None),
         }
+        drop(room);
     }
 
     /// As `submit_object_read`, from the beginning, once there is memory for a read of `bytes`.

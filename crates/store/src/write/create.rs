@@ -141,7 +141,7 @@ impl Engine {
         let hash = self.hash(new.key);
         let stored =
             header_of(&fields_of(self, new, hash, Sequence::ZERO, false), new).stored_bytes();
-        let full = !new.internal && self.nursery.is_full(stored);
+        let full = !new.is_moved() && self.nursery.is_full(stored);
         if full || (!new.is_moved() && !self.journal.has_room()) {
             return Err(CreateBlocked::MustWait);
         }

@@ -358,6 +358,7 @@ impl Nursery {
         let count = objects.len() as u64;
         let came_at = objects.iter().map(|s| s.came_at).min().unwrap_or(u64::MAX);
         state.note_came_at(came_at);
+        state.drain_pages |= objects.iter().any(|object| state.is_drained(object.round));
         let due = objects.iter().fold(None, |due, object| earlier(due, object.due.time()));
         state.groups_due = earlier(state.groups_due, due);
         let pending = state.groups.entry(group).or_default();
@@ -480,6 +481,7 @@ impl Nursery {
     pub(crate) fn drain(&self, work: impl Fn()) {
         let mut state = lock(&self.state);
         let last = state.end_round();
+        state.drained_through = Some(last);
         let mut ask = true;
         while state.has_unfinished(last) {
             if ask {
@@ -494,7 +496,7 @@ impl Nursery {
             }
             let notified;
             (state, notified) = self.done.wait_for(state, DRAIN_NAP);
-            // Objects may have been put back since the last request.
+            // A wake-up may have been missed.
             ask = !notified;
         }
     }

@@ -41,6 +41,30 @@ fn what_is_put_back_keeps_its_time() {
     assert_eq!(groups[0].1.len(), 1);
 }
 
+/// A drain asks once: what it waits for may be in the flusher's hands then, and come back.
+#[test]
+fn what_is_put_back_while_somebody_waits_for_it_is_asked_for_again() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(4 * PAGE, Duration::ZERO);
+    for due in 10..15 {
+        assert!(stage(&nursery, 7, &run, due));
+    }
+    let take = || nursery.take(PAGE, || Duration::ZERO, || Duration::ZERO);
+    let Work::Pages { mut groups, partial: false } = take() else { panic!("two full pages") };
+    let mut objects = groups.pop().expect("one group").1;
+    let rest = std::cell::Cell::new(Some(objects.split_off(4)));
+    nursery.finished(&Finished::of(&objects));
+    nursery.drain(|| {
+        if let Some(rest) = rest.take() {
+            assert!(matches!(take(), Work::Idle), "all is in hand");
+            nursery.put_back(GroupId::new(7), rest);
+        }
+        let Work::Pages { groups, partial: true } = take() else { panic!("it is asked for") };
+        nursery.finished(&Finished::of(&groups[0].1));
+    });
+    assert_eq!(nursery.bytes(), 0);
+}
+
 #[test]
 fn what_lists_took_stays_charged() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();

@@ -126,6 +126,9 @@ pub(super) struct State {
     /// taken, so that later objects wait for more of their kind again.
     pub(super) drain_pages: bool,
     pub(super) drain_extents: bool,
+    /// What came in this round and before it is waited for: what is put back of it is asked for
+    /// again.
+    pub(super) drained_through: Option<u64>,
     /// Extents were taken last: pages that are due come before more extents.
     pub(super) pages_next: bool,
     /// Groups were taken last to make room: those that somebody waits for or that are due come
@@ -183,6 +186,12 @@ impl State {
     pub(super) fn has_unfinished(&self, last: u64) -> bool {
         let count = (last + 1).saturating_sub(self.first_round) as usize;
         self.rounds.iter().take(count).any(|round| round.unfinished > 0)
+    }
+
+    /// Whether a drain waits, or has waited, for what came in this round.
+    pub(super) fn is_drained(&self, round: u32) -> bool {
+        // Rounds are told apart by their lower halves: few are unfinished at a time.
+        self.drained_through.is_some_and(|last| (last as u32).wrapping_sub(round) as i32 >= 0)
     }
 
     fn taken(&mut self, objects: u64, bytes: u64) {

@@ -88,3 +88,14 @@ fn nobody_is_told_that_a_record_is_durable_which_is_not() {
     });
     assert!(contents(&area.disk).records.iter().any(|record| record.seq == 2));
 }
+
+/// They may be hundreds, from a thread that all I/O waits for.
+#[test]
+fn records_of_those_who_may_not_wait_are_synced_with_the_next() {
+    let (area, journal) = cached();
+    let has = |hash| contents(&area.disk).records.iter().any(|record| record.op == delete(hash));
+    journal.append_soon(delete(1), Sequence::from_raw(1)).expect("there is room");
+    assert!(!has(1));
+    append(&journal, 2).expect("it is synced");
+    assert!(has(1) && has(2));
+}
