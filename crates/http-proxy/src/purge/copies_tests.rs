@@ -401,7 +401,8 @@ fn marks_of_a_version_without_deltas_are_read() {
         let mut marks = Marks::new(77);
         marks.set(Scope::Tag(TagId(1)), PurgeKind::Hard, 0);
         let wanted = marks.now();
-        Call::Put(key(SNAPSHOT_KEY, slot), marks.encode()).apply(&mut model.state().durable);
+        let bytes = marks.encode_as_before();
+        Call::Put(key(SNAPSHOT_KEY, slot), bytes).apply(&mut model.state().durable);
         let mut alone = Alone::start(&model);
         assert_eq!(locks::read(&alone.known).marks.now().ledger, 77);
         assert!(locks::read(&alone.known).marks.now().generation > wanted.generation);

@@ -188,7 +188,7 @@ fn bytes_of_purges(marks: u64, purges: u64) -> (u64, u64) {
 /// A count of bytes, not a time.
 #[test]
 fn a_purge_writes_a_small_part_of_the_marks() {
-    let (written, all) = bytes_of_purges(16_384, 1000);
+    let (written, all) = bytes_of_purges(90_000, 1000);
     println!("1,000 purges with {all} bytes of marks wrote {written} bytes");
     assert!(all > 1_000_000);
     assert!(written * 50 < all * 1000, "{written} bytes for 1,000 purges of {all} bytes of marks");

@@ -4,10 +4,10 @@
 //! lookup for the URL, the group and each tag, and for prefixes a walk down the ordered list with
 //! as many steps as there are nested prefixes. Responses fetched after the last purge are not
 //! checked at all. Invariants: a mark never covers less than was requested. Beyond [`MARKS_MAX`]
-//! marks, and of prefixes beyond [`PREFIX_BYTES_MAX`], the oldest become coarser: hashed marks are
-//! folded into a table of slots, where they may cover others with the same slots; a prefix becomes
-//! its host's prefix, and a host's mark becomes one for everything. Folded soft marks become hard.
-//! Pure, no threads.
+//! marks, and of prefixes beyond [`PREFIX_BYTES_MAX`], the oldest become coarser: hashed marks keep
+//! their generation alone (`older`), and beyond what there is room for are folded into a table of
+//! slots, where they may cover others with the same slots; a prefix becomes its host's prefix, and a
+//! host's mark becomes one for everything. Soft marks become hard with that. Pure, no threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -15,17 +15,18 @@ use std::ops::Bound;
 use bytes::BufMut;
 
 use super::PurgeKind;
+use super::older::Older;
 use super::stamp::{Moment, Stamp, TagId};
 
-/// Maximum number of marks kept unfolded.
+/// Maximum number of marks kept as they were set.
 const MARKS_MAX: usize = 16_384;
 /// Total bytes of prefixes.
 const PREFIX_BYTES_MAX: usize = 256 << 10;
 /// Longest prefix.
 pub(crate) const PREFIX_MAX: usize = 4096;
-/// Slots of the table that old marks are folded into: 1 MiB, once there are any. Of responses older
-/// than all of them, which are tested under two keys if they have no tags, 5% count as purged with
-/// 16,384 folded marks, and 29% with 32,768.
+/// Slots of the table that the oldest marks are folded into: 1 MiB, once there are any. Of responses
+/// older than all of them, which are tested under two keys if they have no tags, 5% count as purged
+/// with 16,384 folded marks, and 29% with 32,768; with ten tags, and so twelve keys, 25% and 87%.
 const SLOTS: usize = 131_072;
 /// Slots of tables written before 28 November 2026.
 const SLOTS_BEFORE: usize = 16_384;
@@ -39,7 +40,9 @@ const GENERATIONS_SKIPPED: u64 = 1 << 32;
 /// Far above any real generation, so that a ledger below it can count on without overflow.
 const GENERATION_MAX: u64 = 1 << 63;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without older marks: those were folded at once.
+const VERSION_BEFORE: u8 = 1;
 
 /// The responses that a purge covers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -116,6 +119,7 @@ pub(crate) struct Marks {
     hashed: HashMap<(Kind, u64), Mark>,
     prefixes: BTreeMap<Vec<u8>, Mark>,
     prefix_bytes: usize,
+    older: Older,
     /// Generations of folded marks; empty before the first fold.
     slots: Vec<u64>,
 }
@@ -131,6 +135,7 @@ impl Marks {
             hashed: HashMap::new(),
             prefixes: BTreeMap::new(),
             prefix_bytes: 0,
+            older: Older::default(),
             slots: Vec::new(),
         }
     }
@@ -143,14 +148,14 @@ impl Marks {
     fn find_newest(&self) -> u64 {
         let marks = self.hashed.values().chain(self.prefixes.values()).chain([&self.all]);
         let slots = self.slots.iter().copied();
-        marks.map(Mark::latest).chain(slots).max().unwrap_or(0)
+        marks.map(Mark::latest).chain(slots).chain([self.older.newest()]).max().unwrap_or(0)
     }
 
     pub(crate) fn now(&self) -> Moment {
         Moment { ledger: self.ledger, generation: self.latest }
     }
 
-    /// Number of unfolded marks.
+    /// Number of marks kept as they were set.
     pub(crate) fn len(&self) -> usize {
         self.hashed.len() + self.prefixes.len()
     }
@@ -177,6 +182,7 @@ impl Marks {
             self.hashed.clear();
             self.prefixes.clear();
             self.prefix_bytes = 0;
+            self.older.clear();
             self.slots.clear();
         }
         while self.prefix_bytes > PREFIX_BYTES_MAX {
@@ -226,7 +232,11 @@ impl Marks {
             if let Some(mark) = self.hashed.get(&key) {
                 visit(Cover::of(key), *mark);
             }
-            let folded = self.folded(key);
+            let hard = self.older.get(mixed(key));
+            if hard > 0 {
+                visit(Cover::of(key), Mark { hard, ..Mark::default() });
+            }
+            let folded = self.folded(mixed(key));
             if folded > 0 {
                 visit(Cover::Folded, Mark { hard: folded, ..Mark::default() });
             }
@@ -247,22 +257,24 @@ impl Marks {
     }
 
     /// Generation folded into all slots of a key; 0 for none.
-    fn folded(&self, key: (Kind, u64)) -> u64 {
+    fn folded(&self, key: u64) -> u64 {
         if self.slots.is_empty() {
             return 0;
         }
         slots_of(key).map(|slot| self.slots[slot]).min().unwrap_or(0)
     }
 
-    /// Folds the marks up to this generation into the table of slots.
+    /// Keeps of the marks up to this generation no more than that, and folds the oldest of those
+    /// that were kept so into the table of slots.
     fn fold_hashed(&mut self, limit: u64) {
-        let hashed: Vec<_> = self.hashed.extract_if(|_, mark| mark.latest() <= limit).collect();
-        if !hashed.is_empty() {
+        let hashed = self.hashed.extract_if(|_, mark| mark.latest() <= limit);
+        let oldest = self.older.take_in(hashed.map(|(key, mark)| (mixed(key), mark.latest())));
+        if !oldest.is_empty() {
             self.slots.resize(SLOTS, 0);
         }
-        for (key, mark) in hashed {
+        for (key, generation) in oldest {
             for slot in slots_of(key) {
-                self.slots[slot] = self.slots[slot].max(mark.latest());
+                self.slots[slot] = self.slots[slot].max(generation);
             }
         }
     }
@@ -313,6 +325,7 @@ impl Marks {
             bytes.put_slice(prefix);
             put_mark(&mut bytes, mark);
         }
+        self.older.encode_into(&mut bytes);
         bytes.put_u32_le(self.slots.len() as u32);
         for slot in &self.slots {
             bytes.put_u64_le(*slot);
@@ -320,10 +333,21 @@ impl Marks {
         bytes
     }
 
+    /// As a program before would have encoded marks of which none is old.
+    #[cfg(test)]
+    pub(super) fn encode_as_before(&self) -> Vec<u8> {
+        let mut bytes = self.encode();
+        bytes[0] = VERSION_BEFORE;
+        // It has no number of older marks, before that of slots.
+        bytes.truncate(bytes.len() - 4);
+        bytes
+    }
+
     /// Decodes the output of [`Marks::encode`]; `None` for any other bytes.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Marks> {
         let bytes = &mut bytes;
-        if take(bytes, 1)? != [VERSION] {
+        let [version] = *take(bytes, 1)? else { return None };
+        if ![VERSION, VERSION_BEFORE].contains(&version) {
             return None;
         }
         let mut marks = Marks::new(take_u64(bytes)?);
@@ -344,6 +368,9 @@ impl Marks {
             let prefix = take(bytes, usize::from(length))?.to_vec();
             let mark = take_mark(bytes)?;
             *marks.prefix_mut(prefix) = mark;
+        }
+        if version == VERSION {
+            marks.older = Older::decode(bytes)?;
         }
         let slots = take_u32(bytes)? as usize;
         if ![0, SLOTS_BEFORE, SLOTS].contains(&slots) {
@@ -389,9 +416,14 @@ impl Cover<'_> {
 
 /// The generation up to which a quarter of these marks are, one at least.
 fn oldest_quarter<'m>(marks: impl Iterator<Item = &'m Mark>) -> u64 {
-    let mut ages: Vec<u64> = marks.map(Mark::latest).collect();
+    oldest_part(marks.map(Mark::latest), 4)
+}
+
+/// The generation up to which one in so many of these are, one at least.
+pub(super) fn oldest_part(generations: impl Iterator<Item = u64>, part: usize) -> u64 {
+    let mut ages: Vec<u64> = generations.collect();
     ages.sort_unstable();
-    ages.get(ages.len() / 4).copied().unwrap_or(u64::MAX)
+    ages.get(ages.len() / part).copied().unwrap_or(u64::MAX)
 }
 
 fn worse(a: Standing, b: Standing) -> Standing {
@@ -404,8 +436,12 @@ fn worse(a: Standing, b: Standing) -> Standing {
     }
 }
 
-fn slots_of((kind, hash): (Kind, u64)) -> impl Iterator<Item = usize> {
-    let mut mixed = hash ^ ((kind as u64 + 1) << 61);
+/// A key in one number. Where two have the same, the mark of one covers the other, too.
+fn mixed((kind, hash): (Kind, u64)) -> u64 {
+    hash ^ ((kind as u64 + 1) << 61)
+}
+
+fn slots_of(mut mixed: u64) -> impl Iterator<Item = usize> {
     (0..SLOTS_OF_ONE).map(move |_| {
         // SplitMix64's finaliser: neighbouring inputs get distant slots.
         mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);

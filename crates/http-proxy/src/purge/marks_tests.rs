@@ -98,40 +98,50 @@ fn marks_say_what_a_list_of_all_purges_says() {
     }
 }
 
+/// How many went that had not been purged; none that was may be there.
+fn gone_in_vain(marks: &Marks, all: &[Stored], purged: usize) -> usize {
+    let is_gone = |one: &Stored| marks.judge(&one.subject()) == Standing::Gone;
+    assert!(all[..purged].iter().all(is_gone), "one is back");
+    all[purged..].iter().filter(|one| is_gone(one)).count()
+}
+
 #[test]
-fn beyond_the_limit_old_marks_cover_more_but_never_less() {
-    let mut random = fastrand::Rng::with_seed(1);
+fn beyond_the_limits_old_marks_cover_more_but_never_less() {
+    const PURGED: usize = 155_000;
     let mut marks = Marks::new(LEDGER);
-    let page = |n: u64, marks: &Marks| Stored {
-        stamp: Stamp { moment: marks.now(), tags: vec![TagId(n)] },
+    let page = |n: usize, marks: &Marks| Stored {
+        stamp: Stamp { moment: marks.now(), tags: vec![TagId(n as u64)] },
         url: format!("http://h{}/dir/{n}", n % 7).into_bytes(),
-        group: n + 1_000_000,
+        group: n as u64 + 1_000_000,
     };
-    let before: Vec<Stored> = (0..60_000).map(|n| page(n, &marks)).collect();
-    let mut purged = vec![false; before.len()];
-    for _ in 0..30_000 {
-        let n = random.u64(..before.len() as u64);
-        let scope = match random.u8(..3) {
-            0 => Scope::Tag(TagId(n)),
-            1 => Scope::Url(hash(&before[n as usize].url)),
-            _ => Scope::Group(n + 1_000_000),
+    let all: Vec<Stored> = (0..200_000).map(|n| page(n, &marks)).collect();
+    for (n, one) in all.iter().enumerate().take(PURGED) {
+        if n == 140_000 {
+            assert_eq!(gone_in_vain(&marks, &all, n), 0, "there was room for all of them");
+        }
+        let scope = match n % 3 {
+            0 => Scope::Tag(TagId(n as u64)),
+            1 => Scope::Url(hash(&one.url)),
+            _ => Scope::Group(one.group),
         };
         marks.set(scope, PurgeKind::Hard, 0);
-        purged[n as usize] = true;
         assert!(marks.len() <= MARKS_MAX);
     }
     marks = Marks::decode(&marks.encode()).unwrap();
-    let mut more = 0;
-    for (one, purged) in before.iter().zip(&purged) {
-        let gone = marks.judge(&one.subject()) == Standing::Gone;
-        assert!(gone || !purged, "{one:?} is back");
-        more += usize::from(gone && !purged);
-    }
+    let more = gone_in_vain(&marks, &all, PURGED);
     assert!(more > 0, "nothing was folded: the test tests nothing");
-    let kept = before.iter().zip(&purged).filter(|(_, purged)| !**purged).count();
+    let kept = all.len() - PURGED;
     assert!(more * 10 < kept, "{more} of {kept} went without having been purged");
     let after = page(1, &marks);
     assert_eq!(marks.judge(&after.subject()), Standing::Untouched);
+}
+
+/// A ledger of a program before has no older marks.
+#[test]
+fn a_ledger_of_before_is_read() {
+    let mut marks = Marks::new(LEDGER);
+    marks.set(Scope::Tag(TagId(7)), PurgeKind::Hard, 0);
+    assert_eq!(Marks::decode(&marks.encode_as_before()), Some(marks));
 }
 
 /// What was folded into the smaller table of programs before covers as much as it did.
@@ -141,12 +151,12 @@ fn a_smaller_table_is_taken_over() {
     let key = |n: u64| (Kind::Tag, n);
     marks.latest = 3;
     marks.slots = vec![0; SLOTS_BEFORE];
-    for slot in slots_of(key(1)) {
+    for slot in slots_of(mixed(key(1))) {
         marks.slots[slot % SLOTS_BEFORE] = 3;
     }
     let taken = Marks::decode(&marks.encode()).unwrap();
-    assert_eq!((taken.folded(key(1)), taken.slots.len()), (3, SLOTS));
-    assert!((2..100).any(|n| taken.folded(key(n)) == 0));
+    assert_eq!((taken.folded(mixed(key(1))), taken.slots.len()), (3, SLOTS));
+    assert!((2..100).any(|n| taken.folded(mixed(key(n))) == 0));
 }
 
 #[test]

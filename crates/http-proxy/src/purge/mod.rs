@@ -2,12 +2,13 @@
 //! `handler::purge` receives the purge orders.
 //!
 //! A purge is a mark: matching responses fetched before it are gone, or stale. Each stored response
-//! carries a `stamp` to check; `marks` has the marks in memory; `saved` has the bytes of a snapshot
+//! carries a `stamp` to check; `marks` has the marks in memory, the old ones in `older`; `saved` has the bytes of a snapshot
 //! of them, and of the purges since; `copies` keeps both in the store; `ledger` is all of it.
 
 mod copies;
 pub(crate) mod ledger;
 pub(crate) mod marks;
+mod older;
 pub(crate) mod saved;
 pub(crate) mod stamp;
 
