@@ -53,6 +53,12 @@ const CRASH_POINTS: &[CrashPoint] = &[
     CrashPoint { id: "M1",  durability: "flushed", steps: "create a 1, sync, metadata a 2",                                    kill: ["1, 1m2 or miss",  "1, 1m2 or miss" ], power: ["1, 1m2 or miss",  "1, 1m2 or miss" ] },
     CrashPoint { id: "M2",  durability: "flushed", steps: "create a 1, sync, metadata a 2, sync",                              kill: ["1, 1m2 or miss",  "1m2"            ], power: ["1, 1m2 or miss",  "1m2"            ] },
     CrashPoint { id: "M3",  durability: "synced",  steps: "create a 1, sync, metadata a 2, sync, remove a",                    kill: ["1m2 or miss",     "miss"           ], power: ["1m2 or miss",     "miss"           ] },
+    CrashPoint { id: "M4",  durability: "flushed", steps: "create a 1, sync, refresh a 2",                              kill: ["1 or 1m2",        "1 or 1m2"       ], power: ["1 or 1m2",        "1 or 1m2"       ] },
+    CrashPoint { id: "M5",  durability: "flushed", steps: "create a 1, sync, refresh a 2, sync",                        kill: ["1 or 1m2",        "1m2"            ], power: ["1 or 1m2",        "1m2"            ] },
+    CrashPoint { id: "M6",  durability: "flushed", steps: "create a 1, sync, refresh a 2, create a 2",                  kill: ["1, 2 or miss",    "2 or miss"      ], power: ["1, 2 or miss",    "1, 2 or miss"   ] },
+    CrashPoint { id: "M7",  durability: "synced",  steps: "create a 1, sync, refresh a 2, remove a",                    kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "miss"           ] },
+    CrashPoint { id: "M8",  durability: "synced",  steps: "create a 1, sync, refresh a 2, sync, refresh a 1, remove a", kill: ["1m2 or miss",     "miss"           ], power: ["1m2 or miss",     "miss"           ] },
+    CrashPoint { id: "M9",  durability: "flushed", steps: "create a 1, sync, refresh a 2, kill",                        kill: ["1",               "1"              ], power: ["1",               "1"              ] },
     CrashPoint { id: "W1",  durability: "flushed", steps: "hold a 1",                                                          kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
     CrashPoint { id: "W2",  durability: "flushed", steps: "create a 1, sync, hold a 2",                                        kill: ["1",               "1"              ], power: ["1",               "1"              ] },
     CrashPoint { id: "W3",  durability: "flushed", steps: "create a 1, sync, hold a 2, commit",                                kill: ["1, 2 or miss",    "2 or miss"      ], power: ["1, 2 or miss",    "1, 2 or miss"   ] },
@@ -62,17 +68,22 @@ const CRASH_POINTS: &[CrashPoint] = &[
     CrashPoint { id: "B3",  durability: "flushed", steps: "create big 1, sync, create big 2",                                  kill: ["1, 2 or miss",    "2 or miss"      ], power: ["1, 2 or miss",    "1, 2 or miss"   ] },
     CrashPoint { id: "B4",  durability: "synced",  steps: "create big 1, sync, remove big",                                    kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "miss"           ] },
     CrashPoint { id: "B5",  durability: "flushed", steps: "create big 1, sync, metadata big 2, sync",                          kill: ["1, 1m2 or miss",  "1m2"            ], power: ["1, 1m2 or miss",  "1m2"            ] },
+    CrashPoint { id: "B6",  durability: "flushed", steps: "create big 1, sync, refresh big 2",                          kill: ["1 or 1m2",        "1 or 1m2"       ], power: ["1 or 1m2",        "1 or 1m2"       ] },
+    CrashPoint { id: "B7",  durability: "flushed", steps: "create big 1, sync, refresh big 2, sync",                    kill: ["1 or 1m2",        "1m2"            ], power: ["1 or 1m2",        "1m2"            ] },
     CrashPoint { id: "K1",  durability: "flushed", steps: "create a 1, sync, checkpoint",                                      kill: ["1",               "1"              ], power: ["1",               "1"              ] },
     CrashPoint { id: "K2",  durability: "synced",  steps: "create a 1, sync, remove a, checkpoint",                            kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
     CrashPoint { id: "K3",  durability: "flushed", steps: "create a 1, sync, checkpoint, create a 2, sync, checkpoint",        kill: ["2",               "2"              ], power: ["2",               "2"              ] },
     CrashPoint { id: "K4",  durability: "synced",  steps: "create a 1, sync, checkpoint, remove a, create b 1, checkpoint",    kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
+    CrashPoint { id: "K5",  durability: "flushed", steps: "create a 1, sync, refresh a 2, checkpoint",                  kill: ["1 or 1m2",        "1m2"            ], power: ["1 or 1m2",        "1m2"            ] },
     CrashPoint { id: "F1",  durability: "flushed", steps: "create a 1, sync, fill",                                            kill: ["1 or miss",       "1 or miss"      ], power: ["1 or miss",       "1 or miss"      ] },
     CrashPoint { id: "F2",  durability: "synced",  steps: "create a 1, sync, remove a, fill",                                  kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
     CrashPoint { id: "F3",  durability: "synced",  steps: "create a 1, sync, create a 2, fill",                                kill: ["2 or miss",       "2 or miss"      ], power: ["2 or miss",       "2 or miss"      ] },
     CrashPoint { id: "F4",  durability: "flushed", steps: "create big 1, sync, fill",                                          kill: ["1 or miss",       "1 or miss"      ], power: ["1 or miss",       "1 or miss"      ] },
+    CrashPoint { id: "F5",  durability: "flushed", steps: "create a 1, sync, refresh a 2, fill",                        kill: ["1, 1m2 or miss",  "1, 1m2 or miss" ], power: ["1, 1m2 or miss",  "1, 1m2 or miss" ] },
     CrashPoint { id: "X1",  durability: "flushed", steps: "create a 1, close",                                                 kill: ["1 or miss",       "1"              ], power: ["1 or miss",       "1"              ] },
     CrashPoint { id: "X2",  durability: "flushed", steps: "create a 1, sync, close",                                           kill: ["1",               "1"              ], power: ["1",               "1"              ] },
     CrashPoint { id: "X3",  durability: "flushed", steps: "create a 1, sync, remove a, close",                                 kill: ["miss",            "miss"           ], power: ["1 or miss",       "miss"           ] },
+    CrashPoint { id: "X4",  durability: "flushed", steps: "create a 1, sync, refresh a 2, close",                       kill: ["1 or 1m2",        "1m2"            ], power: ["1 or 1m2",        "1m2"            ] },
     CrashPoint { id: "T1",  durability: "flushed", steps: "create a 1, sync, kill",                                            kill: ["1",               "1"              ], power: ["1",               "1"              ] },
     CrashPoint { id: "T2",  durability: "flushed", steps: "create a 1, sync, remove a, kill",                                  kill: ["miss",            "miss"           ], power: ["1 or miss",       "1 or miss"      ] },
     CrashPoint { id: "T3",  durability: "synced",  steps: "create a 1, sync, remove a, kill, create b 1, kill",                kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
@@ -179,11 +190,15 @@ impl Bench {
             ["hold", key, version] => self.hold(key, number(version)),
             ["commit"] => self.writer.take().expect("held").commit().wait().map_err(text),
             ["remove", key] => self.store().remove(key.as_bytes()).map_err(text).map(|_| ()),
-            ["metadata", key, version] => {
+            [how @ ("metadata" | "refresh"), key, version] => {
                 let metadata = content::metadata(key.as_bytes(), number(version), 20);
-                match self.store().set_metadata(key.as_bytes(), &metadata).wait() {
+                let set = match how {
+                    "refresh" => self.store().refresh_metadata(key.as_bytes(), &metadata),
+                    _ => self.store().set_metadata(key.as_bytes(), &metadata),
+                };
+                match set.wait() {
                     Ok(true) => Ok(()),
-                    other => Err(format!("set_metadata: {other:?}")),
+                    other => Err(format!("{how}: {other:?}")),
                 }
             }
             ["purge", "group"] => self.store().purge_group(GroupId::of("g")).map_err(text),

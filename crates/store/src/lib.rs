@@ -93,6 +93,9 @@ mod sync;
 // The store's process: forks and signals.
 mod process;
 
+#[cfg(test)]
+#[path = "../tests/in_memory/mod.rs"]
+mod in_memory;
 #[cfg(all(shuttle, test))]
 mod schedule_tests;
 // The simulated device, which lies beside the crate, imports this crate by its name.

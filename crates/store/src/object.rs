@@ -104,6 +104,11 @@ impl Object {
         (metadata, value)
     }
 
+    /// Where the run that holds it begins.
+    pub(crate) fn first_place(&self) -> u32 {
+        self.run.first()
+    }
+
     #[inline]
     fn value(&self) -> &[u8] {
         let start = self.body as usize + self.key_len as usize + self.meta_len as usize;

@@ -162,6 +162,8 @@ fn staged(run: &Run, seq: u64) -> Staged {
         stored_bytes: 1024,
         reinserted: false,
         freq: 0,
+        beside_older: false,
+        may_wait: false,
         due: Due::NEVER,
         round: 0,
         came_at: 0,

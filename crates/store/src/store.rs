@@ -252,6 +252,7 @@ impl Store {
             internal: false,
             replaces: Replaces::Anything,
             freq: 0,
+            whole: None,
             in_place: None,
             caller: None,
         };
@@ -376,7 +377,30 @@ impl Store {
     /// moved a large object at that moment; the caller may try again. For an operation dropped
     /// before it is done, see [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
-        self.renew(NewMetadata { key, metadata, expires_s: None, caller: None })
+        self.renew(NewMetadata {
+            key,
+            metadata,
+            expires_s: None,
+            may_come_back: false,
+            caller: None,
+        })
+    }
+
+    /// As [`Store::set_metadata`], for metadata of which an older state is not wrong after a crash,
+    /// as what a cache knows of a page before it validates it again. The new is what readers get at
+    /// once; until it is written, a crash brings back the object with the metadata that it has on
+    /// disk, where [`Store::set_metadata`] leaves nothing. Nothing is journalled, and the metadata
+    /// of a small object, which is written as a whole, is written once in twelve
+    /// [flush periods](Config::flush_period), however often it is set; by [`Store::sync`],
+    /// [`Store::checkpoint`] and [`Store::close`] before that.
+    pub fn refresh_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
+        self.renew(NewMetadata {
+            key,
+            metadata,
+            expires_s: None,
+            may_come_back: true,
+            caller: None,
+        })
     }
 
     /// As [`Store::set_metadata`], with a new expiry (`None`: never) in place of the object's own.
@@ -388,7 +412,7 @@ impl Store {
         expires_unix_s: Option<u64>,
     ) -> SetMetadata {
         let expires_s = Some(expires_s(expires_unix_s));
-        self.renew(NewMetadata { key, metadata, expires_s, caller: None })
+        self.renew(NewMetadata { key, metadata, expires_s, may_come_back: false, caller: None })
     }
 
     fn renew(&self, new: NewMetadata<'_>) -> SetMetadata {
@@ -400,10 +424,12 @@ impl Store {
             Err(seen) => seen,
         };
         let (this, expires_s) = (Arc::clone(self.engine()), new.expires_s);
+        let may_come_back = new.may_come_back;
         let (key, metadata) = (new.key.to_vec(), new.metadata.to_vec());
         SetMetadata(Deferred::creating(self.engine(), move |caller| {
             let caller = Some(caller);
-            let new = NewMetadata { key: &key, metadata: &metadata, expires_s, caller };
+            let new =
+                NewMetadata { key: &key, metadata: &metadata, expires_s, may_come_back, caller };
             this.set_metadata(&new, first)
         }))
     }

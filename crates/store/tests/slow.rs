@@ -161,6 +161,7 @@ fn an_object_with_newer_metadata_is_put_together_once_for_all_who_ask_at_once() 
     store.sync().unwrap();
     store.drop_memory();
     assert!(store.set_metadata(KEY.as_bytes(), b"newer").wait().unwrap());
+    store.drop_memory();
     // Its head is in memory from now on, and what is held are reads of the value.
     assert!(store.lookup(KEY.as_bytes()).wait().unwrap().is_some());
     let before = store.stats();

@@ -144,7 +144,12 @@ impl Driver {
         let key = self.key(key);
         let metadata = content::metadata(&key, version, length);
         let (begin, now_s) = (self.ticks.now(), self.now_s());
-        let result = self.store().set_metadata(&key, &metadata).wait();
+        // What may come back after a crash is the same as where it was set: only a sync rules the
+        // older out.
+        let result = match version % 2 {
+            0 => self.store().set_metadata(&key, &metadata).wait(),
+            _ => self.store().refresh_metadata(&key, &metadata).wait(),
+        };
         let outcome = match &result {
             Ok(true) => Outcome::Done,
             Ok(false) => Outcome::NothingThere,

@@ -354,6 +354,12 @@ impl Cache {
         true
     }
 
+    /// Releases the run that starts at this place, if it is in a queue: nothing in it is wanted any
+    /// more. For the run of an object that has one of its own.
+    pub(crate) fn let_go(&self, first: u32) {
+        self.evict_run(first, false);
+    }
+
     /// Evicts one tracked run: copies the objects that the policy keeps into logs, and drops the
     /// rest.
     fn evict_run(&self, first: u32, may_keep: bool) {

@@ -168,6 +168,17 @@ impl Engine {
         }
     }
 
+    /// Keeps a manifest or patch that was written at a location in this life of its segment.
+    pub(crate) fn keep_head_at(&self, location: Location, life: SegmentLife, record: &[u8]) {
+        if let Ok(header) = RecordHeader::decode(record, self.space.nonce)
+            && header.is_of(life)
+            && header.kind != RecordKind::Object
+        {
+            let bytes = record[..header.stored_bytes() as usize].to_vec();
+            self.heads.keep(location, &Arc::new(Head { header, bytes, life }));
+        }
+    }
+
     fn read_head_from_disk(
         self: &Arc<Engine>,
         location: Location,

@@ -9,13 +9,10 @@ use std::sync::Mutex as PlainMutex;
 
 use super::{explore, lock};
 use crate::device::{Device, DeviceInfo, DeviceStats, Io, JournalArea};
+use crate::in_memory::{Memory, State, Stopped};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, thread};
 use crate::{ByteSize, Config, GroupId, Object, ReadThrough, Store};
-
-#[path = "../../tests/in_memory/mod.rs"]
-mod in_memory;
-use in_memory::{Memory, State, Stopped};
 
 const DEVICE_BYTES: usize = 6 << 20;
 

@@ -32,6 +32,10 @@ use crate::types::{GroupId, KeyHash, Sequence};
 /// Longest wait for room before a create tries again: readers that release memory do not wake it.
 pub(super) const ROOM_NAP: Duration = Duration::from_millis(5);
 
+/// Flush periods in which new states of small objects, of which an older one is on disk, are
+/// written once.
+const PERIODS_OF_STATES: u32 = 12;
+
 /// An object to be stored.
 #[derive(Clone, Copy)]
 pub(crate) struct NewObject<'a> {
@@ -49,10 +53,20 @@ pub(crate) struct NewObject<'a> {
     pub(crate) replaces: Replaces<'a>,
     /// Initial frequency in the index.
     pub(crate) freq: u8,
+    /// For a record that stands for an object elsewhere: the object in one piece, which lacks only
+    /// its number. Readers get it until the record is written.
+    pub(crate) whole: Option<&'a Whole>,
     /// The value, if it already lies in the pool.
     pub(crate) in_place: Option<&'a InPlaceValue>,
     /// The caller that waits for the create, if the caller can abandon it.
     pub(crate) caller: Option<&'a Caller>,
+}
+
+/// An object in one piece, in a run that is not published: a header that only memory has, the key,
+/// the metadata and the value.
+pub(crate) struct Whole {
+    pub(crate) run: Run,
+    pub(crate) header: RecordHeader,
 }
 
 /// The version that a create replaces.
@@ -66,11 +80,25 @@ pub(crate) enum Replaces<'a> {
     Itself(Location),
     /// This version, if it is still the one that readers get.
     Version(&'a Version),
+    /// As `Version`, for a version that may come back after a crash, since it is an older state of
+    /// the same object: it stays on disk and in the index until the new one is written, and nothing
+    /// is journalled.
+    OlderState(&'a Version),
 }
 
 impl NewObject<'_> {
     fn is_moved(&self) -> bool {
         matches!(self.replaces, Replaces::Itself(_))
+    }
+
+    /// Whether the journal need not tell what this replaces. While recovery runs it must: the older
+    /// version may not be found yet.
+    fn is_unjournalled(&self, engine: &Engine) -> bool {
+        match self.replaces {
+            Replaces::Itself(_) => true,
+            Replaces::OlderState(_) => engine.recovery.is_done(),
+            Replaces::Anything | Replaces::Version(_) => false,
+        }
     }
 
     /// Bytes in this record that the admission policy knows of: those of the value, which a list of
@@ -102,6 +130,8 @@ impl From<CreateError> for CreateBlocked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Published {
     Visible,
+    /// The same, and an older state of the object stays in the index until this one is written.
+    Beside,
     /// A create of the same key with a greater sequence number was published first: this one counts
     /// as replaced by it, as it will after a crash.
     Overtaken,
@@ -142,7 +172,7 @@ impl Engine {
         let stored =
             header_of(&fields_of(self, new, hash, Sequence::ZERO, false), new).stored_bytes();
         let full = !new.is_moved() && self.nursery.is_full(stored);
-        if full || (!new.is_moved() && !self.journal.has_room()) {
+        if full || (!new.is_unjournalled(self) && !self.journal.has_room()) {
             return Err(CreateBlocked::MustWait);
         }
         if stored <= self.page_record_max() {
@@ -170,7 +200,10 @@ impl Engine {
         self: &Arc<Engine>,
         new: &NewObject<'_>,
     ) -> Result<(), CreateBlocked> {
-        if self.change_syncs(new.key) { Err(CreateBlocked::MustWait) } else { self.create_now(new) }
+        if !new.is_unjournalled(self) && self.change_syncs(new.key) {
+            return Err(CreateBlocked::MustWait);
+        }
+        self.create_now(new)
     }
 
     /// Creates, waiting for the flusher and for readers as configured. The wait counts from the
@@ -387,20 +420,33 @@ impl Engine {
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = header_of(&fields, new);
         lay_out(&run, &fields, &header);
-        let entry = Entry::of(run.clone(), offset as u32);
-        match self.publish_new(hash, seq, entry, new, &mut numbered) {
-            Published::Visible => {}
-            Published::Overtaken => return Ok(()),
-            Published::Outdated => return Err(CreateBlocked::Outdated),
-            Published::GivenUp => return Err(CreateBlocked::Failed(CreateError::Closed)),
+        if let Some(whole) = new.whole {
+            self.keep_whole(hash, seq, whole);
         }
+        let entry = Entry::of(run.clone(), offset as u32);
+        let beside_older = match self.publish_new(hash, seq, entry, new, &mut numbered) {
+            Published::Visible => false,
+            Published::Beside => true,
+            Published::Overtaken => return Ok(()),
+            not @ (Published::Outdated | Published::GivenUp) => {
+                drop(new.whole.and_then(|_| self.assembled.take(hash, seq)));
+                return Err(match not {
+                    Published::Outdated => CreateBlocked::Outdated,
+                    _ => CreateBlocked::Failed(CreateError::Closed),
+                });
+            }
+        };
+        // A patch is short, and while it waits its object takes memory that is set aside for that.
+        let may_wait = beside_older && !is_extent && new.kind == RecordKind::Object;
         let staged = Staged {
             run,
             offset: offset as u32,
             stored_bytes: header.stored_bytes() as u32,
             reinserted: new.is_moved(),
             freq: new.freq,
-            due: self.due(new.group),
+            beside_older,
+            may_wait,
+            due: self.due(new.group, may_wait),
             round: 0,
             came_at: 0,
         };
@@ -413,16 +459,25 @@ impl Engine {
         if taken { Ok(()) } else { Err(CreateBlocked::Failed(CreateError::Closed)) }
     }
 
+    /// Keeps the object that a record with this number stands for, for the readers of that record.
+    fn keep_whole(&self, hash: KeyHash, seq: Sequence, whole: &Whole) {
+        let header = RecordHeader { seq: seq.get(), ..whole.header }.encode();
+        // SAFETY: the run is fresh, and known to this thread until it is kept.
+        unsafe { whole.run.bytes_mut(0, header.len()) }.copy_from_slice(&header);
+        self.assembled.keep(hash, seq, whole.run.clone());
+    }
+
     /// Enters the gate. A create that replaces one particular version enters alone, so that no
     /// other create of its key is inside, and keeps purges out from its reading of the marks until
     /// it is published. Purges wait for that.
     fn enter(&self, new: &NewObject<'_>, hash: KeyHash) -> NumberedCreate<'_> {
-        let unpurged =
-            matches!(new.replaces, Replaces::Version(_)).then(|| shared(&self.purge_lock));
-        let inside = match new.replaces {
-            Replaces::Anything => self.gate.enter(hash),
+        let (unpurged, inside) = match new.replaces {
+            Replaces::Anything => (None, self.gate.enter(hash)),
             // A caller that moves an object holds `purge_lock`.
-            Replaces::Itself(_) | Replaces::Version(_) => self.gate.enter_alone(hash),
+            Replaces::Itself(_) => (None, self.gate.enter_alone(hash)),
+            Replaces::Version(_) | Replaces::OlderState(_) => {
+                (Some(shared(&self.purge_lock)), self.gate.enter_alone(hash))
+            }
         };
         NumberedCreate { marks_epoch: self.marks.epoch(), unpurged, inside }
     }
@@ -436,7 +491,7 @@ impl Engine {
                 self.is_only_version(hash, place)
                     && resident.is_none_or(|entry| entry.state.location() == Some(place))
             }
-            Replaces::Version(version) => {
+            Replaces::Version(version) | Replaces::OlderState(version) => {
                 self.is_newest_version(hash, version, resident)
                     && !self.was_deleted(new.group, new.key, version.seq)
             }
@@ -474,6 +529,9 @@ impl Engine {
             }
             entry.state.set_epoch(self.cache.epoch());
             let old = shard.insert(hash, entry);
+            if !loading && matches!(new.replaces, Replaces::OlderState(_)) {
+                return self.leave_older(hash, old.as_ref());
+            }
             if let Some(location) = old.as_ref().and_then(|old| old.state.location()) {
                 // A moved object writes no delete record, and the record of metadata that it takes
                 // over stays on disk.
@@ -504,8 +562,26 @@ impl Engine {
         Published::Visible
     }
 
-    /// The time at which an object created now must be written.
-    fn due(&self, group: GroupId) -> Due {
+    /// Leaves an older state of an object that was published in the index. Called with the shard of
+    /// the resident table locked; `older` was in it.
+    fn leave_older(&self, hash: KeyHash, older: Option<&Entry>) -> Published {
+        add(&self.counters.replaced, 1);
+        let is_beside = !self.index.candidates(hash.get()).is_empty();
+        if let Some(waiting) = older.filter(|older| older.state.location().is_none()) {
+            // It may be on its way to disk, where recovery would find it, and nobody else.
+            self.index.note_dropped(hash.get());
+            let head = waiting.record().head;
+            if is_beside && head.is_object() {
+                self.nursery.died(head.stored_bytes() as u64);
+            }
+        }
+        if is_beside { Published::Beside } else { Published::Visible }
+    }
+
+    /// The time at which an object created now must be written. What may wait is due at times that
+    /// are the same for all and do not move when it is replaced: it does not wait for ever, and what
+    /// waits is written together.
+    fn due(&self, group: GroupId, may_wait: bool) -> Due {
         let period = self
             .groups
             .get(group)
@@ -514,7 +590,13 @@ impl Engine {
         if period.is_zero() {
             return Due::NEVER;
         }
-        Due::at(self.clock.monotonic().saturating_add(period))
+        let now = self.clock.monotonic();
+        if !may_wait {
+            return Due::at(now.saturating_add(period));
+        }
+        let period_ns = period.saturating_mul(PERIODS_OF_STATES).as_nanos();
+        let next_ns = (now.as_nanos() / period_ns + 1) * period_ns;
+        Due::at(Duration::from_nanos(u64::try_from(next_ns).unwrap_or(u64::MAX)))
     }
 }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::create::{CreateBlocked, NewObject, Replaces};
+use super::create::{CreateBlocked, NewObject, Replaces, Whole, fields_of};
 use super::value::Value;
 use super::version::Version;
 use super::writer::{Writer, WriterOptions, expires_s};
@@ -36,6 +36,8 @@ pub(crate) struct NewMetadata<'a> {
     pub(crate) metadata: &'a [u8],
     /// The new expiry, zero for none; `None` keeps the current one.
     pub(crate) expires_s: Option<u32>,
+    /// Whether the older metadata may come back after a crash.
+    pub(crate) may_come_back: bool,
     /// The caller that waits for the operation, if the caller can abandon it.
     pub(crate) caller: Option<&'a Caller>,
 }
@@ -96,6 +98,7 @@ impl Seen {
         kind: RecordKind,
         new: &NewMetadata<'a>,
         value: &'a [u8],
+        whole: Option<&'a Whole>,
     ) -> NewObject<'a> {
         NewObject {
             kind,
@@ -106,8 +109,12 @@ impl Seen {
             value_bytes: self.info.length_bytes,
             expires_s: new.expires_s(&self.info),
             internal: true,
-            replaces: Replaces::Version(&self.version),
+            replaces: match new.may_come_back {
+                true => Replaces::OlderState(&self.version),
+                false => Replaces::Version(&self.version),
+            },
             freq: 1,
+            whole,
             in_place: None,
             caller: new.caller,
         }
@@ -175,7 +182,7 @@ impl Engine {
             // A large object must not stay pinned until the caller waits.
             return Err(Some(Box::new(Seen { object: None, ..seen })));
         };
-        match self.create_unblocked(&seen.replacement(RecordKind::Object, new, value)) {
+        match self.create_unblocked(&seen.replacement(RecordKind::Object, new, value, None)) {
             Ok(()) => Ok(Ok(true)),
             Err(CreateBlocked::Failed(error)) => Ok(Err(error)),
             Err(CreateBlocked::MustWait | CreateBlocked::Outdated) => Err(Some(Box::new(seen))),
@@ -227,8 +234,7 @@ impl Engine {
                 if let Some(segment) = place.filter(|segment| self.space.holds(*segment)) {
                     self.ring.refer(segment);
                 }
-                let value = patch.encode();
-                self.create_waiting(&seen.replacement(RecordKind::Patch, new, &value))
+                self.patch(new, seen, &patch)
             }
             Base::MemoryOnly(value) => self.store_again(new, seen, &value),
             Base::NotYet => return Ok(Attempt::NotYet),
@@ -241,6 +247,44 @@ impl Engine {
         }
     }
 
+    /// Writes a patch. An object in memory stays there, with its new metadata.
+    fn patch(
+        self: &Arc<Engine>,
+        new: &NewMetadata<'_>,
+        seen: &Seen,
+        patch: &Patch,
+    ) -> Result<(), CreateError> {
+        let whole = seen.object.as_ref().and_then(|object| self.renewed(new, seen, object));
+        let value = patch.encode();
+        self.create_waiting(&seen.replacement(RecordKind::Patch, new, &value, whole.as_ref()))?;
+        if let Some(older) = &seen.object {
+            // Nobody gets it any more: its memory should not wait until it is its turn to leave.
+            self.cache.let_go(older.first_place());
+        }
+        Ok(())
+    }
+
+    /// A copy of an object in memory, with new metadata; `None` if there is no room for it.
+    fn renewed(&self, new: &NewMetadata<'_>, seen: &Seen, object: &Object) -> Option<Whole> {
+        self.check_metadata(new.metadata).ok()?;
+        let whole = seen.replacement(RecordKind::Object, new, object, None);
+        let fields = fields_of(self, &whole, self.hash(new.key), Sequence::ZERO, false);
+        let lengths = (new.key.len(), new.metadata.len(), object.len() as u64);
+        let header = fields.header(lengths.0, lengths.1, lengths.2).ok()?;
+        let total = header.stored_bytes();
+        if !self.assembled.takes(total) {
+            return None;
+        }
+        let run = self.cache.take(total as usize, self.groups.hint(seen.info.group))?;
+        let mut at = header.key_range().start;
+        for piece in [new.key, new.metadata, object] {
+            // SAFETY: the run is fresh and known to this thread only.
+            unsafe { run.bytes_mut(at, piece.len()) }.copy_from_slice(piece);
+            at += piece.len();
+        }
+        Some(Whole { run, header })
+    }
+
     /// Stores the whole object again, from memory.
     fn store_again(
         self: &Arc<Engine>,
@@ -250,7 +294,7 @@ impl Engine {
     ) -> Result<(), CreateError> {
         self.check_metadata(new.metadata)?;
         if value.len() as u64 <= self.one_record_max(new.key.len(), new.metadata.len()) {
-            return self.create_waiting(&seen.replacement(RecordKind::Object, new, value));
+            return self.create_waiting(&seen.replacement(RecordKind::Object, new, value, None));
         }
         let options = WriterOptions {
             metadata: new.metadata.to_vec(),
@@ -277,6 +321,9 @@ impl Engine {
             // The segment was reused, or the index was full: only memory has the object.
             return from_memory();
         }
+        if self.is_itself_in_memory(hash, place, seq) {
+            return Base::OnDisk(Patch { base_units: place.units(), base_seq: seq.get() });
+        }
         let found = self.verified_header(key, hash, place);
         let Some((header, value)) = found.filter(|(header, _)| header.sequence() == seq) else {
             return from_memory();
@@ -288,6 +335,17 @@ impl Engine {
             RecordKind::Patch => Patch::decode(&value).map_or(Base::Changed, Base::OnDisk),
             RecordKind::Part => Base::Changed,
         }
+    }
+
+    /// Whether memory has the very record that lies at a place, and nothing that stands for it: only
+    /// what is written as one has checksums of chunks.
+    fn is_itself_in_memory(&self, hash: KeyHash, place: Location, seq: Sequence) -> bool {
+        let shard = self.cache.resident.shard(hash);
+        shard.get(hash).is_some_and(|entry| {
+            let head = entry.record().head;
+            let is_it = head.sequence() == seq && entry.state.location() == Some(place);
+            is_it && head.is_object() && head.is_chunked()
+        })
     }
 
     /// For a version that is not written yet: if it is a patch, the record that it refers to is on
@@ -310,3 +368,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ use crate::memory::resident::Record;
 use crate::signal::Signal;
 use crate::types::{GroupId, SegmentLife, Sequence};
 
-use waiting::{Choice, Pending, State, Then, earlier};
+use waiting::{Choice, ListId, Pending, State, Then, earlier};
 
 /// An object that waits.
 pub(crate) struct Staged {
@@ -31,6 +31,10 @@ pub(crate) struct Staged {
     pub(crate) reinserted: bool,
     /// Initial frequency in the index.
     pub(crate) freq: u8,
+    /// The index has an older state of the object until this one is written.
+    pub(crate) beside_older: bool,
+    /// It waits longer than others of its group, and is not written with them.
+    pub(crate) may_wait: bool,
     pub(crate) due: Due,
     /// The round in which it came, modulo 2^32; a new round begins at each drain. Set by the
     /// nursery.
@@ -95,13 +99,16 @@ const EXTENTS_PART: u64 = 2;
 const HELD_PERCENT: u64 = 150;
 const HELD_PART: u64 = 8;
 
+/// To make room, what may wait is written only if it is 1/`MAY_WAIT_PART` of the flush threshold.
+const MAY_WAIT_PART: u64 = 2;
+
 /// Memory of a list in percent of its contents: its pieces, the copy in one piece that the flusher
 /// works with, and what the allocator keeps of both for each thread that creates.
 const LISTED_PERCENT: usize = 200;
 
 /// Memory of a group besides its list: its place in a table that is half full on average, and the
 /// allocator's header of a list.
-const GROUP_BYTES: usize = 2 * size_of::<(GroupId, Pending)>() + 16;
+const GROUP_BYTES: usize = 2 * size_of::<(ListId, Pending)>() + 16;
 
 /// Groups that the flusher takes per hold of the lock, about 0.1 ms.
 const GROUPS_AT_ONCE: usize = 512;
@@ -196,13 +203,14 @@ impl Nursery {
     }
 
     /// Most bytes of runs that waiting objects may hold.
-    fn span_max(&self) -> u64 {
-        self.bytes() * HELD_PERCENT / 100 + self.limit_bytes / HELD_PART
+    fn span_max(&self, state: &State) -> u64 {
+        let wanted = self.bytes().saturating_sub(state.dead_bytes);
+        wanted * HELD_PERCENT / 100 + self.limit_bytes / HELD_PART
     }
 
     /// True if waiting objects may hold much more memory than they fill.
     fn is_sparse(&self, state: &State) -> bool {
-        self.span(state) > self.span_max()
+        self.span(state) > self.span_max(state)
     }
 
     /// The groups with objects older than half of that span, so that all older runs are freed.
@@ -210,7 +218,7 @@ impl Nursery {
         if !self.is_sparse(state) {
             return None;
         }
-        let came_before = self.handed_in() - self.span_max() / 2;
+        let came_before = self.handed_in() - self.span_max(state) / 2;
         state.choose_older(came_before)
     }
 
@@ -267,7 +275,8 @@ impl Nursery {
         state.note_came_at(staged.came_at);
         let bytes = u64::from(staged.stored_bytes);
         state.groups_due = earlier(state.groups_due, staged.due.time());
-        let pending = state.groups.entry(group).or_default();
+        let id = ListId { group, may_wait: staged.may_wait };
+        let pending = state.groups.entry(id).or_default();
         pending.due = earlier(pending.due, staged.due.time());
         pending.came_at = pending.came_at.min(staged.came_at);
         pending.objects.push(staged);
@@ -275,6 +284,7 @@ impl Nursery {
         let group_bytes = pending.bytes;
         state.largest_bytes = state.largest_bytes.max(group_bytes);
         state.waiting_bytes += bytes;
+        state.may_wait_bytes += if id.may_wait { bytes } else { 0 };
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
         state.most = state.most.max(state.objects + state.in_flight);
@@ -285,6 +295,18 @@ impl Nursery {
             self.work.notify_one();
         }
         true
+    }
+
+    /// Notes that an object of those that may wait was replaced by another of them. They are of those
+    /// that are replaced again and again; the flusher comes to others soon.
+    pub(crate) fn died(&self, bytes: u64) {
+        lock(&self.state).dead_bytes += bytes;
+    }
+
+    /// Notes that so many bytes of them left.
+    pub(crate) fn dead_left(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        state.dead_bytes = state.dead_bytes.saturating_sub(bytes);
     }
 
     /// Memory of the tables besides the objects' bytes, at its peak: the allocator does not return
@@ -325,6 +347,13 @@ impl Nursery {
         self.finish(lock(&self.state), done);
     }
 
+    /// The same of objects that were found dead.
+    pub(crate) fn finished_dead(&self, dead: &Finished) {
+        let mut state = lock(&self.state);
+        state.dead_bytes = state.dead_bytes.saturating_sub(dead.may_wait_bytes);
+        self.finish(state, dead);
+    }
+
     /// The same of objects that could not be written, for this reason.
     pub(crate) fn dropped_for(&self, reason: &str, done: &Finished) {
         let mut state = lock(&self.state);
@@ -341,6 +370,9 @@ impl Nursery {
         let bytes = done.bytes;
         let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
         let idle = state.in_flight == 0;
+        if left == 0 {
+            state.dead_bytes = 0;
+        }
         drop(state);
         // Waiting creates are woken once for many objects, not for each.
         if idle || left <= self.limit_bytes - self.limit_bytes / WAKE_PART {
@@ -348,11 +380,10 @@ impl Nursery {
         }
     }
 
-    /// Puts back objects that did not fill a page, or that were moved.
+    /// Puts back objects of one list that did not fill a page, or that were moved.
     pub(crate) fn put_back(&self, group: GroupId, objects: Vec<Staged>) {
-        if objects.is_empty() {
-            return;
-        }
+        let Some(first) = objects.first() else { return };
+        let id = ListId { group, may_wait: first.may_wait };
         let mut state = lock(&self.state);
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
@@ -361,7 +392,7 @@ impl Nursery {
         state.drain_pages |= objects.iter().any(|object| state.is_drained(object.round));
         let due = objects.iter().fold(None, |due, object| earlier(due, object.due.time()));
         state.groups_due = earlier(state.groups_due, due);
-        let pending = state.groups.entry(group).or_default();
+        let pending = state.groups.entry(id).or_default();
         pending.due = earlier(pending.due, due);
         pending.came_at = pending.came_at.min(came_at);
         pending.objects.put_before(objects);
@@ -369,6 +400,7 @@ impl Nursery {
         let group_bytes = pending.bytes;
         state.largest_bytes = state.largest_bytes.max(group_bytes);
         state.waiting_bytes += bytes;
+        state.may_wait_bytes += if id.may_wait { bytes } else { 0 };
         state.in_flight -= count;
         state.objects += count;
     }
@@ -420,13 +452,14 @@ impl Nursery {
     fn choose(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Choice> {
         let over = state.group_bytes() >= self.flush_at_bytes;
         let full_bytes = 2 * page_bytes;
+        let spares = state.may_wait_bytes < self.flush_at_bytes / MAY_WAIT_PART;
         let room_first = over && !std::mem::take(&mut state.asked_next);
-        if room_first && let Some(choice) = state.choose_full(full_bytes) {
+        if room_first && let Some(choice) = state.choose_full(full_bytes, spares) {
             state.asked_next = true;
             return Some(choice);
         }
         if std::mem::take(&mut state.drain_pages) || state.stop {
-            return state.choose_largest(u64::MAX);
+            return state.choose_largest(u64::MAX, false);
         }
         if let Some(choice) = self.choose_sparse(state) {
             return Some(choice);
@@ -438,8 +471,8 @@ impl Nursery {
             return Some(choice);
         }
         state.asked_next = over;
-        let largest = |state: &mut State| state.choose_largest(self.flush_at_bytes / 2);
-        if over { state.choose_full(full_bytes).or_else(|| largest(state)) } else { None }
+        let largest = |state: &mut State| state.choose_largest(self.flush_at_bytes / 2, spares);
+        if over { state.choose_full(full_bytes, spares).or_else(|| largest(state)) } else { None }
     }
 
     /// How long before their time groups go along with one that is due. A write ends with a page
@@ -464,7 +497,7 @@ impl Nursery {
             let mut state = lock(&self.state);
             let taken: Vec<_> = some.iter().filter_map(|group| state.take_group(*group)).collect();
             drop(state);
-            groups.extend(taken.into_iter().map(|(group, objects)| (group, objects.into_vec())));
+            groups.extend(taken.into_iter().map(|(id, objects)| (id.group, objects.into_vec())));
             if groups.len() < chosen.len() {
                 thread::yield_now();
             }
@@ -583,6 +616,8 @@ impl Nursery {
 pub(crate) struct Finished {
     objects: u64,
     bytes: u64,
+    /// Bytes of those that may wait.
+    may_wait_bytes: u64,
     /// Objects by round, usually one or two rounds.
     rounds: Vec<(u32, u64)>,
 }
@@ -591,6 +626,7 @@ impl Finished {
     pub(crate) fn add(&mut self, staged: &Staged) {
         self.objects += 1;
         self.bytes += u64::from(staged.stored_bytes);
+        self.may_wait_bytes += if staged.may_wait { u64::from(staged.stored_bytes) } else { 0 };
         match self.rounds.iter_mut().find(|(round, _)| *round == staged.round) {
             Some((_, count)) => *count += 1,
             None => self.rounds.push((staged.round, 1)),

@@ -84,6 +84,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                     internal: false,
                     replaces: Replaces::Anything,
                     freq: 0,
+                    whole: None,
                     in_place: None,
                     caller: Some(caller),
                 });

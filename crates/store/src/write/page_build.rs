@@ -26,6 +26,7 @@ pub(super) struct Move {
     pub(super) group: GroupId,
     pub(super) stored_units: u32,
     pub(super) freq: u8,
+    pub(super) beside_older: bool,
 }
 
 pub(super) struct BuiltPage {
@@ -109,6 +110,7 @@ pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Opt
             group,
             stored_units: object.stored_bytes / UNIT_BYTES as u32,
             freq: object.freq,
+            beside_older: object.beside_older,
         });
         offset += len;
         staged.push(object);

@@ -27,15 +27,20 @@ pub(super) fn publish_page(
 ) {
     let (segment, page_index, at) = (place.segment, place.number, place.start());
     let mut noted: BTreeSet<GroupId> = BTreeSet::new();
-    for m in &page.moves {
+    let mut dead_bytes = 0;
+    for (m, staged) in page.moves.iter().zip(&page.staged) {
         let mut shard = engine.cache.resident.shard(m.hash);
         let found = shard.get_mut(m.hash);
         let Some(mut entry) = found.filter(|e| e.is_at(m.from_first, m.from_offset)) else {
+            dead_bytes += if staged.may_wait { u64::from(staged.stored_bytes) } else { 0 };
             continue;
         };
         let location = engine.space.location(segment, at + u64::from(m.offset));
         let class = LengthClass::from_units(u64::from(m.stored_units));
         engine.index_insert_with(m.hash, location, class, m.freq);
+        if m.beside_older {
+            engine.drop_others(m.hash, location);
+        }
         let is_new = entry.state.location().is_none();
         entry.state.set_location(location);
         let mut assembled = None;
@@ -55,6 +60,10 @@ pub(super) fn publish_page(
         }
         drop(shard);
         if let Some(run) = assembled {
+            // The next new metadata asks which record this one refers to.
+            let record =
+                page.run.bytes(m.offset as usize, m.stored_units as usize * UNIT_BYTES as usize);
+            engine.keep_head_at(location, life, record);
             let records = 0..Record::at(&run, 0).head.stored_bytes() as u32;
             engine.track_assembled(m.hash, m.group, run, records);
         }
@@ -62,6 +71,9 @@ pub(super) fn publish_page(
             engine.cache.written(m.hash);
         }
         noted.insert(m.group);
+    }
+    if dead_bytes > 0 {
+        engine.nursery.dead_left(dead_bytes);
     }
     let is_current = |segment, life| engine.ring.life(segment) == life;
     for group in noted {
@@ -120,6 +132,9 @@ pub(super) fn publish_extent(
         if let Some(entry) = entry.filter(|e| e.is_at(staged.run.first(), staged.offset)) {
             let class = LengthClass::from_units(bytes / UNIT_BYTES);
             engine.index_insert_with(hash, location, class, staged.freq);
+            if staged.beside_older {
+                engine.drop_others(hash, location);
+            }
             is_new = entry.state.location().is_none();
             entry.state.set_location(location);
             if !entry.record().head.is_object() {
@@ -161,6 +176,16 @@ impl Engine {
         class: LengthClass,
     ) {
         self.index_insert_with(hash, location, class, 0);
+    }
+
+    /// Drops all index entries of a hash but this one: older states of an object whose newest is on
+    /// disk now, and rarely another key, as for removes.
+    fn drop_others(&self, hash: KeyHash, location: crate::index::Location) {
+        for other in self.index.candidates(hash.get()).iter() {
+            if other.location != location {
+                self.index.drop_at(hash.get(), other.location);
+            }
+        }
     }
 
     /// False if two records certainly are both in pages, or both in extents. Length classes are

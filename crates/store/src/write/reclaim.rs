@@ -325,6 +325,7 @@ fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32, ahead: &mut ReadAhead<
         internal: true,
         replaces: Replaces::Itself(keeper.known_at),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
+        whole: None,
         in_place: None,
         caller: None,
     };

@@ -2,7 +2,8 @@
 //! waited, or have expired.
 //!
 //! Invariant: an object is left out only if the resident table no longer shows it at its place;
-//! parts of streamed objects, which the table never shows, are always written. Threads: the
+//! parts of streamed objects, which the table never shows, are always written. What was kept in
+//! memory of the object that a dead patch or manifest stands for goes with it. Threads: the
 //! flusher.
 
 use std::sync::atomic::Ordering;
@@ -24,8 +25,9 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<GroupId> {
     let (group, expires_s) = (head.group(), head.expires_s());
     if expires_s != 0 && u64::from(expires_s) <= engine.clock.unix_seconds() {
         // An expired object would occupy the disk until its segment is reused and never be read.
-        // The index has no older version.
+        // An older state of it must not be read in its place.
         shard.remove(hash);
+        engine.forget(hash);
         return None;
     }
     Some(group)
@@ -67,6 +69,10 @@ pub(super) fn leave_out_dead_extents(engine: &Engine, extents: &mut Vec<StagedEx
 fn keep(engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
     let is_wanted = wanted(engine, object).is_some();
     if !is_wanted {
+        let head = object.record().head;
+        if !head.is_object() {
+            drop(engine.assembled.take(head.key_hash(), head.sequence()));
+        }
         dead.add(object);
     }
     is_wanted
@@ -76,6 +82,6 @@ fn keep(engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
 pub(super) fn finish_dead(engine: &Engine, dead: &Finished) {
     if dead.objects() > 0 {
         add(&engine.counters.drops_superseded, dead.objects());
-        engine.nursery.finished(dead);
+        engine.nursery.finished_dead(dead);
     }
 }

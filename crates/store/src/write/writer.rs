@@ -371,6 +371,8 @@ impl Writer {
             stored_bytes: header.stored_bytes() as u32,
             reinserted: false,
             freq: 0,
+            beside_older: false,
+            may_wait: false,
             due: Due::NEVER,
             round: 0,
             came_at: 0,
@@ -496,6 +498,7 @@ impl Writer {
             internal: false,
             replaces: self.replaces_version.as_ref().map_or(Replaces::Anything, Replaces::Version),
             freq: 0,
+            whole: None,
             in_place: None,
             caller: self.caller.as_ref(),
         }

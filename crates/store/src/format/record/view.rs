@@ -24,6 +24,11 @@ impl<'a> RecordView<'a> {
         at::KIND.get(self.0) == RecordKind::Object.as_u8()
     }
 
+    /// True if it has checksums of chunks.
+    pub(crate) fn is_chunked(self) -> bool {
+        at::FLAGS.get(self.0) & FLAG_CHUNKED != 0
+    }
+
     #[inline]
     pub(crate) fn key_len(self) -> u32 {
         u32::from(at::KEY_LEN_LESS_ONE.get(self.0)) + 1

@@ -66,6 +66,8 @@ mod tests {
             stored_bytes: 64,
             reinserted: false,
             freq: 0,
+            beside_older: false,
+            may_wait: false,
             due: Due::NEVER,
             round: 0,
             came_at: 0,

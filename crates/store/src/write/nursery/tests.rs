@@ -12,6 +12,8 @@ fn object(run: &Run, due: u64) -> Staged {
         stored_bytes: 2048,
         reinserted: false,
         freq: 0,
+        beside_older: false,
+        may_wait: false,
         due: Due::at(Duration::from_secs(due)),
         round: 0,
         came_at: 0,

@@ -13,6 +13,14 @@ use super::StagedExtent;
 use super::list::List;
 use crate::types::{GroupId, Sequence};
 
+/// A list of objects that wait. What may wait longer than others of its group has a list of its own:
+/// in one with new objects it would be written whenever one of these is due.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ListId {
+    pub(super) group: GroupId,
+    pub(super) may_wait: bool,
+}
+
 pub(super) struct Pending {
     pub(super) objects: List,
     pub(super) bytes: u64,
@@ -52,11 +60,11 @@ pub(super) enum Then {
 struct Chosen {
     bytes: u64,
     came_at: u64,
-    id: GroupId,
+    id: ListId,
 }
 
 impl Chosen {
-    fn of((id, pending): (&GroupId, &Pending)) -> Chosen {
+    fn of((id, pending): (&ListId, &Pending)) -> Chosen {
         Chosen { bytes: pending.bytes, came_at: pending.came_at, id: *id }
     }
 }
@@ -75,7 +83,7 @@ impl Choice {
     }
 
     /// Sorted, independently of the hash map's order: runs of a simulator must be reproducible.
-    pub(super) fn in_order(mut self) -> Vec<GroupId> {
+    pub(super) fn in_order(mut self) -> Vec<ListId> {
         let Some(target) = self.largest_bytes else {
             self.groups.sort_unstable_by_key(|group| group.id);
             return self.groups.into_iter().map(|group| group.id).collect();
@@ -95,7 +103,7 @@ impl Choice {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) groups: HashMap<GroupId, Pending>,
+    pub(super) groups: HashMap<ListId, Pending>,
     pub(super) extents: Vec<StagedExtent>,
     pub(super) extent_bytes: u64,
     /// A writer waits for one of the extents to be written.
@@ -110,6 +118,10 @@ pub(super) struct State {
     pub(super) oldest_came_at: u64,
     /// Bytes in `groups` and `extents`.
     pub(super) waiting_bytes: u64,
+    /// Bytes in those of `groups` that may wait.
+    pub(super) may_wait_bytes: u64,
+    /// Bytes of what may wait that were replaced and have not left, about.
+    pub(super) dead_bytes: u64,
     pub(super) objects: u64,
     /// Objects that the flusher has taken and not finished.
     pub(super) in_flight: u64,
@@ -234,14 +246,16 @@ impl State {
         };
     }
 
-    pub(super) fn take_group(&mut self, group: GroupId) -> Option<(GroupId, List)> {
-        let pending = self.groups.remove(&group)?;
+    pub(super) fn take_group(&mut self, id: ListId) -> Option<(ListId, List)> {
+        let pending = self.groups.remove(&id)?;
         self.taken(pending.objects.len() as u64, pending.bytes);
-        Some((group, pending.objects))
+        self.may_wait_bytes -= if id.may_wait { pending.bytes } else { 0 };
+        Some((id, pending.objects))
     }
 
-    /// Chooses the groups with at least `full_bytes` bytes.
-    pub(super) fn choose_full(&mut self, full_bytes: u64) -> Option<Choice> {
+    /// Chooses the groups with at least `full_bytes` bytes, but for what may wait if that is to be
+    /// spared.
+    pub(super) fn choose_full(&mut self, full_bytes: u64, spares: bool) -> Option<Choice> {
         if self.largest_bytes < full_bytes {
             return None;
         }
@@ -249,16 +263,18 @@ impl State {
         self.largest_bytes = 0;
         for group in self.groups.iter().map(Chosen::of) {
             match group.bytes {
-                bytes if bytes >= full_bytes => full.push(group),
+                bytes if bytes >= full_bytes && !(spares && group.id.may_wait) => full.push(group),
                 bytes => self.largest_bytes = self.largest_bytes.max(bytes),
             }
         }
         Choice::of_all(full, Then::Write { partial: false })
     }
 
-    /// Chooses the largest groups, until they make up `target` bytes.
-    pub(super) fn choose_largest(&mut self, target: u64) -> Option<Choice> {
-        let groups = self.groups.iter().map(Chosen::of).collect();
+    /// Chooses the largest groups, until they make up `target` bytes, but for what may wait if that
+    /// is to be spared.
+    pub(super) fn choose_largest(&mut self, target: u64, spares: bool) -> Option<Choice> {
+        let groups = self.groups.iter().map(Chosen::of);
+        let groups = groups.filter(|group| !(spares && group.id.may_wait)).collect();
         let choice = Choice::of_all(groups, Then::Write { partial: true });
         choice.map(|choice| Choice { largest_bytes: Some(target), ..choice })
     }

@@ -10,16 +10,13 @@ use crate::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
 use crate::durable::segment_contents::segment_entries;
 use crate::engine::Engine;
 use crate::format::{RecordHeader, RecordKind, SummaryEntry, verify_record};
+use crate::in_memory::{Memory, State, Stopped};
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::sync::{Arc, Mutex, lock};
 use crate::types::KeyHash;
 use crate::write::reclaim::{Keeper, location_of};
 use crate::{ByteSize, Config, GroupId, Store};
-
-#[path = "../../../../tests/in_memory/mod.rs"]
-mod in_memory;
-use in_memory::{Memory, State, Stopped};
 
 const DEVICE_BYTES: usize = 16 << 20;
 const OBJECTS: u32 = 500;
