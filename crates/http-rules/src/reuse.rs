@@ -116,6 +116,25 @@ impl Policy {
         self.no_cache || self.lifetime_ms == 0
     }
 
+    /// Whether it lets be served nothing that a newer policy of the same response does not: it may
+    /// come back in place of that.
+    pub fn allows_no_more_than(&self, newer: &Policy) -> bool {
+        let fresh_until_ms = |policy: &Policy| {
+            let end_ms = policy.response_time_ms.saturating_add(policy.lifetime_ms);
+            end_ms.saturating_sub(policy.initial_age_ms)
+        };
+        let (end_ms, newer_ms) = (fresh_until_ms(self), fresh_until_ms(newer));
+        let is_no_later = |beyond_ms: fn(&Policy) -> u64| {
+            end_ms.saturating_add(beyond_ms(self)) <= newer_ms.saturating_add(beyond_ms(newer))
+        };
+        is_no_later(|_| 0)
+            && is_no_later(|policy| policy.stale_while_revalidate_ms)
+            && is_no_later(|policy| policy.stale_if_error_ms)
+            && (self.no_cache || !newer.no_cache)
+            && (self.never_stale || !newer.never_stale)
+            && (!self.immutable || newer.immutable)
+    }
+
     /// Time of arrival in whole seconds, as HTTP dates are.
     pub fn response_time_s(&self) -> u64 {
         self.response_time_ms / 1000

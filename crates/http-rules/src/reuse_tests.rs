@@ -278,6 +278,32 @@ fn clients_may_be_kept_from_forcing_validation() {
     assert_eq!(decide(&wish("max-stale"), &policy, &caching, NOW + 70_000), STALE);
 }
 
+/// What an older state of a response would let be served after a newer one is known.
+#[test]
+fn what_an_older_policy_may_come_back_in_place_of() {
+    let caching = CachingConfig::default();
+    for (older, newer, after_s, expected) in [
+        ("max-age=60", "max-age=60", 0, true),
+        ("max-age=60", "max-age=60", 10, true),
+        ("max-age=60", "max-age=50", 10, true),
+        ("max-age=60", "max-age=49", 10, false),
+        ("max-age=60", "max-age=600, no-cache", 10, false),
+        ("no-cache", "no-cache", 10, true),
+        ("no-cache", "max-age=60", 10, true),
+        ("max-age=60", "max-age=60, must-revalidate", 10, false),
+        ("max-age=60, must-revalidate", "max-age=60", 10, true),
+        ("max-age=60, immutable", "max-age=60", 10, false),
+        ("max-age=60, stale-while-revalidate=60", "max-age=60", 10, false),
+        ("max-age=60, stale-while-revalidate=60", "max-age=60", 60, true),
+        ("max-age=60, stale-if-error=60", "max-age=70, stale-if-error=39", 10, false),
+    ] {
+        let (older, newer) = (policy(older, &caching), policy(newer, &caching));
+        let response_time_ms = NOW + after_s * 1000;
+        let newer = Policy { response_time_ms, ..newer };
+        assert_eq!(older.allows_no_more_than(&newer), expected, "{older:?}, {newer:?}");
+    }
+}
+
 #[test]
 fn time_left() {
     let policy = policy("max-age=60", &CachingConfig::default());

@@ -18,8 +18,8 @@ use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
 use crate::upstream::FetchedBody;
-use crate::vault::Found;
 use crate::vault::entry::StoredResponse;
+use crate::vault::{Found, Older};
 use crate::worker::Worker;
 
 pub(super) fn cookies_in(headers: &http::HeaderMap) -> Vec<HeaderValue> {
@@ -208,8 +208,15 @@ impl Fetch<'_> {
         }
         let regrouped = self.regrouped(worker, stored.response, merged).await?;
         let updated = regrouped.as_ref().unwrap_or(merged);
+        // What the fields were is as right after a crash as it was before the validation, unless it
+        // may be used for longer, or invalidated by other names, than what they are.
+        let is_less = stored.response.policy.allows_no_more_than(&merged.policy);
+        let older = match regrouped.is_none() && is_less {
+            true => Older::MayComeBack,
+            false => Older::IsWrong,
+        };
         let primary = &self.ask.target.primary;
-        vault.update(primary, stored.key, stored.blob, updated, self.epoch).await
+        vault.update(primary, stored.key, stored.blob, updated, older, self.epoch).await
     }
 
     /// The updated response as a member of the groups that it names now, if these have changed: it
@@ -262,6 +269,7 @@ impl Fetch<'_> {
         };
         let vault = &worker.shared.vault;
         // A concurrent change is more recent than this.
-        let _ = vault.update(primary, found.key(primary), &found.blob, &updated, self.epoch).await;
+        let (key, older) = (found.key(primary), Older::IsWrong);
+        let _ = vault.update(primary, key, &found.blob, &updated, older, self.epoch).await;
     }
 }

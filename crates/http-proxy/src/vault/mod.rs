@@ -167,6 +167,14 @@ struct Stripe {
     invalidated: RecentInvalidations<RECENT_MAX>,
 }
 
+/// The metadata that newer ones replace, after a crash in which these are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Older {
+    /// They are right, if older.
+    MayComeBack,
+    IsWrong,
+}
+
 /// The store as HTTP sees it.
 pub(crate) struct Vault {
     pub(crate) store: Store,
@@ -408,13 +416,14 @@ impl Vault {
     }
 
     /// Replaces the metadata of a stored response by that of `updated`, if it is unchanged since it
-    /// was read. Otherwise changes nothing and returns the reason.
+    /// was read. Otherwise changes nothing and returns the reason. `older` is what is replaced.
     pub(crate) async fn update(
         &self,
         primary: &[u8],
         key: &[u8],
         blob: &Bytes,
         updated: &StoredResponse,
+        older: Older,
         epoch: Epoch,
     ) -> Result<(), NotStoredReason> {
         let metadata = updated.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
@@ -432,7 +441,11 @@ impl Vault {
             Ok(_) => return Err(NotStoredReason::Superseded),
             Err(_) => return Err(NotStoredReason::Store),
         }
-        match self.store.set_metadata(key, &metadata).await {
+        let set = match older {
+            Older::MayComeBack => self.store.refresh_metadata(key, &metadata),
+            Older::IsWrong => self.store.set_metadata(key, &metadata),
+        };
+        match set.await {
             Ok(true) => Ok(()),
             // Removed or replaced since: the newer state stands.
             Ok(false) | Err(CreateError::Superseded) => Err(NotStoredReason::Superseded),

@@ -507,6 +507,43 @@ fn the_answer_to_a_post_may_serve_later_gets() {
 }
 
 /// What every request asks the origin about may be asked for many times a second.
+/// What the journal says is forgotten where a crash comes before the new fields are written. It says
+/// nothing where the old are right, if older; or else a page that is validated all the time would be
+/// gone after each crash.
+#[test]
+fn a_validation_is_journalled_only_if_what_was_stored_would_be_wrong() {
+    let origin = Origin::start(|request| {
+        let status = if request.has("if-none-match") { 304 } else { 200 };
+        let control = request.header("x-control").replace('+', ", ");
+        let fields =
+            format!("Cache-Control: {control}\nETag: \"a\"\nX-Id: {}", request.header("x-id"));
+        reply(status, &fields, if status == 200 { "body" } else { "" })
+    });
+    let proxy = Proxy::start(&origin);
+    let get = |id: u32, control: &str| {
+        let asks = format!("X-Control: {control}\nX-Id: {id}");
+        let answer = proxy.get_with("/", &asks);
+        assert_eq!((answer.status(), answer.header("x-id")), (200, id.to_string()));
+    };
+    let journalled_by = |id: u32, control: &str| {
+        let before = proxy.metric("damelo_journal_records_total");
+        proxy.pass_seconds(10);
+        get(id, control);
+        proxy.metric("damelo_journal_records_total") - before
+    };
+    get(0, "max-age=10");
+    proxy.pass_seconds(70);
+    for id in 1..10 {
+        assert_eq!(journalled_by(id, "max-age=10"), 0);
+    }
+    assert_eq!(journalled_by(10, "max-age=10+must-revalidate"), 1);
+    assert_eq!(journalled_by(11, "max-age=10+must-revalidate"), 0);
+    assert_eq!(journalled_by(12, "no-cache"), 1);
+    assert_eq!(journalled_by(13, "no-cache"), 0);
+    assert_eq!(journalled_by(14, "max-age=10"), 0);
+    assert_eq!(origin.count(), 15);
+}
+
 #[test]
 fn a_validation_that_says_the_same_within_a_second_is_not_written() {
     let origin = Origin::start(|request| {
