@@ -181,6 +181,10 @@ pub struct Config {
     pub engine: IoEngine,
     /// Bypass the system's page cache where the file system supports it. Default true.
     pub direct: bool,
+    /// Whether the disks have seeks: then few I/Os are in flight, in the order of their places, and
+    /// more is read at once. `None`, the default, takes what the system says of each, but for
+    /// virtual disks, which say so without knowing and are taken for flash.
+    pub seeks: Option<bool>,
     /// I/Os in flight at the device, 1 to 4,096. Default 64; at most 8 on a rotating disk, and 16
     /// where threads do the I/O.
     pub queue_depth: u32,
@@ -256,6 +260,7 @@ impl Config {
             must_exist: false,
             engine: IoEngine::Auto,
             direct: true,
+            seeks: None,
             queue_depth: 64,
             durability: Durability::Flushed,
             when_memory_full: WhenMemoryFull::Wait,

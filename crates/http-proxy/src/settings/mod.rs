@@ -38,6 +38,8 @@ pub struct Settings {
     /// `PATH` or `PATH:SIZE` of the store, several separated by commas; `None` for a default
     /// derived from the origin.
     pub cache: Option<String>,
+    /// Whether its disks have seeks; `None` asks the system.
+    pub cache_seeks: Option<bool>,
     /// Memory for data.
     pub memory: ByteSize,
     /// Longest time from the stop request to the end of the process, whatever is still waiting.
@@ -60,6 +62,7 @@ impl Default for Settings {
         Settings {
             proxy,
             cache: None,
+            cache_seeks: None,
             memory: ByteSize::new(256 << 20),
             stop_timeout: Duration::from_secs(60),
             forward: ForwardConfig::default(),

@@ -185,19 +185,36 @@ mod linux {
         told.is_ok() && set != 0
     }
 
-    /// Whether the disk under a file or block device has seeks, as far as the report is credible:
+    /// Disks that lie one upon the other, at most: volumes on RAID on encrypted disks are three.
+    const STACKED_MAX: u32 = 16;
+
+    /// Vendors of virtual SCSI disks, as the system shows them.
+    const VIRTUAL: [&str; 3] = ["VMware", "Msft", "QEMU"];
+
+    /// Whether a disk under a file or block device has seeks, as far as the report is credible:
     /// virtual disks report seeks by default, and NVMe never has them.
     pub(crate) fn seeks(meta: &Metadata) -> bool {
         let device = if meta.file_type().is_block_device() { meta.rdev() } else { meta.dev() };
-        let Some(mut dir) = disk_of(device) else { return false };
+        disk_of(device).is_some_and(|dir| disk_seeks(dir, STACKED_MAX))
+    }
+
+    /// The same of a disk or partition as the system describes it. LVM, LUKS and RAID repeat what
+    /// the disks below them report, which are asked themselves.
+    fn disk_seeks(mut dir: PathBuf, stacked_max: u32) -> bool {
         if dir.join("partition").exists() {
             dir.pop();
         }
-        let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if ["vd", "xvd", "nvme"].iter().any(|p| name.starts_with(p)) {
-            return false;
+        let below = fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten();
+        let below: Vec<PathBuf> =
+            below.filter_map(|disk| fs::canonicalize(disk.path()).ok()).collect();
+        if !below.is_empty() && stacked_max > 0 {
+            return below.into_iter().any(|disk| disk_seeks(disk, stacked_max - 1));
         }
-        fs::read_to_string(dir.join("queue/rotational")).is_ok_and(|text| text.trim() == "1")
+        let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let said = |file| fs::read_to_string(dir.join(file)).unwrap_or_default().trim().to_owned();
+        let is_virtual = || VIRTUAL.contains(&said("device/vendor").as_str());
+        let is_flash = ["vd", "xvd", "nvme"].iter().any(|p| name.starts_with(p)) || is_virtual();
+        !is_flash && said("queue/rotational") == "1"
     }
 
     /// The process that holds a file's lock, if the system reports it.
@@ -359,6 +376,68 @@ mod linux {
             // such a range cannot fail.
             unsafe {
                 libc::munmap(self.base.as_ptr().cast(), self.len);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// A disk as the system describes it.
+        fn disk(sys: &Path, name: &str, seeks: &str, vendor: &str) -> PathBuf {
+            let dir = sys.join(name);
+            fs::create_dir_all(dir.join("queue")).unwrap();
+            fs::create_dir_all(dir.join("device")).unwrap();
+            fs::write(dir.join("queue/rotational"), seeks).unwrap();
+            fs::write(dir.join("device/vendor"), vendor).unwrap();
+            dir
+        }
+
+        /// One that lies on others.
+        fn upon(sys: &Path, name: &str, below: &[&Path]) -> PathBuf {
+            let dir = disk(sys, name, "1\n", "");
+            fs::create_dir(dir.join("slaves")).unwrap();
+            for one in below {
+                let link = dir.join("slaves").join(one.file_name().unwrap());
+                std::os::unix::fs::symlink(one, link).unwrap();
+            }
+            dir
+        }
+
+        fn partition(disk: &Path, name: &str) -> PathBuf {
+            let dir = disk.join(name);
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join("partition"), "1\n").unwrap();
+            dir
+        }
+
+        #[test]
+        fn what_lies_on_disks_has_seeks_if_one_of_them_has() {
+            let root = tempfile::tempdir().unwrap();
+            let sys = fs::canonicalize(root.path()).unwrap();
+            let (arm, flash) =
+                (disk(&sys, "sda", "1\n", "ATA     "), disk(&sys, "sdb", "0\n", "ATA"));
+            let (nvme, guest) = (disk(&sys, "nvme0n1", "1\n", ""), disk(&sys, "vda", "1\n", ""));
+            let virtual_disk = disk(&sys, "sdc", "1\n", "VMware  \n");
+            let on_part = upon(&sys, "dm-0", &[&partition(&guest, "vda1")]);
+            let encrypted = upon(&sys, "dm-1", &[&on_part]);
+            let raid = upon(&sys, "md0", &[&flash, &arm]);
+            let all = [
+                (&arm, true),
+                (&flash, false),
+                (&nvme, false),
+                (&virtual_disk, false),
+                (&on_part, false),
+                (&encrypted, false),
+                (&raid, true),
+                (&partition(&arm, "sda2"), true),
+                (&partition(&raid, "md0p1"), true),
+                (&upon(&sys, "dm-2", &[&raid]), true),
+                (&upon(&sys, "dm-3", &[]), true),
+            ];
+            for (dir, expected) in all {
+                assert_eq!(disk_seeks(dir.clone(), STACKED_MAX), expected, "{}", dir.display());
             }
         }
     }

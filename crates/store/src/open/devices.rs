@@ -63,6 +63,7 @@ fn open_device(
     options.force = config.force;
     options.anew = config.anew;
     options.direct = config.direct;
+    options.rotational = config.seeks;
     options.queue_depth = config.queue_depth;
     options.engine = match config.engine {
         IoEngine::Auto => EngineChoice::Auto,

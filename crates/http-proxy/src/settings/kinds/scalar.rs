@@ -36,11 +36,25 @@ impl Kind<bool> for Flag {
     fn read(value: &Value) -> Result<bool, String> {
         match value {
             Value::Flag(flag) => Ok(*flag),
-            other => Err(other.wanted(Self::WRITTEN)),
+            other => Err(other.wanted(<Self as Kind<bool>>::WRITTEN)),
         }
     }
     fn show(value: &bool) -> String {
         value.to_string()
+    }
+}
+
+impl Kind<Option<bool>> for Flag {
+    const WRITTEN: &'static str = "true, false or \"auto\"";
+    fn read(value: &Value) -> Result<Option<bool>, String> {
+        match value {
+            Value::Flag(flag) => Ok(Some(*flag)),
+            other if other.plain().is_some_and(|text| text == "auto") => Ok(None),
+            other => Err(other.wanted(<Self as Kind<Option<bool>>>::WRITTEN)),
+        }
+    }
+    fn show(value: &Option<bool>) -> String {
+        value.map_or_else(|| quoted("auto"), |flag| flag.to_string())
     }
 }
 
