@@ -26,6 +26,12 @@ use crate::types::{SegmentLife, Sequence};
 /// time of an open.
 const REST_LIVES_MAX: u64 = 16;
 
+/// An open segment is sealed, full or not, once this many younger lives have begun: recovery after
+/// a crash reads all that are younger than the oldest open one. Where hardly any extents come among
+/// many pages, or the other way round, theirs would be open for turns of the ring. What that leaves
+/// empty is at most one part in so many.
+const OPEN_LIVES_MAX: u64 = 64;
+
 /// The kind of records in a segment: several to a page, or each in an extent of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentKind {
@@ -163,8 +169,17 @@ impl Ring {
     }
 
     fn is_near(&self, state: &State, segment: SegmentId) -> bool {
-        let rank = self.ranks[segment.0 as usize].load(Ordering::Acquire);
-        rank + REST_LIVES_MAX > state.lives_begun
+        self.begun_since(state, segment) < REST_LIVES_MAX
+    }
+
+    /// How many younger lives have begun.
+    fn begun_since(&self, state: &State, segment: SegmentId) -> u64 {
+        state.lives_begun - self.ranks[segment.0 as usize].load(Ordering::Acquire)
+    }
+
+    /// True if an open segment has been open for so long that it is to be sealed.
+    pub(crate) fn is_passed(&self, segment: SegmentId) -> bool {
+        self.begun_since(&lock(&self.state), segment) >= OPEN_LIVES_MAX
     }
 
     /// Takes a free segment of a volume in service and begins a new life of it. `number` gives a

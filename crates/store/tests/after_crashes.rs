@@ -573,3 +573,43 @@ fn an_open_that_cannot_be_noted_writes_nothing() {
         .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());
     assert!(before == after, "nothing is written");
 }
+
+/// Small objects fill one segment after the other, and now and then there is a large one: neither
+/// is a crash recovered from by reading all since the first of those, nor are marks kept for them.
+#[test]
+fn a_segment_that_fills_slowly_does_not_make_recovery_read_the_whole_ring() {
+    let disk = Disk::new(64 << 20);
+    let store = open(&disk, |config| config.background = false);
+    put(&store, "large", 1, &[0; 8_000]);
+    store.sync().unwrap();
+    (2..9).for_each(|group| store.purge_group(GroupId::new(group)).unwrap());
+    let segments = store.stats().segments;
+    let mut large = 0;
+    for number in 0.. {
+        put(&store, &format!("small/{number}"), 1, &[7; 5_000]);
+        if number % 1_500 == 0 {
+            put(&store, &format!("large/{large}"), 1, &[large as u8; 8_000]);
+            store.sync().unwrap();
+            large += 1;
+        }
+        if store.stats().segments_sealed > 3 * segments {
+            break;
+        }
+    }
+    assert_eq!(store.stats().purge_marks, 1, "one for what is older than all on disk");
+    store.checkpoint().unwrap();
+    let disk = killed(store, &disk);
+    let store = open_recovered(&disk);
+    let read = store.stats().recovery_segments_wanted;
+    assert!(read <= 66, "{read} of {segments}");
+    let there = |number: &u32| {
+        let found = get(&store, &format!("large/{number}"));
+        found.is_some_and(|found| {
+            assert!(found == [*number as u8; 8_000], "large/{number}");
+            true
+        })
+    };
+    // About as many as came during the last turn of the ring.
+    let left = (0..large).filter(there).count() as u64;
+    assert!(left >= segments * 50 / 1_500 - 2, "{left} of {large}");
+}

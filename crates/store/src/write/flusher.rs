@@ -117,7 +117,21 @@ impl Flusher {
             }
             Work::Stop => return Step::Stopped,
         }
+        self.seal_passed(engine);
         Step::Worked
+    }
+
+    /// Seals an open segment that fills so slowly that many of the other kind have been begun since
+    /// it was.
+    fn seal_passed(&mut self, engine: &Arc<Engine>) {
+        for slot in [&mut self.pages, &mut self.extents] {
+            if let Some(passed) = slot.take_if(|open| engine.ring.is_passed(open.id)) {
+                // It is nearly empty although nothing of it is gone: what it holds would be the
+                // youngest to be forgotten, or written again for nothing.
+                engine.ring.refer(passed.id);
+                close_segment(engine, passed);
+            }
+        }
     }
 
     /// Seals the open segments, to be continued by the next open, and waits until everything is
