@@ -89,6 +89,12 @@ const CRASH_POINTS: &[CrashPoint] = &[
     CrashPoint { id: "T3",  durability: "synced",  steps: "create a 1, sync, remove a, kill, create b 1, kill",                kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
     CrashPoint { id: "T4",  durability: "flushed", steps: "create a 1, sync, close, kill, create a 2, sync, kill",             kill: ["2",               "2"              ], power: ["2",               "2"              ] },
     CrashPoint { id: "T5",  durability: "synced",  steps: "create a 1, sync, purge all, kill, checkpoint, kill",               kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
+    CrashPoint { id: "T6",  durability: "flushed", steps: "create a 1, sync, close, kill, create b 1, sync",                   kill: ["1",               "1"              ], power: ["1",               "1"              ] },
+    CrashPoint { id: "T7",  durability: "synced",  steps: "create a 1, sync, close, kill, remove a",                           kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "miss"           ] },
+    CrashPoint { id: "T8",  durability: "synced",  steps: "create a 1, sync, close, kill, remove a, kill, create b 1, sync",   kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
+    CrashPoint { id: "T9",  durability: "synced",  steps: "create a 1, sync, close, kill, create a 2, sync",                   kill: ["2 or miss",       "2"              ], power: ["2 or miss",       "2"              ] },
+    CrashPoint { id: "T10", durability: "synced",  steps: "create a 1, sync, close, kill, remove a, close",                    kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
+    CrashPoint { id: "T11", durability: "flushed", steps: "create a 1, sync, close, kill, close, kill, fill",                  kill: ["1 or miss",       "1 or miss"      ], power: ["1 or miss",       "1 or miss"      ] },
 ];
 
 const VOLUME_BYTES: u64 = 6 << 20;

@@ -213,7 +213,7 @@ impl Engine {
 
     /// Writes a delete or purge to the journal; a failure is counted and returned.
     pub(crate) fn journal_append(&self, op: JournalOp, seq: Sequence) -> std::io::Result<()> {
-        add(&self.counters.journal_records, 1);
+        self.note_journalled();
         self.counted(self.journal.append(op, seq))
     }
 
@@ -226,7 +226,7 @@ impl Engine {
         seq: Sequence,
         begun: Instant,
     ) -> std::io::Result<()> {
-        add(&self.counters.journal_records, 1);
+        self.note_journalled();
         while !self.counted(self.journal.append_in_room(op, seq, begun))? {
             self.wait_journal_room(begun)?;
         }

@@ -65,6 +65,9 @@ pub(crate) struct Space {
     pub(crate) segments: u32,
     pub(crate) nonce: StoreNonce,
     errors_max: u32,
+    /// While the checkpoint of a clean close still speaks for the segments: nothing may be written
+    /// to them then, nor to the tables of their lives.
+    untouched: AtomicBool,
     /// Held by whoever takes a volume out of service that must not be the last.
     leaving: Mutex<()>,
 }
@@ -104,8 +107,22 @@ impl Space {
             segments,
             nonce,
             errors_max,
+            untouched: AtomicBool::new(false),
             leaving: Mutex::default(),
         }
+    }
+
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.untouched.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_untouched(&self, untouched: bool) {
+        self.untouched.store(untouched, Ordering::Release);
+    }
+
+    /// A write that the checkpoint of a clean close does not know of would be lost, or worse.
+    fn assert_touched(&self) {
+        assert!(!self.is_untouched(), "a write while a clean checkpoint speaks for the segments");
     }
 
     pub(crate) fn location(&self, segment: SegmentId, offset: u64) -> Location {
@@ -179,6 +196,7 @@ impl Space {
     /// Writes outside the segments, synchronously, what no segment can be used without. That it
     /// succeeds does not say that a segment could be written: there may be no room for any.
     pub(crate) fn write_beside(&self, volume: &Volume, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.assert_touched();
         volume.usable()?;
         let outcome = volume.device.write_at(at, bytes);
         match outcome {
@@ -198,6 +216,7 @@ impl Space {
 
     /// Writes synchronously on the calling thread.
     pub(crate) fn write(&self, segment: SegmentId, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.assert_touched();
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let outcome = spot.volume.device.write_at(spot.offset, buf);
@@ -318,6 +337,9 @@ impl Space {
         bufs: Vec<IoBuf>,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> Option<Io> {
+        if op == IoOp::Write {
+            self.assert_touched();
+        }
         if let Err(error) = spot.volume.usable() {
             done(Err(error));
             return None;

@@ -630,7 +630,7 @@ impl Shared {
         let checkpoint = if engine.space.all_gone() {
             Err(SyncError::VolumesGone { reason: engine.space.why_gone() })
         } else {
-            engine.write_checkpoint(true).map_err(SyncError::Io)
+            engine.checkpoint_at_close().map_err(SyncError::Io)
         };
         engine.workers.stop();
         // What runs on other threads lets go of the store, and so of its files, a little after its

@@ -538,10 +538,10 @@ fn last_journal_record(disk: &Disk, copy: u64) -> (Superblock, u64) {
     (superblock, cells.filter(written).max().unwrap())
 }
 
-/// The open cannot note that the store is in use: after a crash the next one would take it for
-/// closed cleanly, and give the numbers of this life again.
+/// It cannot be noted that the store is in use: after a crash the next open would take it for closed
+/// cleanly, and give the numbers of this life again.
 #[test]
-fn an_open_that_cannot_be_noted_writes_nothing() {
+fn a_store_whose_use_cannot_be_noted_writes_nothing() {
     let disks = [Disk::new(16 << 20), Disk::new(16 << 20)];
     let open = |disks: &[Disk]| {
         let mut config = Config::new("first", ByteSize::new(16 << 20));
@@ -558,9 +558,8 @@ fn an_open_that_cannot_be_noted_writes_nothing() {
     let store = open(&disks);
     put(&store, "first", 1, &[1; 100_000]);
     store.close().unwrap();
-    disks[0].fail_next_write();
     let store = open(&disks);
-    assert_eq!(store.stats().volumes_out, 2);
+    disks[0].fail_next_write();
     let before = disks
         .clone()
         .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());
@@ -568,6 +567,7 @@ fn an_open_that_cannot_be_noted_writes_nothing() {
     let refused = store.sync().unwrap_err().to_string();
     assert!(refused.contains("in use could not be noted"), "names the cause: {refused}");
     assert!(store.info().warnings.iter().any(|w| w.contains("could not be noted")));
+    assert_eq!(store.stats().volumes_out, 2);
     let after = disks
         .clone()
         .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());

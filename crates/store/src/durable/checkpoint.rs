@@ -11,6 +11,8 @@ use crate::sync::{Arc, lock};
 use std::io;
 use std::time::Duration;
 
+use super::progress::Clean;
+use crate::config::Durability;
 use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointTables, JOURNAL_CELL_BYTES, ShardPlan, mend_bit,
@@ -164,8 +166,47 @@ impl Engine {
         outcome.map(drop)
     }
 
+    /// The checkpoint at a close: none where that of the close before still tells all. What only
+    /// memory knows beside, how often objects were hit since, is not worth a checkpoint.
+    pub(crate) fn checkpoint_at_close(&self) -> io::Result<()> {
+        let clean = *lock(&self.checkpoints.clean);
+        let is_as_found = clean.is_some_and(|clean| clean.covers)
+            && self.counters.journal_records.load(Ordering::Relaxed) == 0
+            && !self.recovery.is_incomplete();
+        if is_as_found { Ok(()) } else { self.write_checkpoint(true) }
+    }
+
+    /// Before a record is written to the journal.
+    pub(crate) fn note_journalled(&self) {
+        add(&self.counters.journal_records, 1);
+        if self.config.durability != Durability::None {
+            self.leave_clean();
+        }
+    }
+
+    /// Before the first write to the journal, a segment, its life or a checkpoint: what a clean
+    /// close left does not speak for the store any more, and says so on disk when this returns.
+    pub(crate) fn leave_clean(&self) {
+        if !self.space.is_untouched() {
+            return;
+        }
+        // Others that are about to write wait here.
+        let mut clean = lock(&self.checkpoints.clean);
+        if let Some(found) = clean.take()
+            && let Err(error) = clear_clean(self, &found)
+        {
+            // After a crash, the clean tables would be trusted for segments written from now on,
+            // and numbers given from now on be given again. So nothing may be written, on any
+            // volume.
+            self.space.take_out(&format!("that the store is in use could not be noted: {error}"));
+            add(&self.counters.checkpoint_errors, 1);
+        }
+        self.space.set_untouched(false);
+    }
+
     /// Writes the checkpoint after that of the generation `newest`; returns its own.
     fn write_after(&self, newest: u64, clean: bool) -> io::Result<u64> {
+        self.leave_clean();
         let volume = &self.space.volumes[0];
         if volume.is_out() {
             let _ = self.counted(self.journal.go_uncovered());
@@ -290,7 +331,7 @@ fn read_slot(engine: &Engine, slot: usize, at: u64, bytes: u64) -> Option<Found>
 }
 
 /// Clears the `clean` flag of a checkpoint, before anything is written after it.
-pub(crate) fn clear_clean(engine: &Engine, found: &Found) -> io::Result<()> {
+fn clear_clean(engine: &Engine, found: &Clean) -> io::Result<()> {
     let volume = &engine.space.volumes[0];
     let slot = volume.superblock.layout().checkpoint_slot(found.slot);
     let header = CheckpointHeader { clean: false, ..found.header };

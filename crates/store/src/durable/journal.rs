@@ -462,6 +462,13 @@ impl Journal {
         state.begun_generation = state.begun_generation.max(generation.saturating_add(1));
     }
 
+    /// An open found that the checkpoint of this generation covers all records: none is wanted for
+    /// them.
+    pub(crate) fn found_covered(&self, epoch: u32, generation: u64) {
+        self.checkpoint_done(epoch, generation);
+        self.wants_checkpoint.store(false, Ordering::Relaxed);
+    }
+
     /// A checkpoint begun at `epoch` is complete and durable.
     pub(crate) fn checkpoint_done(&self, epoch: u32, generation: u64) {
         let mut state = lock(&self.state);

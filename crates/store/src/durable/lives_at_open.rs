@@ -8,14 +8,13 @@
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, spawn_scoped, thread};
 
-use super::checkpoint::{self, Found};
+use super::checkpoint::Found;
 use super::lives::NotedLives;
 use super::segment_contents::read_footer_into;
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, FOOTER_BLOCK_BYTES, PageHeader};
 use crate::memory::mapped::AlignedBuf;
 use crate::space::SegmentId;
-use crate::stats::add;
 use crate::types::SegmentLife;
 
 /// Threads that determine the lives of segments; each waits for one small read after the other.
@@ -37,15 +36,6 @@ impl Engine {
             None if self.created => vec![SegmentLife::NONE; self.space.segments as usize],
             None => self.find_lives(found, noted.insert(self.noted_lives())),
         };
-        if let Some(found) = clean
-            && let Err(error) = checkpoint::clear_clean(self, found)
-        {
-            // After a crash, the clean tables would be trusted for segments written from now on,
-            // and numbers given from now on be given again. So nothing may be written, on any
-            // volume.
-            self.space.take_out(&format!("that the store is in use could not be noted: {error}"));
-            add(&self.counters.checkpoint_errors, 1);
-        }
         let newest = lives.iter().max().copied().unwrap_or_default();
         self.next_seq.fetch_max(newest.get() + 1, Ordering::AcqRel);
         self.ring.restore(&lives, &self.space);

@@ -5,6 +5,7 @@
 //! generation.
 
 use crate::device::submit_deferred;
+use crate::format::CheckpointHeader;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, PoisonError, lock};
 
@@ -53,6 +54,10 @@ impl RecoveryState {
         self.incomplete.store(true, Ordering::Relaxed);
     }
 
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set_ring_known(&self) {
         *lock(&self.ring_known) = true;
         self.changed.notify_all();
@@ -95,11 +100,32 @@ pub(crate) struct CheckpointState {
     pub(super) newest: Mutex<u64>,
     /// Attempts in a row that failed.
     pub(super) failures: AtomicU32,
+    /// The checkpoint of a clean close, as long as it says on disk that it is one. Held while that
+    /// changes.
+    pub(super) clean: Mutex<Option<Clean>>,
+}
+
+/// What a clean close left.
+#[derive(Clone, Copy)]
+pub(crate) struct Clean {
+    pub(super) header: CheckpointHeader,
+    pub(super) slot: usize,
+    /// It covers all of the journal that the open found.
+    pub(super) covers: bool,
 }
 
 impl CheckpointState {
     pub(crate) fn new(generation: u64) -> CheckpointState {
-        CheckpointState { newest: Mutex::new(generation), failures: AtomicU32::new(0) }
+        CheckpointState {
+            newest: Mutex::new(generation),
+            failures: AtomicU32::new(0),
+            clean: Mutex::new(None),
+        }
+    }
+
+    /// Notes the checkpoint of a clean close, which nothing has been written after.
+    pub(super) fn found_clean(&self, header: CheckpointHeader, slot: usize, covers: bool) {
+        *lock(&self.clean) = Some(Clean { header, slot, covers });
     }
 
     /// Notes that generations up to this one are taken.

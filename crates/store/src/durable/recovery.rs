@@ -74,9 +74,14 @@ impl Engine {
             next_seq = Sequence::from_raw(found.header.seq_next);
             self.checkpoints.raise(found.header.generation);
             self.journal.found_checkpoint(found.header.generation);
-            if covers(&found.header, contents) {
+            let covers = covers(&found.header, contents);
+            if covers {
                 // What is written first need not wait for another checkpoint.
-                self.journal.checkpoint_done(contents.epoch, found.header.generation);
+                self.journal.found_covered(contents.epoch, found.header.generation);
+            }
+            if found.header.clean {
+                self.checkpoints.found_clean(found.header, found.slot, covers);
+                self.space.set_untouched(true);
             }
             found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.sequence()));
         }
@@ -166,7 +171,7 @@ impl Engine {
         // Second pass: a delete may have come between the check of an entry and its insertion. The
         // flusher is still waiting, so the index holds nothing newer than those deletes.
         self.apply_deletes(plan.seq_at_open);
-        if self.recovery.incomplete.load(Ordering::Relaxed) {
+        if self.recovery.is_incomplete() {
             // Until a checkpoint is complete, the next recovery may succeed in reading what this
             // one could not. Removes and replacements must therefore be journalled, even for keys
             // of which nothing is known.

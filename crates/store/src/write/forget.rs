@@ -9,7 +9,6 @@
 use crate::engine::Engine;
 use crate::format::JournalOp;
 use crate::memory::resident::Found;
-use crate::stats::add;
 use crate::types::KeyHash;
 
 impl Engine {
@@ -45,7 +44,7 @@ impl Engine {
         // The journal may wait for a checkpoint, which waits for those inside.
         drop(alone);
         if let Some(seq) = seq {
-            add(&self.counters.journal_records, 1);
+            self.note_journalled();
             let delete = JournalOp::DeleteKey { hash: hash.get() };
             // The failure is counted; on a failing device nothing more can be done.
             let _ = self.counted(self.journal.append_soon(delete, seq));

@@ -159,6 +159,7 @@ fn take_sparse(engine: &Engine) -> Option<SegmentId> {
 /// header of its first page, so that forgotten objects are not found again. Records stay readable
 /// until the segment is reused. False on an I/O error, which the volume counts.
 fn erase(engine: &Engine, segment: SegmentId) -> bool {
+    engine.leave_clean();
     let mut erased = engine.note_life(segment, SegmentLife::NONE).is_ok();
     let last = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
     let mut first = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);

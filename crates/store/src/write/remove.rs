@@ -68,9 +68,10 @@ impl Engine {
     }
 
     /// Whether what changes this key waits for a sync of the disk: if a version of it may be there,
-    /// which must not come back.
+    /// which must not come back. The first change after a clean close waits for one, too.
     pub(super) fn change_syncs(&self, key: &[u8]) -> bool {
-        if self.config.durability != Durability::Synced || self.is_inline() {
+        let syncs = self.config.durability == Durability::Synced || self.space.is_untouched();
+        if !syncs || self.is_inline() {
             return false;
         }
         let hash = self.hash(key);

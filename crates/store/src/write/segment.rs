@@ -162,6 +162,7 @@ fn free_two(engine: &Arc<Engine>) {
 /// Writes what makes a segment an open one: no footer of the former life, and what this kind begins
 /// with, of which the length is returned.
 fn begin(engine: &Engine, id: SegmentId, life: SegmentLife, kind: SegmentKind) -> io::Result<u64> {
+    engine.leave_clean();
     // First, so that a crash finds the segment among those to look at.
     engine.note_life(id, life)?;
     // Then the footer: from now on the segment counts as open.
@@ -265,6 +266,7 @@ fn resume(
 /// Erases a footer, durably: a footer that came back after a loss of power would hide the records
 /// added, and a second continuation would overwrite those of the first.
 fn clear_footer(engine: &Engine, id: SegmentId) -> io::Result<()> {
+    engine.leave_clean();
     let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     engine.space.write(id, engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64, &zero)?;
     add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64);
