@@ -1,13 +1,14 @@
 //! Waiting for another request for the same resource, and reading its response along with it.
 //!
-//! Invariant: no follower waits longer than `timeouts.collapse` for the leader's next news.
+//! Invariant: nobody follows a leader that has brought nothing within `timeouts.collapse`, nor waits
+//! longer than that for the end of what it brings.
 //! Threads: the worker's.
 
 use std::sync::Arc;
 
 use http::header::ACCEPT_RANGES;
 use http::{Method, StatusCode};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::answer::{self, Answer, serve_hit};
 use crate::collapse::sharing::SharedFill;
@@ -30,6 +31,8 @@ pub(crate) enum Following {
     Ended(Outcome),
     /// A change has outdated the leader's response, which will not be stored.
     Outdated,
+    /// The leader has got nothing from the origin for so long that it may never.
+    Silent,
     TooSlow,
 }
 
@@ -43,8 +46,8 @@ pub(crate) async fn follow(
 ) -> Following {
     let wait = worker.shared.config.timeouts.collapse;
     let _waiting = worker.shared.collapse.wait();
-    match timeout(wait, collapse::news(leader)).await {
-        Err(_) => return Following::TooSlow,
+    match timeout_at(leader.began() + wait, collapse::news(leader)).await {
+        Err(_) => return Following::Silent,
         Ok(Outcome::Filling(fill)) => {
             if worker.shared.config.caching.slice_bytes > 0 && is_far(&fill, ask) {
                 return Following::Far;

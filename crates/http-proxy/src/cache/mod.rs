@@ -7,8 +7,8 @@
 //!             └── follow ◄─────┘
 //! ```
 //!
-//! Invariants: a request waits for others at most [`ROUNDS_MAX`] rounds of `timeouts.collapse`
-//! each; a body leaves the store without a copy. Threads: the worker that read the request.
+//! Invariants: a request waits for others only while [`Rounds`] are left; a body leaves the store
+//! without a copy. Threads: the worker that read the request.
 
 mod follow;
 
@@ -19,7 +19,8 @@ use http::Method;
 
 use crate::answer::{self, Answer, only_if_cached, origin_failed, reused, serve_hit};
 use crate::cache::follow::{Following, follow};
-use crate::collapse::{Lead, Outcome, Role};
+use crate::collapse::rounds::Rounds;
+use crate::collapse::{Lead, News, Outcome, Role};
 use crate::error::FetchError;
 use crate::fetch::{Audience, Conditions, Fetch, Resume};
 use crate::io::boxed::boxed;
@@ -29,9 +30,6 @@ use crate::rules::{CacheStatus, ForwardReason};
 use crate::slices::{self, Course, RangeSupport, Want};
 use crate::vault::{Found, FoundBody, Lookup};
 use crate::worker::Worker;
-
-/// Times a request waits for others before it goes to the origin alone.
-const ROUNDS_MAX: usize = 3;
 
 /// The next step after a lookup.
 enum Plan {
@@ -169,7 +167,8 @@ fn serve_planned(
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
     let mut support = RangeSupport::Unknown;
     let (reason_first, mut broke) = (question.reason, None);
-    for _ in 0..ROUNDS_MAX {
+    let mut rounds = Rounds::new(worker.shared.config.timeouts.origin_header);
+    while rounds.is_one_left() {
         let (reason, conditions) = (question.reason, question.conditions);
         let mut probing = None;
         match slices::course(worker, ask, reason, conditions, support).await {
@@ -195,16 +194,19 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         // The found response may pin memory, and will be looked up again anyway.
         drop(question.found.take());
         let following = follow(worker, ask, &leader, reason).await;
-        if matches!(following, Following::Outdated) {
-            worker.shared.collapse.outdate(&question.key, &leader);
-        }
         broke = None;
+        let is_silent = matches!(following, Following::Silent);
+        let is_over = is_silent || matches!(following, Following::Outdated);
         match heed(worker, ask, following, reason).await {
             Next::Answered(answer) => return *answer,
             Next::Far => support = RangeSupport::Told,
             Next::Again(failure) => broke = failure,
             Next::Alone => break,
         }
+        if is_over {
+            follow_no_more(worker, ask, &question.key, &leader);
+        }
+        rounds.end_one(is_silent);
         question = match plan(worker, ask).await {
             Plan::Serve(found, decision) => {
                 return serve_planned(worker, ask, found, decision, Some(reason));
@@ -217,6 +219,15 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         // It failed for one after the other. If all asked now, it would have all of them at once.
         Some(error) => share_failure(worker, ask, error, waited_for(question.reason)).await,
         None => go_alone(worker, ask, reason_first).await,
+    }
+}
+
+/// Of those who waited for this leader, one leads next.
+fn follow_no_more(worker: &Worker, ask: &Ask, key: &[u8], leader: &Arc<News>) {
+    let collapse = &worker.shared.collapse;
+    match ask.method == Method::HEAD {
+        true => collapse.outdate_for_head(key, leader),
+        false => collapse.outdate(key, leader),
     }
 }
 
@@ -248,6 +259,10 @@ async fn heed(
             return Next::Answered(Box::new(answer));
         }
         Following::Ended(Outcome::Broke(error)) => {
+            ((Failure::Disconnected, error.name()), Some(error))
+        }
+        Following::Silent => {
+            let error = FetchError::HeaderTimeout;
             ((Failure::Disconnected, error.name()), Some(error))
         }
         Following::Ended(Outcome::StoodIn(code)) => {

@@ -3,13 +3,15 @@
 //! The first request to [`Collapse::join`] a key leads; the others wait for its outcome.
 //! Invariants: a leader that ends in any manner, panics included, tells its followers by dropping
 //! its [`Lead`]; no follower waits without a deadline; a key is in the table only while its `Lead`
-//! lives, and until a follower finds that a change has outdated the leader's response: then one who
-//! comes after it leads. When a resource turns out to vary, its lead also becomes the lead for the
-//! variant. HEADs lead under keys of their own, but follow a GET's lead while there is one.
-//! Uncacheable resources are remembered, so that requests for them do not queue.
+//! lives, and until a follower finds that a change has outdated the leader's response, or that the
+//! leader waits in vain: then one who comes after it leads. When a resource turns out to vary, its
+//! lead also becomes the lead for the variant. HEADs lead under keys of their own, but follow a
+//! GET's lead while there is one. Uncacheable resources are remembered, so that requests for them do
+//! not queue.
 //!
 //! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 
+pub(crate) mod rounds;
 pub(crate) mod sharing;
 pub(crate) mod unsliceable;
 
@@ -22,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Notes;
@@ -77,11 +80,17 @@ type Key = Arc<[u8]>;
 pub(crate) struct News {
     outcome: Mutex<Outcome>,
     changed: Notify,
+    began: Instant,
     /// Times that the leader's request had been here before.
     rounds: AtomicUsize,
 }
 
 impl News {
+    /// When its request began to lead.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
     fn outcome(&self) -> MutexGuard<'_, Outcome> {
         lock(&self.outcome)
     }
@@ -228,8 +237,8 @@ impl Collapse {
             Entry::Vacant(place) => {
                 let key = place.key().clone();
                 let outcome = Mutex::new(Outcome::Pending);
-                let (changed, rounds) = (Notify::new(), AtomicUsize::new(0));
-                let news = Arc::new(News { outcome, changed, rounds });
+                let (changed, began) = (Notify::new(), Instant::now());
+                let news = Arc::new(News { outcome, changed, began, rounds: AtomicUsize::new(0) });
                 place.insert(news.clone());
                 Role::Leader(Lead {
                     collapse: self.clone(),
@@ -250,9 +259,16 @@ impl Collapse {
         lead.map_or_else(|| self.join(&head_key(key)), Role::Follower)
     }
 
-    /// The response that this lead brings is outdated: nobody else follows it under `key`.
+    /// The response that this lead brings is outdated, or may never come: nobody else follows it
+    /// under `key`.
     pub(crate) fn outdate(&self, key: &[u8], lead: &Arc<News>) {
         take_out(&mut lock(&self.leads), key, lead);
+    }
+
+    /// As [`Collapse::outdate`], for a lead that a HEAD follows: a GET's or a HEAD's.
+    pub(crate) fn outdate_for_head(&self, key: &[u8], lead: &Arc<News>) {
+        self.outdate(key, lead);
+        self.outdate(&head_key(key), lead);
     }
 
     /// Remembers that headers of the resource under `key` can be shared.
@@ -476,7 +492,11 @@ mod tests {
         let Role::Follower(follower) = collapse.join_for_head(b"k") else { panic!("a GET leads") };
         get.end(Outcome::Stored);
         assert!(matches!(*follower.outcome(), Outcome::Stored));
+        let Role::Follower(silent) = collapse.join_for_head(b"k") else { panic!("a HEAD leads") };
+        collapse.outdate_for_head(b"k", &silent);
+        let Role::Leader(anew) = collapse.join_for_head(b"k") else { panic!("one leads anew") };
         assert!(matches!(collapse.join_for_head(b"k"), Role::Follower(_)));
+        drop(anew);
         head.end(Outcome::NotStored);
         assert!(matches!(collapse.join_for_head(b"k"), Role::Alone));
         collapse.remember_head(b"k");

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Body as _;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use crate::answer;
+use crate::collapse::rounds::Rounds;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{self, Lead, News, Outcome, Role};
@@ -31,9 +32,6 @@ use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, FoundBody, Placement, Stretch, slice_key};
 use crate::worker::Worker;
-
-/// Times a slice is waited for before giving up.
-const ROUNDS_MAX: usize = 3;
 
 /// Where a slice came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +105,8 @@ pub(crate) async fn get(
     }
     let key = slice_key(primary, slices, index);
     let mut broke = None;
-    for _ in 0..ROUNDS_MAX {
+    let mut rounds = Rounds::new(shared.config.timeouts.origin_header);
+    while rounds.is_one_left() {
         if shared.collapse.unsliceable.of(primary, worker.now_s()).is_some() {
             return Err(Lack::NoSlice);
         }
@@ -127,10 +126,19 @@ pub(crate) async fn get(
             Role::Follower(leader) => match follow(worker, ask, stretch, &leader, begun_ms).await {
                 Followed::Got(got) => return Ok(*got),
                 Followed::Gone(lack) => return Err(lack),
-                Followed::Again(error) => broke = error,
+                Followed::Again(error) => {
+                    broke = error;
+                    rounds.end_one(false);
+                }
                 Followed::Outdated => {
                     shared.collapse.outdate(&key, &leader);
                     broke = None;
+                    rounds.end_one(false);
+                }
+                Followed::Silent => {
+                    shared.collapse.outdate(&key, &leader);
+                    broke = Some(FetchError::HeaderTimeout);
+                    rounds.end_one(true);
                 }
                 Followed::TooSlow => {
                     broke = None;
@@ -183,6 +191,8 @@ enum Followed {
     Again(Option<FetchError>),
     /// A change has outdated what the other one fetches.
     Outdated,
+    /// The other one has got nothing from the origin for so long that it may never.
+    Silent,
     TooSlow,
 }
 
@@ -195,8 +205,9 @@ async fn follow(
 ) -> Followed {
     let shared = &worker.shared;
     let _waiting = shared.collapse.wait();
-    match timeout(shared.config.timeouts.collapse, collapse::news(leader)).await {
-        Err(_) => Followed::TooSlow,
+    let until = leader.began() + shared.config.timeouts.collapse;
+    match timeout_at(until, collapse::news(leader)).await {
+        Err(_) => Followed::Silent,
         Ok(Outcome::Filling(fill)) => {
             let (vault, caching) = (&shared.vault, &shared.config.caching);
             let found = fill.shared.stands_for(

@@ -258,6 +258,55 @@ fn a_slow_leader_holds_nobody_for_long() {
     gate.open();
 }
 
+/// An origin that hangs gets no more from many clients than from a few.
+#[test]
+fn of_those_who_wait_for_a_silent_origin_one_asks_at_a_time() {
+    const CLIENTS: usize = 50;
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| {
+        held.wait();
+        reply(200, "Cache-Control: max-age=60", "x")
+    });
+    let proxy =
+        Proxy::start_with(&origin, |config| config.timeouts.collapse = Duration::from_secs(1));
+    let ask = |_| send_to(proxy.info.address, "GET", "/", "", b"");
+    let asking: Vec<_> = (0..CLIENTS).map(ask).collect();
+    // Two have asked by now, none of whom is waited for any more.
+    eventually("a third one asks, and the others wait for it", || {
+        origin.count() == 3 && waiting(&proxy) == CLIENTS as u64 - 3
+    });
+    gate.open();
+    for mut one in asking {
+        assert_eq!(read_message(&mut one, false).expect("an answer").text(), "x");
+    }
+    assert!(origin.count() < CLIENTS / 2, "{}", origin.count());
+}
+
+/// They wait for as long as if each had asked for itself.
+#[test]
+fn who_waits_for_a_silent_origin_has_its_failure_in_the_end() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| {
+        held.wait();
+        reply(200, "", "")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.collapse = Duration::from_millis(500);
+        config.timeouts.origin_header = Duration::from_millis(1200);
+    });
+    let ask = |_| send_to(proxy.info.address, "GET", "/", "", b"");
+    let asking: Vec<_> = (0..20).map(ask).collect();
+    for mut one in asking {
+        let said = read_message(&mut one, false).expect("an answer");
+        assert_eq!(said.status(), 504);
+        assert!(said.cache().contains("detail=origin-timeout"), "{}", said.cache());
+    }
+    assert!(origin.count() < 10, "{}", origin.count());
+    gate.open();
+}
+
 #[test]
 fn a_lost_client_lets_a_small_fill_finish() {
     let origin = Origin::start(|request| {

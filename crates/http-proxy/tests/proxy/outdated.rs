@@ -1,10 +1,11 @@
-//! Fills that a change outdates while others wait for them.
+//! Fills that a change outdates, or that do not come, while others wait for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::ranges::{slice_of, sliced_by};
 use crate::support::{
-    Gate, Message, Origin, Proxy, Reply, ask_at, eventually, noise, reply, send_to,
+    Gate, Message, Origin, Proxy, Reply, ask_at, eventually, noise, read_message, reply, send_to,
 };
 
 const LENGTH: usize = 300_000;
@@ -145,4 +146,35 @@ fn those_who_wait_for_a_slice_that_a_change_outdates_ask_once() {
     assert_eq!(asked(&origin), 3);
     gates[1].open();
     drop(leader);
+}
+
+#[test]
+fn of_those_who_wait_for_a_slice_that_does_not_come_one_asks_at_a_time() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        if !request.header("range").starts_with("bytes=0-") {
+            held.wait();
+        }
+        slice_of(request, &noise(42, 1 << 20), "ETag: \"v1\"")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.caching.slice_bytes = 256 << 10;
+        config.timeouts.collapse = Duration::from_secs(1);
+    });
+    let range = |first: usize| format!("Range: bytes={first}-{}", first + 9);
+    eventually("the first slice is stored", || {
+        proxy.get_with("/", &range(0)).cache().contains("; hit")
+    });
+    let ask = |_| send_to(proxy.info.address, "GET", "/", &range(256 << 10), b"");
+    let asking: Vec<_> = (0..CLIENTS).map(ask).collect();
+    eventually("a second one asks for it, and the others wait", || {
+        let waiting = proxy.metric("damelo_proxy_collapsed_waiting");
+        (asked(&origin), waiting) == (3, CLIENTS as u64 - 2)
+    });
+    gate.open();
+    for mut one in asking {
+        assert_eq!(read_message(&mut one, false).expect("an answer").status(), 206);
+    }
+    assert!(asked(&origin) < CLIENTS / 2, "{}", asked(&origin));
 }
