@@ -187,7 +187,7 @@ impl ProxyError {
 
 /// Why there is no response from the origin. The last three variants are answered with 4xx: the
 /// origin must not be asked, or the client did not send the body. All others are the origin's fault
-/// (5xx).
+/// (5xx, or what it said itself).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     /// With what the system says of the attempt that failed last; none if none was made.
@@ -224,6 +224,9 @@ pub(crate) enum FetchError {
     Framing,
     #[error("the origin answered with a status that only another request can have")]
     Unasked,
+    /// It was told to others; this request was not sent.
+    #[error("the origin answered {0} to each of the requests that this one waited for")]
+    Status(StatusCode),
     #[error("the origin has as many requests as it may have")]
     Busy,
     #[error("no origin passes its health checks, and this is not the request that tries it anyway")]
@@ -280,6 +283,7 @@ impl FetchError {
             | FetchError::ConnectTimeout
             | FetchError::Tls(_)
             | FetchError::Refused
+            | FetchError::Status(_)
             | FetchError::Busy
             | FetchError::Down
             | FetchError::Forbidden => false,
@@ -311,6 +315,7 @@ impl FetchError {
             FetchError::ResolveTimeout(_)
             | FetchError::ConnectTimeout
             | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
+            FetchError::Status(status) => *status,
             FetchError::Forbidden => StatusCode::FORBIDDEN,
             FetchError::Busy | FetchError::Down | FetchError::NamesBusy(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -344,6 +349,7 @@ impl FetchError {
             FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Framing => "origin-framing",
             FetchError::Unasked => "origin-unasked",
+            FetchError::Status(_) => "origin-error",
             FetchError::Busy => "origin-busy",
             FetchError::Down => "origin-down",
             FetchError::Forbidden => "forbidden-address",

@@ -268,6 +268,10 @@ async fn heed(
         Following::Ended(Outcome::StoodIn(code)) => {
             ((Failure::Status(code), "stale-if-error"), None)
         }
+        // An origin with too much to do would have all who wait at once.
+        Following::Ended(Outcome::Error(code)) => {
+            ((Failure::Status(code), "stale-if-error"), Some(FetchError::Status(code)))
+        }
         // A response whose body is not stored may have headers that can be shared.
         Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
             if ask.method == Method::HEAD =>
@@ -348,7 +352,8 @@ async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> 
     Some(share_failure(worker, ask, FetchError::Down, status).await)
 }
 
-/// The leader got no response: each follower may use a stale one if its own directives allow.
+/// The leader got no response, or an error: each follower may use a stale one if its own directives
+/// allow.
 async fn share_failure(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -364,7 +369,10 @@ async fn share_failure(
         worker.counters.collapsed.one();
     }
     status.detail = Some(error.name());
-    let failure = Failure::Disconnected;
+    let failure = match error {
+        FetchError::Status(code) => Failure::Status(code),
+        _ => Failure::Disconnected,
+    };
     match stand_in(worker, ask, planned, failure, status.clone()).await {
         Some(answer) => answer,
         None => origin_failed(worker, error, status),

@@ -68,6 +68,8 @@ pub(crate) enum Outcome {
     /// It gave an error with this status, and the leader has what is stored instead: so do
     /// followers that may.
     StoodIn(StatusCode),
+    /// As [`Outcome::Broke`], with an error of this status, which may pass.
+    Error(StatusCode),
     /// The leader left before any outcome: a follower should lead.
     Abandoned,
 }
@@ -132,6 +134,8 @@ impl Outcome {
     pub(crate) fn of_refusal(reason: NotStoredReason, status: StatusCode) -> Outcome {
         use NotStoredReason as Not;
         match reason {
+            Not::Store => Outcome::NotThisTime,
+            _ if is_passing_failure(status) => Outcome::Error(status),
             Not::Method
             | Not::RequestNoStore
             | Not::Authorization
@@ -140,8 +144,7 @@ impl Outcome {
             | Not::Superseded
             | Not::Truncated
             | Not::ClientGone => Outcome::Abandoned,
-            Not::Status | Not::Store => Outcome::NotThisTime,
-            _ if is_passing_failure(status) => Outcome::NotThisTime,
+            Not::Status => Outcome::NotThisTime,
             Not::NoStore
             | Not::Private
             | Not::VaryStar

@@ -25,7 +25,7 @@ use crate::rules::parts::{self, Part, Slices};
 use crate::rules::reuse::{self, Arrived, Decision};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
-use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
+use crate::rules::{NotStoredReason, Policy, ResponseDirectives, is_passing_failure, validation};
 use crate::ruleset::Hint;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
@@ -234,6 +234,7 @@ async fn follow(
         },
         Ok(Outcome::Abandoned) => Followed::Again(None),
         Ok(Outcome::Broke(error)) => Followed::Again(Some(error)),
+        Ok(Outcome::Error(status)) => Followed::Again(Some(FetchError::Status(status))),
         Ok(Outcome::Failed(error)) => Followed::Gone(Lack::Failed { error, followed: true }),
         Ok(_) => Followed::Gone(Lack::NoSlice),
     }
@@ -244,7 +245,7 @@ async fn fetch(
     ask: &Ask,
     slices: Slices,
     index: u64,
-    lead: Option<Lead>,
+    mut lead: Option<Lead>,
 ) -> Result<Got, Lack> {
     let asked = match ask_origin(worker, ask, slices, index).await {
         Ok(asked) => asked,
@@ -255,10 +256,15 @@ async fn fetch(
             return Err(Lack::Failed { error, followed: false });
         }
     };
-    begin(worker, ask, asked, |_| lead).await.map_err(|asked| {
-        let primary = &ask.target.primary;
+    begin(worker, ask, asked, |_| lead.take()).await.map_err(|asked| {
+        let (primary, status) = (&ask.target.primary, asked.response.status());
+        if is_passing_failure(status)
+            && let Some(lead) = lead
+        {
+            lead.end(Outcome::Error(status));
+        }
         let noted = worker.shared.collapse.unsliceable.of(primary, worker.now_s());
-        match asked.response.status() == StatusCode::PARTIAL_CONTENT && noted.is_none() {
+        match status == StatusCode::PARTIAL_CONTENT && noted.is_none() {
             true => Lack::NotStored,
             false => Lack::NoSlice,
         }

@@ -543,6 +543,34 @@ fn an_origin_that_fails_for_each_is_asked_by_three() {
     assert_eq!(origin.count(), 3);
 }
 
+/// Or it would have all who wait at once when it says that it has too much to do.
+#[test]
+fn an_origin_with_an_error_for_each_is_asked_by_three() {
+    for status in [503, 429] {
+        let (answer, answers) = std::sync::mpsc::channel();
+        let answers = std::sync::Mutex::new(answers);
+        let origin = Origin::start(move |_| {
+            answers.lock().expect("lock").recv().expect("the test goes on");
+            reply(status, "", "its own words")
+        });
+        let proxy = Proxy::start(&origin);
+        let ask = |_| send_to(proxy.info.address, "GET", "/", "", b"");
+        let asking: Vec<_> = (0..8).map(ask).collect();
+        for round in 1..=3 {
+            eventually("one asks and the others wait", || {
+                (origin.count(), waiting(&proxy)) == (round, 8 - round as u64)
+            });
+            answer.send(()).expect("it is asked");
+        }
+        let answers = asking.into_iter().map(|mut one| read_message(&mut one, false));
+        let answers: Vec<_> = answers.map(|answer| answer.expect("an answer")).collect();
+        assert!(answers.iter().all(|answer| answer.status() == status));
+        let told = answers.iter().filter(|a| a.cache().contains("detail=origin-error")).count();
+        let own = answers.iter().filter(|answer| answer.text() == "its own words").count();
+        assert_eq!((origin.count(), own, told), (3, 3, 5));
+    }
+}
+
 /// The client's own limit, `timeouts.client_write`, is the only one that there is for it: here it
 /// reads, but not enough for a new piece to fit into the socket.
 #[test]
