@@ -324,6 +324,43 @@ fn an_http2_origin_that_never_begins_to_speak_is_left_for_the_next() {
     assert!(proxy.metric("damelo_proxy_origin_ejections_total") >= 1);
 }
 
+/// As behind a firewall that has forgotten the connection: nobody resets it.
+#[test]
+fn a_connection_on_which_an_http2_origin_fell_silent_is_not_used_again() {
+    const HEADERS: u8 = 1;
+    for client_leaves in [false, true] {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        let origin = Http2Origin::by_hand(move |frame| {
+            if frame.kind != HEADERS || count.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Vec::new();
+            }
+            let mut answer = http2_frame(HEADERS, frame.stream, &[0x88]);
+            // END_HEADERS and END_STREAM.
+            answer[4] = 0x4 | 0x1;
+            answer
+        });
+        let home = Home::new();
+        let limit = Duration::from_millis(500);
+        let proxy = proxy_before(&home, &origin, |config| {
+            config.timeouts.connect = limit;
+            config.timeouts.origin_header = if client_leaves { PATIENCE } else { limit };
+        });
+        assert_eq!(proxy.get("/").status(), 200);
+        if client_leaves {
+            let leaves = send_to(proxy.info.address, "GET", "/", "", b"");
+            eventually("it was asked", || asked.load(Ordering::SeqCst) == 2);
+            std::thread::sleep(limit);
+            drop(leaves);
+            eventually("it has left", || proxy.metric("damelo_proxy_requests_open") == 0);
+        } else {
+            assert_eq!(proxy.get("/").status(), 504);
+        }
+        expect_another_answer(&proxy, &origin);
+        assert_eq!(origin.connections.load(Ordering::SeqCst), 2);
+    }
+}
+
 #[test]
 fn a_connection_on_which_an_http2_origin_stayed_silent_is_not_used_again() {
     let ask = |method: &str, body: &str| {

@@ -173,6 +173,9 @@ impl Timed {
             since = since.max(exchange.last());
         }
         ready!(poll_deadline(&mut self.silence, since + self.limit, cx));
+        if let Source::Origin(body) = &self.body {
+            body.waited_in_vain(self.limit);
+        }
         Poll::Ready(Some(Err(BodyError::Idle)))
     }
 

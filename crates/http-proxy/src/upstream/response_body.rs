@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -106,6 +107,11 @@ impl FetchedBody {
     /// The exchange's idle timer, if the request had a body and the response has not ended.
     pub(crate) fn exchange(&self) -> Option<Arc<IdleTimer>> {
         self.leased.exchange()
+    }
+
+    /// The body was waited for in vain, for this long.
+    pub(crate) fn waited_in_vain(&self, limit: Duration) {
+        self.leased.waited_in_vain(limit);
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -5,13 +5,14 @@
 //! origin's concurrency limit (a limit of 0 counts as 1): hyper would queue the excess, which looks
 //! like an origin that does not answer. Until the origin's SETTINGS arrive (its connection preface,
 //! RFC 9113 §3.4) a connection carries one request; it gets no further ones if they do not arrive
-//! within the connect timeout. Threads: `Shared` is behind the lock of its pool; each connection
-//! has two tasks on the pool's worker, one that reads and writes frames and one that learns the
-//! origin's limit.
+//! within the connect timeout, nor once a request was waited for in vain while nothing at all came.
+//! Threads: `Shared` is behind the lock of its pool; each connection has two tasks on the pool's
+//! worker, one that reads and writes frames and one that learns the origin's limit.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use crate::error::FetchError;
+use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
 use crate::upstream::OriginBody;
 use crate::upstream::pool::PoolSettings;
@@ -77,10 +79,22 @@ impl Preface {
     }
 }
 
+/// What is known of the other end of a connection. It has a clone for each request in flight, and one
+/// more.
+#[derive(Debug)]
+struct Peer {
+    /// Time since bytes last came from it.
+    silence: Arc<IdleTimer>,
+    /// It was silent while it owed an answer, as one is that is no longer there: nobody sends a
+    /// reset in its place where a firewall or a balancer has forgotten the connection.
+    lost: AtomicBool,
+}
+
 /// A new connection to an origin.
 pub(super) struct Opened {
     sender: http2::SendRequest<OriginBody>,
     preface: Preface,
+    peer: Arc<Peer>,
 }
 
 /// Speaks HTTP/2 on a new stream to an origin, whose SETTINGS must arrive before `due`. The
@@ -92,6 +106,8 @@ pub(super) async fn open(
 ) -> Result<Opened, FetchError> {
     let header_list_max = u32::try_from(settings.header_bytes_max).unwrap_or(u32::MAX);
     let frames = FrameTasks::default();
+    let silence = Arc::new(IdleTimer::new());
+    let stream = SparingStream::new(stream, &settings.transit).heard_by(&silence);
     let (sender, mut connection) = http2::Builder::new(frames.clone())
         .timer(TokioTimer::new())
         .keep_alive_interval(settings.http2_ping)
@@ -100,7 +116,7 @@ pub(super) async fn open(
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(header_list_max)
-        .handshake(TokioIo::new(SparingStream::new(stream, &settings.transit)))
+        .handshake(TokioIo::new(stream))
         .await
         .map_err(|_| FetchError::Broken)?;
     let (learned, limit) = watch::channel(None);
@@ -114,7 +130,8 @@ pub(super) async fn open(
         }
         polled
     }));
-    Ok(Opened { sender, preface: Preface { limit, due } })
+    let peer = Arc::new(Peer { silence, lost: AtomicBool::new(false) });
+    Ok(Opened { sender, preface: Preface { limit, due }, peer })
 }
 
 /// Runs the tasks that read and write frames. After each poll of one, it wakes the task that waits
@@ -164,8 +181,7 @@ struct Http2 {
     address: Option<IpAddr>,
     used: Instant,
     preface: Preface,
-    /// One clone per request in flight.
-    streams: Arc<()>,
+    peer: Arc<Peer>,
 }
 
 /// A place for one request on a connection.
@@ -178,20 +194,60 @@ pub(super) struct Place {
 
 /// Counts one request in flight on an HTTP/2 connection, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Stream(Arc<()>);
+pub(super) struct Stream(Arc<Peer>);
+
+impl Stream {
+    /// The origin was waited for in vain, for at least `limit`. If nothing has come on the connection
+    /// in that time, it gets no further requests.
+    pub(super) fn waited_in_vain(&self, limit: Duration) {
+        if self.0.silence.last().elapsed() >= limit {
+            self.0.lost.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A stream on which an answer is owed. It ends with nothing if that takes too long, or if who
+/// waited for it has left.
+pub(super) struct Owed {
+    stream: Option<Stream>,
+    since: Instant,
+    limit: Duration,
+}
+
+impl Owed {
+    /// With the silence after which the connection gets no further requests, if nothing was paid by
+    /// then.
+    pub(super) fn on(stream: Stream, limit: Duration) -> Owed {
+        Owed { stream: Some(stream), since: Instant::now(), limit }
+    }
+
+    pub(super) fn paid(mut self) -> Option<Stream> {
+        self.stream.take()
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream
+            && self.since.elapsed() >= self.limit
+        {
+            stream.waited_in_vain(self.limit);
+        }
+    }
+}
 
 impl Http2 {
     fn place(&mut self) -> Place {
         self.used = Instant::now();
         Place {
             sender: self.sender.clone(),
-            stream: Stream(Arc::clone(&self.streams)),
+            stream: Stream(Arc::clone(&self.peer)),
             awaited: self.preface.is_awaited().then(|| self.preface.clone()),
         }
     }
 
     fn streams(&self) -> usize {
-        Arc::strong_count(&self.streams) - 1
+        Arc::strong_count(&self.peer) - 1
     }
 
     fn has_place(&self, streams_max: usize) -> bool {
@@ -207,11 +263,12 @@ impl Shared {
     }
 
     /// Drops connections that have closed, been idle for `idle_timeout`, or whose origin did not
-    /// send its SETTINGS in time.
+    /// send its SETTINGS in time, or has fallen silent.
     pub(super) fn retain_usable(&mut self, idle_timeout: Duration) {
         self.connections.retain(|one| {
             let idle = one.streams() == 0 && one.used.elapsed() >= idle_timeout;
-            one.sender.is_ready() && !idle && !one.preface.is_overdue()
+            let lost = one.peer.lost.load(Ordering::Relaxed) || one.preface.is_overdue();
+            one.sender.is_ready() && !idle && !lost
         });
     }
 
@@ -228,7 +285,7 @@ impl Shared {
 
     /// Sends no new requests on this stream's connection; requests in flight on it continue.
     pub(super) fn leave_out(&mut self, stream: &Stream) {
-        self.connections.retain(|one| !Arc::ptr_eq(&one.streams, &stream.0));
+        self.connections.retain(|one| !Arc::ptr_eq(&one.peer, &stream.0));
     }
 
     /// The SETTINGS of a connection on which they have not arrived yet; it may have free places
@@ -241,11 +298,10 @@ impl Shared {
     /// Adds a new connection and returns the first place on it.
     pub(super) fn put(
         &mut self,
-        Opened { sender, preface }: Opened,
+        Opened { sender, preface, peer }: Opened,
         address: Option<IpAddr>,
     ) -> Place {
-        let (used, streams) = (Instant::now(), Arc::default());
-        let mut one = Http2 { sender, address, used, preface, streams };
+        let mut one = Http2 { sender, address, used: Instant::now(), preface, peer };
         let place = one.place();
         self.connections.push(one);
         place
@@ -253,6 +309,6 @@ impl Shared {
 }
 
 /// A place on a connection that no other request uses.
-pub(super) fn unshared(Opened { sender, preface }: Opened) -> Place {
-    Place { sender, stream: Stream(Arc::default()), awaited: Some(preface) }
+pub(super) fn unshared(Opened { sender, preface, peer }: Opened) -> Place {
+    Place { sender, stream: Stream(peer), awaited: Some(preface) }
 }

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
+use crate::io::idle::IdleTimer;
 use crate::io::stream::{PolledRead, forward_write, reads, streams};
 use crate::io::transit::Transit;
 
@@ -53,11 +54,19 @@ pub(crate) struct SparingStream {
     refused: Option<io::ErrorKind>,
     /// All that the origin sent has been read: writes fail as they do.
     ended: bool,
+    /// When bytes last came, if somebody wants to know.
+    heard: Option<Arc<IdleTimer>>,
 }
 
 impl SparingStream {
     pub(crate) fn new(stream: Stream, transit: &Arc<Transit>) -> SparingStream {
-        SparingStream { stream, transit: Arc::clone(transit), refused: None, ended: false }
+        let transit = Arc::clone(transit);
+        SparingStream { stream, transit, refused: None, ended: false, heard: None }
+    }
+
+    /// Touches the timer whenever bytes come.
+    pub(crate) fn heard_by(self, timer: &Arc<IdleTimer>) -> SparingStream {
+        SparingStream { heard: Some(Arc::clone(timer)), ..self }
     }
 
     fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
@@ -73,6 +82,11 @@ impl SparingStream {
             Poll::Pending => false,
         };
         self.ended |= is_end;
+        if let Some(heard) = &self.heard
+            && buffer.filled().len() > filled
+        {
+            heard.touch();
+        }
         if is_end && self.refused == Some(io::ErrorKind::ConnectionReset) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }

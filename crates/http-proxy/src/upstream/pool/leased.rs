@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming, SizeHint};
 
@@ -122,6 +123,13 @@ impl Leased {
 
     pub(crate) fn exchange(&self) -> Option<Arc<IdleTimer>> {
         self.answering.as_ref().map(|answering| answering.0.clone())
+    }
+
+    /// The body was waited for in vain, for this long.
+    pub(crate) fn waited_in_vain(&self, limit: Duration) {
+        if let Some(stream) = &self.stream {
+            stream.waited_in_vain(limit);
+        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {

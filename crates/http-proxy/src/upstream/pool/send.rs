@@ -24,7 +24,7 @@ use crate::upstream::head::{check_head, kept_for, without_false_length};
 use crate::upstream::pinned::{self, Pinned};
 use crate::upstream::pool::leased::{Lease, Leased};
 use crate::upstream::pool::{Connection, Http1, Need, Pool};
-use crate::upstream::shared::{Outcome, Place, Preface, Stream};
+use crate::upstream::shared::{Outcome, Owed, Place, Preface, Stream};
 use crate::upstream::version::{as_http1, as_http2};
 
 /// A request on its way. Boxed, because it is large and moves at every step.
@@ -210,10 +210,14 @@ impl Pool {
     ) -> Result<Response<Leased>, SendError> {
         let idle = request.body().idle();
         let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
-        let response = self.head_of(sending, idle.clone()).await?;
-        let response = response.map_err(|error| self.failed_on(&stream, error))?;
+        let settings = &self.inner.settings;
+        let silence_max = settings.connect_timeout.min(settings.origin_header_timeout);
+        let owed = Owed::on(stream, silence_max);
+        let sent = self.head_of(sending, idle.clone()).await?;
+        let stream = owed.paid();
+        let response = sent.map_err(|error| self.failed_on(stream.as_ref(), error))?;
         let response = without_false_length(response);
-        Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream), idle)))
+        Ok(response.map(|incoming| Leased::new(incoming, None, stream, idle)))
     }
 
     /// The outcome of `sending`, unless it takes too long. For a request with a body, the time
@@ -236,9 +240,15 @@ impl Pool {
 
     /// Why a request failed on an HTTP/2 connection. A connection that refuses requests gets no
     /// more.
-    fn failed_on(&self, stream: &Stream, error: TrySendError<Request<OriginBody>>) -> SendError {
+    fn failed_on(
+        &self,
+        stream: Option<&Stream>,
+        error: TrySendError<Request<OriginBody>>,
+    ) -> SendError {
         let failed = SendError::of(error);
-        if failed.error == FetchError::Refused {
+        if let Some(stream) = stream
+            && failed.error == FetchError::Refused
+        {
             let mut shared = lock(&self.inner.shared);
             shared.leave_out(stream);
         }
