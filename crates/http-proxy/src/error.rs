@@ -251,12 +251,19 @@ impl FetchError {
                 return FetchError::Reset;
             }
             match error.downcast_ref::<BodyError>() {
-                Some(BodyError::Idle) => return FetchError::ClientTimeout,
-                Some(_) => return FetchError::ClientBroken,
+                Some(error) => return FetchError::of_upload(*error),
                 None => cause = error.source(),
             }
         }
         if error.is_parse_too_large() { FetchError::HeadersTooLarge } else { FetchError::Broken }
+    }
+
+    /// The failure of a request whose body ended early.
+    pub(crate) fn of_upload(error: BodyError) -> FetchError {
+        match error {
+            BodyError::Idle => FetchError::ClientTimeout,
+            _ => FetchError::ClientBroken,
+        }
     }
 
     /// Whether no connection to the origin could be opened.

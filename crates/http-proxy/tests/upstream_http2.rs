@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use damelo_http_proxy::{ProxyConfig, Target};
 use support::wire::{Authority, Http2Origin, http2_frame};
-use support::{Home, PATIENCE, Proxy, eventually, read_some, send_to};
+use support::{Home, PATIENCE, Proxy, eventually, read_message, read_some, send_to};
 
 /// A proxy with one worker, so that all requests share its connections, before an origin that
 /// speaks HTTP/2 in clear text.
@@ -322,6 +322,29 @@ fn an_http2_origin_that_never_begins_to_speak_is_left_for_the_next() {
     });
     assert!(proxy.metric("damelo_proxy_origin_failovers_total") >= 3);
     assert!(proxy.metric("damelo_proxy_origin_ejections_total") >= 1);
+}
+
+#[test]
+fn clients_that_break_off_their_requests_are_not_held_against_an_http2_origin() {
+    let (origin, other, home) = (Http2Origin::start(None), Http2Origin::start(None), Home::new());
+    let proxy = proxy_before(&home, &origin, |config| {
+        config.upstream.more_origins = vec![url(&other)];
+        config.upstream.ejection.failures = 2;
+        config.timeouts.body_idle = Duration::from_millis(300);
+    });
+    let begin = || send_to(proxy.info.address, "POST", "/", "Content-Length: 9", b"");
+    let slow: Vec<_> = (0..8).map(|_| begin()).collect();
+    for mut slow in slow {
+        let answer = read_message(&mut slow, false).expect("an answer");
+        assert_eq!(answer.status(), 408, "{answer:?}");
+        assert!(answer.cache().contains("detail=client-timeout"), "{answer:?}");
+    }
+    let mut broken: Vec<_> = (0..8).map(|_| begin()).collect();
+    for broken in &mut broken {
+        broken.get_ref().shutdown(std::net::Shutdown::Write).expect("half closed");
+        let _ = read_message(broken, false);
+    }
+    assert_eq!(proxy.metric("damelo_proxy_origin_ejections_total"), 0);
 }
 
 /// As behind a firewall that has forgotten the connection: nobody resets it.

@@ -51,6 +51,19 @@ pub(crate) struct Upload {
     /// Number of the latest sending that has asked for a frame.
     number: u32,
     kept: Kept,
+    /// Why no more of it comes.
+    failure: Option<BodyError>,
+}
+
+/// A look at a body that is with the connection by now.
+#[derive(Debug)]
+pub(crate) struct Watch(Arc<Mutex<Upload>>);
+
+impl Watch {
+    /// Why the client's body ended early, if it did.
+    pub(crate) fn failure(&self) -> Option<BodyError> {
+        lock(&self.0).failure
+    }
 }
 
 /// The frames that were read from a body, while they are complete and may be sent again.
@@ -145,9 +158,13 @@ impl Upload {
             Poll::Pending => {
                 self.idle.pause();
                 if self.pace.poll_too_slow(cx).is_ready() {
+                    self.failure = Some(BodyError::Idle);
                     return Poll::Ready(Some(Err(BodyError::Idle)));
                 }
             }
+        }
+        if let Poll::Ready(Some(Err(error))) = &polled {
+            self.failure = Some(*error);
         }
         polled
     }
@@ -209,7 +226,8 @@ impl OriginBody {
             let idle = Arc::new(IdleTimer::new());
             let body = Timed::new(body, limit).of_exchange(Some(idle.clone()));
             let pace = Pace::new(second_bytes, limit);
-            let upload = Upload { body, idle, pace, number: 0, kept: Kept::default() };
+            let (kept, failure) = (Kept::default(), None);
+            let upload = Upload { body, idle, pace, number: 0, kept, failure };
             OriginBody::Stream(Sending { upload: Arc::new(Mutex::new(upload)), number: 0 })
         }
     }
@@ -240,6 +258,14 @@ impl OriginBody {
         match self {
             OriginBody::Empty => None,
             OriginBody::Stream(sending) => Some(sending.upload().idle.clone()),
+        }
+    }
+
+    /// A look at the body for the time after it was given away; `None` without one.
+    pub(super) fn watch(&self) -> Option<Watch> {
+        match self {
+            OriginBody::Empty => None,
+            OriginBody::Stream(sending) => Some(Watch(sending.upload.clone())),
         }
     }
 

@@ -388,7 +388,8 @@ async fn speak_http2(
         let kept = request.uri().path() == "/kept";
         let large = request.uri().path() == "/large";
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        let sent = request.into_body().collect().await.expect("a body");
+        // If it breaks off, nobody waits for an answer.
+        let sent = request.into_body().collect().await.unwrap_or_default();
         let behind = sent.trailers().and_then(|trailers| trailers.get("x-req").cloned());
         let echo = sent.to_bytes();
         let mut body = [seen.as_bytes(), &echo].concat();

@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use tokio::time::timeout;
 
-use crate::error::FetchError;
+use crate::error::{BodyError, FetchError};
 use crate::forward::Permit;
 use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
@@ -208,14 +208,17 @@ impl Pool {
         Place { mut sender, stream, .. }: Place,
         request: Outgoing,
     ) -> Result<Response<Leased>, SendError> {
-        let idle = request.body().idle();
+        let (idle, upload) = (request.body().idle(), request.body().watch());
         let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
         let settings = &self.inner.settings;
         let silence_max = settings.connect_timeout.min(settings.origin_header_timeout);
         let owed = Owed::on(stream, silence_max);
         let sent = self.head_of(sending, idle.clone()).await?;
         let stream = owed.paid();
-        let response = sent.map_err(|error| self.failed_on(stream.as_ref(), error))?;
+        let response = sent.map_err(|error| {
+            let failed = self.failed_on(stream.as_ref(), error);
+            failed.unless_cut_short(upload.and_then(|upload| upload.failure()))
+        })?;
         let response = without_false_length(response);
         Ok(response.map(|incoming| Leased::new(incoming, None, stream, idle)))
     }
@@ -260,6 +263,17 @@ impl SendError {
     fn of(mut error: TrySendError<Request<OriginBody>>) -> SendError {
         let unsent = error.take_message().map(Box::new);
         SendError { error: FetchError::of(error.error()), unsent }
+    }
+
+    /// Over HTTP/2 a request whose body fails ends in a reset by this side, and the library says
+    /// nothing of why.
+    fn unless_cut_short(self, failure: Option<BodyError>) -> SendError {
+        match failure {
+            Some(failure) if matches!(self.error, FetchError::Reset | FetchError::Broken) => {
+                SendError { error: FetchError::of_upload(failure), unsent: None }
+            }
+            _ => self,
+        }
     }
 }
 
