@@ -415,6 +415,40 @@ fn each_path_has_its_origin_and_another_when_that_is_gone() {
     assert_eq!(proxy.metric("damelo_proxy_origin_ejections_total"), 1);
 }
 
+/// A client that is slow with its request is not held against it.
+#[test]
+fn an_origin_that_hangs_is_ejected_whichever_limit_ends_that() {
+    let (home, gate) = (Home::new(), Gate::default());
+    let held = gate.clone();
+    let hangs = Origin::start(move |_| {
+        held.wait();
+        reply(200, "", "")
+    });
+    let sound = named("sound");
+    let proxy = Proxy::start_to(&home, url(&hangs), |config| {
+        config.upstream.more_origins = vec![url(&sound)];
+        config.upstream.ejection.failures = 3;
+        config.timeouts.total = Some(Duration::from_millis(300));
+    });
+    let slow: Vec<_> = (0..20)
+        .map(|number| {
+            let path = format!("/slow/{number}");
+            send_to(proxy.info.address, "POST", &path, "Content-Length: 9", b"")
+        })
+        .collect();
+    for mut slow in slow {
+        assert_eq!(read_message(&mut slow, false).expect("an answer").status(), 408);
+    }
+    assert_eq!(proxy.metric("damelo_proxy_origin_ejections_total"), 0);
+    let asked = (0..).take_while(|number| {
+        proxy.get(&format!("/{number}"));
+        proxy.metric("damelo_proxy_origin_ejections_total") == 0
+    });
+    assert!(asked.take(100).count() < 100, "it was never ejected");
+    assert_eq!(proxy.get("/").text(), "sound");
+    gate.open();
+}
+
 #[test]
 fn the_least_loaded_is_asked() {
     let (home, idle) = (Home::new(), named("idle"));

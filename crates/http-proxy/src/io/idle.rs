@@ -36,6 +36,10 @@ impl IdleTimer {
         self.paused.store(true, Relaxed);
     }
 
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Relaxed)
+    }
+
     /// Time of the last movement.
     pub(crate) fn last(&self) -> Instant {
         self.begun + Duration::from_millis(self.last_ms.load(Relaxed))

@@ -36,7 +36,7 @@ use std::time::Duration;
 use http::header::HOST;
 use http::{HeaderMap, Request, Response};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::config::ProxyConfig;
 use crate::config::transport::{Ejection, OriginChoice};
@@ -48,7 +48,7 @@ use crate::ruleset::SiteId;
 use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
-use crate::upstream::pool::{Outgoing, Pool, SendError};
+use crate::upstream::pool::{Leased, Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
 
@@ -175,16 +175,8 @@ impl Fetcher {
     ) -> Result<Response<FetchedBody>, FetchError> {
         let open = self.open_to(&request)?;
         self.counters.forwarded.one();
-        let request = Box::new(request);
-        let result = match self.total_timeout.map(|limit| Instant::now() + limit) {
-            None => self.send_until(request, open, None).await,
-            Some(deadline) => {
-                let sending = self.send_until(request, open, Some(deadline));
-                Box::pin(timeout_at(deadline, sending))
-                    .await
-                    .unwrap_or(Err(FetchError::HeaderTimeout))
-            }
-        };
+        let deadline = self.total_timeout.map(|limit| Instant::now() + limit);
+        let result = self.send_until(Box::new(request), open, deadline).await;
         if result.is_err() {
             self.counters.origin_errors.one();
         }
@@ -243,7 +235,7 @@ impl Fetcher {
         request: &Request<OriginBody>,
         permit: Option<&dyn Permit>,
     ) -> Result<Response<FetchedBody>, FetchError> {
-        let hold = self.hold(pool).await?;
+        let hold = self.hold(pool, None).await?;
         let response = pool.send_upgrade(request, permit).await?;
         Ok(response.map(|body| FetchedBody::new(body).holding(hold, None)))
     }
@@ -267,8 +259,11 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pool = self.anywhere.pool(&route.host, route.port);
-        let hold = self.hold(&pool).await?;
-        let sent = pool.send_retrying(request, Some(route), &self.counters).await;
+        let hold = self.hold(&pool, deadline).await?;
+        let sent = match deadline {
+            None => pool.send_retrying(request, Some(route), &self.counters).await,
+            Some(deadline) => self.send_by(deadline, &pool, request, Some(route)).await,
+        };
         let response = sent.map_err(|failed| failed.error)?;
         Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
     }
@@ -287,8 +282,11 @@ impl Fetcher {
         while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
             open[index] = false;
             let pool = &pools[index];
-            let hold = self.hold(pool).await?;
-            let sent = pool.send_retrying(request, None, &self.counters).await;
+            let hold = self.hold(pool, deadline).await?;
+            let sent = match deadline {
+                None => pool.send_retrying(request, None, &self.counters).await,
+                Some(deadline) => Box::pin(self.send_by(deadline, pool, request, None)).await,
+            };
             self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
             match sent {
                 Ok(mut response) => {
@@ -305,6 +303,26 @@ impl Fetcher {
             }
         }
         Err(last_error)
+    }
+
+    /// Sends a request to one endpoint, which fails it if it has not answered by the deadline,
+    /// unless that waits for the client then.
+    async fn send_by(
+        &self,
+        deadline: Instant,
+        pool: &Pool,
+        request: Outgoing,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<Leased>, SendError> {
+        let upload = request.body().idle();
+        let sending = pool.send_retrying(request, permit, &self.counters);
+        timeout_at(deadline, sending).await.unwrap_or_else(|_| {
+            let error = match upload.is_some_and(|upload| upload.is_paused()) {
+                true => FetchError::ClientTimeout,
+                false => FetchError::HeaderTimeout,
+            };
+            Err(SendError { error, unsent: None })
+        })
     }
 
     /// Whether the pin holds a connection to an endpoint of this route, or else of this site.
@@ -384,12 +402,15 @@ impl Fetcher {
         }
     }
 
-    async fn hold(&self, pool: &Pool) -> Result<Hold, FetchError> {
+    /// A place at an endpoint, waited for no longer than for a connection, nor beyond `deadline`.
+    async fn hold(&self, pool: &Pool, deadline: Option<Instant>) -> Result<Hold, FetchError> {
         let endpoint = pool.endpoint();
         let place = match &endpoint.places {
             None => None,
             Some(places) => {
-                let waiting = timeout(self.connect_timeout, places.clone().acquire_owned());
+                let due = Instant::now() + self.connect_timeout;
+                let due = deadline.map_or(due, |deadline| deadline.min(due));
+                let waiting = timeout_at(due, places.clone().acquire_owned());
                 let place: Option<OwnedSemaphorePermit> =
                     waiting.await.ok().and_then(|place| place.ok());
                 Some(place.ok_or(FetchError::Busy)?)
