@@ -6,12 +6,12 @@ mod support;
 use std::io::BufReader;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use damelo_http_proxy::{ProxyConfig, Target};
-use support::wire::{Authority, Http2Origin, http2_frame};
-use support::{Home, PATIENCE, Proxy, eventually, read_message, read_some, send_to};
+use support::wire::{Authority, Http2Origin, acceptor, block_on, http2_frame};
+use support::{Gate, Home, PATIENCE, Proxy, eventually, read_message, read_some, send_to};
 
 /// A proxy with one worker, so that all requests share its connections, before an origin that
 /// speaks HTTP/2 in clear text.
@@ -322,6 +322,53 @@ fn an_http2_origin_that_never_begins_to_speak_is_left_for_the_next() {
     });
     assert!(proxy.metric("damelo_proxy_origin_failovers_total") >= 3);
     assert!(proxy.metric("damelo_proxy_origin_ejections_total") >= 1);
+}
+
+/// An origin that has one connection at a time opened to it, since those who wait for it may share
+/// that, has many opened once it is known to speak HTTP/1.1 only.
+#[test]
+fn nobody_waits_for_a_connection_that_cannot_be_shared() {
+    const CLIENTS: usize = 5;
+    let authority = Authority::new();
+    let (files, home) = (tempfile::tempdir().expect("tempdir"), Home::new());
+    let roots = files.path().join("roots.pem");
+    std::fs::write(&roots, &authority.pem).expect("write");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    let (opened, gate) = (Arc::new(AtomicUsize::new(0)), Gate::default());
+    let (count, first) = (opened.clone(), gate.clone());
+    std::thread::spawn(move || {
+        let streams = listener.incoming().map(|stream| {
+            count.fetch_add(1, Ordering::SeqCst);
+            stream.expect("a connection")
+        });
+        let mut streams = streams.peekable();
+        streams.peek();
+        first.wait();
+        let stream = streams.next().expect("the first");
+        stream.set_nonblocking(true).expect("non-blocking");
+        let serving = std::thread::spawn(move || {
+            block_on(async {
+                let stream = tokio::net::TcpStream::from_std(stream).expect("a stream");
+                let accepted = acceptor(&authority, "localhost", &[]).accept(stream).await;
+                let _open = accepted.expect("TLS");
+                std::future::pending::<()>().await;
+            });
+        });
+        // Nothing is ever said on the others.
+        let _open: Vec<_> = streams.collect();
+        drop(serving);
+    });
+    let proxy = Proxy::start_to(&home, format!("https://localhost:{port}"), |config| {
+        config.workers = 1;
+        config.timeouts.connect = PATIENCE * 4;
+        config.upstream.authorities = Some(roots.clone());
+    });
+    let ask = |number| send_to(proxy.info.address, "GET", &format!("/{number}"), "", b"");
+    let _asking: Vec<_> = (0..CLIENTS).map(ask).collect();
+    eventually("all have asked", || proxy.metric("damelo_proxy_requests_open") == CLIENTS as u64);
+    gate.open();
+    eventually("all connect", || opened.load(Ordering::SeqCst) == CLIENTS);
 }
 
 #[test]

@@ -252,7 +252,7 @@ impl Http2Origin {
     }
 
     fn with(tls: Option<(&Authority, &str)>, manners: Manners) -> Http2Origin {
-        let acceptor = tls.map(|(authority, name)| acceptor(authority, name));
+        let acceptor = tls.map(|(authority, name)| acceptor(authority, name, &[b"h2"]));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("address");
         listener.set_nonblocking(true).expect("non-blocking");
@@ -332,7 +332,8 @@ fn answer_frames(mut stream: TcpStream, answer: impl Fn(&FrameHead) -> Vec<u8>) 
     }
 }
 
-fn acceptor(authority: &Authority, name: &str) -> TlsAcceptor {
+/// Accepts TLS with a certificate for `name`, and speaks HTTP/2 on it if `alpn` says so.
+pub(crate) fn acceptor(authority: &Authority, name: &str, alpn: &[&[u8]]) -> TlsAcceptor {
     let home = tempfile::tempdir().expect("tempdir");
     let (chain, key) = (home.path().join("chain"), home.path().join("key"));
     authority.issue(name, &chain, &key);
@@ -344,7 +345,7 @@ fn acceptor(authority: &Authority, name: &str) -> TlsAcceptor {
         .with_no_client_auth()
         .with_single_cert(vec![chain], key)
         .expect("configuration");
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     TlsAcceptor::from(Arc::new(config))
 }
 

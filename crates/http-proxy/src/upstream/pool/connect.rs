@@ -58,11 +58,16 @@ impl Pool {
         if !endpoint.may_http2.load(Ordering::Relaxed) || !self.inner.settings.keep_http2 {
             return self.open(Purpose::Requests, permit, due).await;
         }
-        let _turn = self.inner.connecting.lock().await;
+        let turn = self.inner.connecting.lock().await;
         // The previous holder of the lock may have opened a connection that all can share.
         loop {
             if let Some(place) = self.take_http2(permit) {
                 return Ok(Connection::Http2(place));
+            }
+            // Or it has found that there is nothing to share, and nobody to wait for.
+            if !endpoint.may_http2.load(Ordering::Relaxed) {
+                drop(turn);
+                return self.open(Purpose::Requests, permit, due).await;
             }
             let arrived = match self.awaited_preface(permit) {
                 Some(mut preface) => preface.outcome().await == Outcome::Arrived,
