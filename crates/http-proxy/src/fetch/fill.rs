@@ -225,7 +225,7 @@ impl Fill {
                 }
                 if !last.is_empty() {
                     self.show(&last);
-                    let _ = self.send(Ok(Chunk::Bytes(last))).await;
+                    self.pass_to_client(last).await;
                 }
                 self.wait_for_trailers().await;
                 let trailers = self.trailers.take();
@@ -259,11 +259,7 @@ impl Fill {
                 return Ok(bytes);
             }
             self.show(&bytes);
-            let sent = self.received - bytes.len() as u64;
-            if self.send(Ok(Chunk::Bytes(bytes))).await.is_err() {
-                self.client = Client::Gone;
-                self.leave_client_at(sent);
-            }
+            self.pass_to_client(bytes).await;
             self.wait_for_readers().await;
             if !self.goes_on() {
                 return Err(Stop::NobodyLeft);
@@ -359,6 +355,15 @@ impl Fill {
     fn leave_client_at(&self, offset: u64) {
         if let Some(inflight) = &self.inflight {
             inflight.leave_first_at(offset);
+        }
+    }
+
+    /// Passes what came last to the client, which may be left behind then.
+    async fn pass_to_client(&mut self, bytes: Bytes) {
+        let sent = self.received - bytes.len() as u64;
+        if self.send(Ok(Chunk::Bytes(bytes))).await.is_err() {
+            self.client = Client::Gone;
+            self.leave_client_at(sent);
         }
     }
 
