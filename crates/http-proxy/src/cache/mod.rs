@@ -329,27 +329,43 @@ fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
     role.after_rounds(ask.rounds)
 }
 
-/// The answer, without waiting, when the origin is known to be down: a stale response, or an error.
-/// `None` if this request is one of the few that probe the origin; behind a stale answer a probe
-/// runs as well.
+/// The answer, without waiting, when the origin is known to be down or out of reach: a stale
+/// response, or, if its checks say so, an error. `None` if this request is one of the few that probe
+/// the origin; behind a stale answer a probe runs as well.
 async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> Option<Answer> {
-    if worker.shared.forward.is_some() || !worker.fetcher.is_known_down(ask.site) {
+    if worker.shared.forward.is_some() {
         return None;
     }
-    if worker.fetcher.may_try(ask.site) {
-        if ask.wishes.no_store {
-            return None;
+    let error = if worker.fetcher.is_known_down(ask.site) {
+        if worker.fetcher.may_try(ask.site) {
+            if ask.wishes.no_store || !may_stand_in(worker, ask, question) {
+                return None;
+            }
+            validate_behind(worker, ask, &question.key);
         }
-        let found = question.found.as_ref().filter(|_| question.conditions == Conditions::Ours)?;
-        let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
-        let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-        if !reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms) {
-            return None;
+        FetchError::Down
+    } else if worker.fetcher.is_out_of_reach(ask.site) && may_stand_in(worker, ask, question) {
+        // No check finds out when it is back, so whoever cannot have what is stale asks.
+        if !ask.wishes.no_store {
+            validate_behind(worker, ask, &question.key);
         }
-        validate_behind(worker, ask, &question.key);
-    }
+        FetchError::Connect(None)
+    } else {
+        return None;
+    };
     let status = CacheStatus::forwarded(question.reason);
-    Some(share_failure(worker, ask, FetchError::Down, status).await)
+    Some(share_failure(worker, ask, error, status).await)
+}
+
+/// Whether this request may have what was found, if the origin gives no answer.
+fn may_stand_in(worker: &Worker, ask: &Ask, question: &Question) -> bool {
+    let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
+    let found = question.found.as_ref().filter(|_| question.conditions == Conditions::Ours);
+    found.is_some_and(|found| {
+        let (policy, failure) = (&found.response.policy, Failure::Disconnected);
+        failure.is_worse_than(found.response.status)
+            && reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms)
+    })
 }
 
 /// The leader got no response, or an error: each follower may use a stale one if its own directives
@@ -419,8 +435,15 @@ async fn stand_in(
 }
 
 /// Validates a stored response while its client is served (RFC 5861 §3), unless another request
-/// already does.
+/// already does, or the origin is out of reach and was tried just now.
 fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
+    let is_forward = worker.shared.forward.is_some();
+    if !is_forward
+        && worker.fetcher.is_out_of_reach(ask.site)
+        && !worker.fetcher.take_trial(ask.site)
+    {
+        return;
+    }
     let Role::Leader(lead) = worker.shared.collapse.lead_or_follow(key) else { return };
     worker.counters.validated_behind.one();
     let ask = ask.for_nobody(&worker.shared.config.ruleset);

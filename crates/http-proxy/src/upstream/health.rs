@@ -5,12 +5,13 @@
 //! requests:  in ── failures in a row ──► ejected for a period ──► in, on probation
 //! ```
 //!
-//! On probation the next failure ejects again at once. An origin is known to be down if its checks
-//! fail and it has answered no request since; if a site has no other origins, it gets one trial
-//! request per check interval. Invariant: an origin is healthy exactly if it is up and not ejected.
-//! `Health` is a plain state machine that takes the time as a parameter; `check_all` is the task
-//! that runs the checks. Threads: the state is behind a lock in `Endpoint`; the checks run on a
-//! thread of their own.
+//! On probation the next failure ejects again at once. What is ejected because it cannot be reached
+//! is out of reach until then, which matters where a site has no other origin. An origin is known to
+//! be down if its checks fail and it has answered no request since; if a site has no other origins,
+//! it gets one trial request per check interval. Invariant: an origin is healthy exactly if it is up
+//! and not ejected. `Health` is a plain state machine that takes the time as a parameter;
+//! `check_all` is the task that runs the checks. Threads: the state is behind a lock in `Endpoint`;
+//! the checks run on a thread of their own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ pub(crate) struct Health {
     contrary_checks: u32,
     failures: u32,
     ejected_until: Option<Instant>,
+    /// The last request failed before there was a connection.
+    unreached: bool,
     /// A request was answered since `down` last changed, and none has failed since.
     answers: bool,
     tried: Option<Instant>,
@@ -82,6 +85,11 @@ impl Health {
         self.down && !self.answers
     }
 
+    /// Whether requests have found that no connection to the origin can be opened.
+    pub(crate) fn is_out_of_reach(&self, now: Instant) -> bool {
+        self.unreached && self.ejected_until.is_some_and(|until| until > now)
+    }
+
     /// Whether an origin that is known to be down may get a trial request: one per `interval`.
     pub(crate) fn may_try(&self, interval: Duration, now: Instant) -> bool {
         self.tried.is_none_or(|tried| now.saturating_duration_since(tried) >= interval)
@@ -121,14 +129,14 @@ impl Health {
 
     /// Records that a request was answered.
     pub(crate) fn answered(&mut self) {
-        self.answers = true;
+        (self.answers, self.unreached) = (true, false);
         self.failures = 0;
         self.ejected_until = None;
     }
 
-    /// Records that a request failed; true if that ejects the origin.
-    pub(crate) fn failed(&mut self, ejection: &Ejection, now: Instant) -> bool {
-        self.answers = false;
+    /// Records that a request failed, with or without a connection; true if that ejects the origin.
+    pub(crate) fn failed(&mut self, unreached: bool, ejection: &Ejection, now: Instant) -> bool {
+        (self.answers, self.unreached) = (false, unreached);
         if ejection.failures == 0 || self.ejected_until.is_some_and(|until| until > now) {
             return false;
         }
@@ -270,7 +278,7 @@ mod tests {
         // A request succeeds although the checks fail.
         health.answered();
         assert!(!health.is_known_down());
-        health.failed(&Ejection { failures: 0, ..Ejection::default() }, at(9));
+        health.failed(true, &Ejection { failures: 0, ..Ejection::default() }, at(9));
         assert!(health.is_known_down());
         health.checked(true, &checks);
         assert!(!health.is_known_down());
@@ -295,17 +303,34 @@ mod tests {
         let mut health = Health::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(!health.failed(&ejection, at(0)) && !health.failed(&ejection, at(0)));
+        assert!(!health.failed(true, &ejection, at(0)) && !health.failed(true, &ejection, at(0)));
         health.answered();
-        assert!(!health.failed(&ejection, at(1)) && !health.failed(&ejection, at(1)));
-        assert!(health.failed(&ejection, at(1)));
+        assert!(!health.failed(true, &ejection, at(1)) && !health.failed(true, &ejection, at(1)));
+        assert!(health.failed(true, &ejection, at(1)));
         assert!(!health.is_healthy(at(10)) && health.is_healthy(at(11)));
-        assert!(!health.failed(&ejection, at(5)), "asked for want of others");
-        assert!(health.failed(&ejection, at(12)), "on probation one is enough");
+        assert!(!health.failed(true, &ejection, at(5)), "asked for want of others");
+        assert!(health.failed(true, &ejection, at(12)), "on probation one is enough");
         assert!(!health.is_healthy(at(21)));
         assert!(health.is_news(true) && !health.is_news(true), "said once");
         assert!(health.is_news(false) && !health.is_news(false));
         health.answered();
         assert!(health.is_healthy(at(21)));
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_out_of_reach_for_a_time() {
+        let ejection = Ejection { failures: 2, period: Duration::from_secs(10) };
+        let (mut health, start) = (Health::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        health.failed(true, &ejection, at(0));
+        assert!(!health.is_out_of_reach(at(0)));
+        health.failed(true, &ejection, at(0));
+        assert!(health.is_out_of_reach(at(9)) && !health.is_out_of_reach(at(10)));
+        health.failed(false, &ejection, at(10));
+        assert!(!health.is_healthy(at(11)) && !health.is_out_of_reach(at(11)), "it is there");
+        health.failed(true, &ejection, at(20));
+        assert!(health.is_out_of_reach(at(21)));
+        health.answered();
+        assert!(!health.is_out_of_reach(at(21)));
     }
 }

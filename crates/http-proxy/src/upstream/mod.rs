@@ -64,6 +64,9 @@ pub(crate) use response_body::{FetchedBody, Hold};
 pub(crate) use sites::Sites;
 pub(crate) use upload::ClientUpload;
 
+/// Time between two trials of an origin that is out of reach.
+const TRIALS_EVERY: Duration = Duration::from_secs(1);
+
 /// Sends requests to origins.
 pub(crate) struct Fetcher {
     /// Pools of each site of a reverse proxy: the proxy's own site first, then the sites of the
@@ -141,6 +144,23 @@ impl Fetcher {
     /// Whether health checks report every origin of a site down and no request since has succeeded.
     pub(crate) fn is_known_down(&self, site: SiteId) -> bool {
         are_known_down(&self.site(site).pools)
+    }
+
+    /// Whether a site's only origin, which is asked all the same, could not be reached of late.
+    pub(crate) fn is_out_of_reach(&self, site: SiteId) -> bool {
+        let now = std::time::Instant::now();
+        match &self.site(site).pools[..] {
+            [only] => only.endpoint().health().is_out_of_reach(now),
+            _ => false,
+        }
+    }
+
+    /// Claims the trial, one in each [`TRIALS_EVERY`], that a validation behind answers makes of an
+    /// origin that is out of reach.
+    pub(crate) fn take_trial(&self, site: SiteId) -> bool {
+        let now = std::time::Instant::now();
+        let mut pools = self.site(site).pools.iter();
+        pools.any(|pool| pool.endpoint().health().take_try(TRIALS_EVERY, now))
     }
 
     /// Whether any origin of a site that is known to be down may get its trial request now.
@@ -365,8 +385,8 @@ impl Fetcher {
     }
 
     /// Records the outcome of a request at an endpoint of a site with `of` endpoints. The ejection
-    /// of a site's only endpoint is neither counted nor reported, because it is asked all the same;
-    /// its failures are reported.
+    /// of a site's only endpoint is neither counted nor reported, because it is asked all the same,
+    /// if only where nothing stale will do; its failures are reported.
     fn judge(&self, pool: &Pool, of: usize, error: Option<&FetchError>) {
         let endpoint = pool.endpoint();
         let mut health = endpoint.health();
@@ -380,7 +400,7 @@ impl Fetcher {
                 }
             }
             Some(error) if error.is_origins_fault() => {
-                let is_ejected = health.failed(&self.ejection, now);
+                let is_ejected = health.failed(error.is_unreachable(), &self.ejection, now);
                 if of == 1 || self.ejection.failures == 0 {
                     if health.failure_is_news(now) {
                         drop(health);

@@ -1,10 +1,14 @@
 //! Stale answers: while validating, in place of errors, and where they are forbidden.
 
+use std::io::{BufReader, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Gate, Origin, Proxy, Reply, ask_at, eventually, reply};
+use crate::support::{
+    Gate, Home, Origin, PATIENCE, Proxy, Reply, ask_at, eventually, read_message, reply,
+};
 
 /// An origin whose answer says how often it was asked; all but the first wait at the gate.
 fn counting(cache_control: &'static str, gate: Gate) -> Origin {
@@ -251,4 +255,46 @@ fn stale_in_place_of_an_answer_with_too_long_headers() {
     let stale = proxy.get("/");
     assert_eq!((stale.status(), stale.text().as_str()), (200, "x"));
     assert!(stale.cache().contains("detail=origin-headers-too-large"), "{}", stale.cache());
+}
+
+/// Without checks, too, and with no other origin to ask.
+#[test]
+fn an_only_origin_that_cannot_be_reached_is_not_waited_for_where_stale_will_do() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    let origin = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("accept");
+        let mut reader = BufReader::new(stream);
+        read_message(&mut reader, false).expect("a request");
+        let answer = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=10\r\nContent-Length: 1\r\n\r\nx";
+        reader.get_mut().write_all(answer).expect("write");
+    });
+    let home = Home::new();
+    let proxy = Proxy::start_to(&home, format!("http://{address}"), |config| {
+        config.workers = 1;
+        config.upstream.ejection.failures = 2;
+        config.upstream.ejection.period = PATIENCE;
+    });
+    assert_eq!(proxy.get("/").text(), "x");
+    origin.join().expect("it has answered, and is gone");
+    proxy.pass_seconds(20);
+    let healthy = format!("damelo_proxy_origin_healthy{{origin=\"http://{address}\"}}");
+    assert_eq!(proxy.metric(&healthy), 1);
+    let forwarded = || proxy.metric("damelo_proxy_forwarded_total");
+    // The first may find the old connection closed, and try a new one.
+    let asked = (0..).take_while(|_| {
+        assert_eq!(proxy.get("/").text(), "x");
+        proxy.metric(&healthy) == 1
+    });
+    assert!(asked.take(10).count() < 5, "it is found to be out of reach");
+    let before = forwarded();
+    for _ in 0..100 {
+        let answer = proxy.get("/");
+        assert_eq!(answer.text(), "x");
+        assert!(answer.cache().contains("detail=connect-failed"), "{}", answer.cache());
+    }
+    assert!(forwarded() < before + 50, "a trial each second at most");
+    let before = forwarded();
+    assert_eq!(proxy.get("/missing").status(), 502, "nothing stale will do");
+    assert!(forwarded() > before);
 }
