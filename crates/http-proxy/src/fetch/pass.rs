@@ -34,19 +34,19 @@ pub(crate) async fn pass(
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
     let sending = worker.fetcher.send(ask.to_origin_request(&worker.shared, body));
-    let answered = answered(worker, ask, sending).await;
-    match answered {
+    match answered(worker, ask, sending).await {
         Err(error) => origin_failed(worker, error, status),
-        Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
-            keep_for_get(worker, ask, response, (asked_ms, epoch)).await
+        Ok((response, unsettled)) if stands_for_get(worker, ask, &response, epoch) => {
+            keep_for_get(worker, ask, response, unsettled, (asked_ms, epoch)).await
         }
-        Ok(response) => {
+        Ok((response, unsettled)) => {
             let (mut parts, body) = response.into_parts();
             let length_bytes = hooks::length_bytes(ask, &parts.headers, &body);
             hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
                 invalidate(worker, ask, (parts.status, &parts.headers), epoch).await;
             }
+            unsettled.end();
             status.forward_status = Some(parts.status);
             let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
             if body.begins_broken().await {
@@ -65,7 +65,8 @@ pub(crate) async fn send_upgrade(
     request: Request<OriginBody>,
 ) -> Result<Response<FetchedBody>, FetchError> {
     let epoch = worker.shared.vault.epoch(&ask.target.primary);
-    let mut response = answered(worker, ask, worker.fetcher.send_upgrade(request)).await?;
+    let sending = worker.fetcher.send_upgrade(request);
+    let (mut response, unsettled) = answered(worker, ask, sending).await?;
     let status = response.status();
     let length_bytes = hooks::length_bytes(ask, response.headers(), response.body());
     if status != StatusCode::SWITCHING_PROTOCOLS {
@@ -77,29 +78,34 @@ pub(crate) async fn send_upgrade(
         let written = ask.target_written(&worker.shared);
         invalidate_written(&worker.shared, &worker.counters, &written).await;
     }
+    unsettled.end();
     Ok(response)
 }
 
 /// Waits for the origin's answer. Where nobody knows what an unsafe method has done, what it may
-/// have written to is invalidated: after some errors, and if the client leaves meanwhile.
-async fn answered(
-    worker: &Worker,
-    ask: &Ask,
+/// have written to is invalidated: after some errors, and if the client leaves before what the
+/// answer invalidates is.
+async fn answered<'a>(
+    worker: &'a Worker,
+    ask: &'a Ask,
     sending: impl Future<Output = Result<Response<FetchedBody>, FetchError>>,
-) -> Result<Response<FetchedBody>, FetchError> {
-    let unanswered = Unanswered::new(worker, ask);
+) -> Result<(Response<FetchedBody>, Unsettled<'a>), FetchError> {
+    let unsettled = Unsettled::new(worker, ask);
     let answered = sending.await.and_then(|response| {
         let is_unasked = response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes();
         if is_unasked { Err(FetchError::Unasked) } else { Ok(response) }
     });
-    let is_safe = invalidation::is_safe(&ask.method);
-    if answered.as_ref().is_err_and(FetchError::may_have_acted) && !is_safe {
+    let error = match answered {
+        Ok(response) => return Ok((response, unsettled)),
+        Err(error) => error,
+    };
+    if error.may_have_acted() && !invalidation::is_safe(&ask.method) {
         for written in written_by(worker, ask) {
             invalidate_written(&worker.shared, &worker.counters, &written).await;
         }
     }
-    unanswered.end();
-    answered
+    unsettled.end();
+    Err(error)
 }
 
 /// Whether the response to a POST may answer later GETs (RFC 9110 §9.3.3). It may not if the
@@ -123,9 +129,11 @@ async fn keep_for_get(
     worker: &Worker,
     ask: &Ask,
     response: Response<FetchedBody>,
+    unsettled: Unsettled<'_>,
     (asked_ms, epoch): (u64, Epoch),
 ) -> Answer {
     let own = invalidate(worker, ask, (response.status(), response.headers()), epoch).await;
+    unsettled.end();
     let as_get = ask.as_get(&worker.shared.config.ruleset);
     let key = ask.target.primary.clone();
     let mut fetching = Fetch::new(worker, &as_get, None, key, ForwardReason::Method);
@@ -205,26 +213,25 @@ fn url_of(written: &Written) -> Scope {
     Scope::Url(url_hash(url_of_key(&written.url)))
 }
 
-/// Guards a request in flight to the origin. If the client leaves before the response arrives, the
-/// effect of an unsafe method stays unknown; dropping the guard then invalidates what it may have
-/// written to.
-struct Unanswered<'a> {
+/// Guards a request from when it is sent to the origin until what it changed is invalidated. If the
+/// client leaves before, dropping the guard invalidates what an unsafe method may have written to.
+struct Unsettled<'a> {
     worker: &'a Worker,
     ask: Option<&'a Ask>,
 }
 
-impl<'a> Unanswered<'a> {
-    fn new(worker: &'a Worker, ask: &'a Ask) -> Unanswered<'a> {
-        Unanswered { worker, ask: Some(ask).filter(|ask| !invalidation::is_safe(&ask.method)) }
+impl<'a> Unsettled<'a> {
+    fn new(worker: &'a Worker, ask: &'a Ask) -> Unsettled<'a> {
+        Unsettled { worker, ask: Some(ask).filter(|ask| !invalidation::is_safe(&ask.method)) }
     }
 
-    /// The origin has answered, or failed.
+    /// What the answer changes is invalidated, or nothing is.
     fn end(mut self) {
         self.ask = None;
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
         // During shutdown requests are dropped outside the event loops, where nothing can be
         // spawned.
