@@ -239,9 +239,10 @@ impl Fill {
                 let _ = self.send(Err(error)).await;
             }
             Err(Stop::NobodyLeft) => {
-                self.storing.give_up(NotStoredReason::ClientGone);
-                // Not the origin's doing: who still wants the rest may ask for it.
+                // Not the origin's doing: who still wants the rest may ask for it. Before the lead
+                // ends, so that nobody joins who would get no more than a beginning.
                 self.end_along(Err(BodyError::Store));
+                self.storing.give_up(NotStoredReason::ClientGone);
             }
         }
     }

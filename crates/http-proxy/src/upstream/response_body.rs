@@ -1,7 +1,8 @@
 //! The body of an origin's response, and the resources that it holds.
 //!
-//! Invariant: a request counts towards its endpoint's load and keeps its permit until the body is
-//! dropped, or until its [`Hold`] is, where that was taken. Threads: lives on one worker.
+//! Invariant: a request counts towards its endpoint's load and keeps its permit until the end of
+//! the body has come, which a slow client may get much later, or the body is dropped, or its
+//! [`Hold`], where that was taken. Threads: lives on one worker.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -101,7 +102,11 @@ impl FetchedBody {
             Some(hold) => hold.counted(frame),
             None => frame,
         };
-        Poll::Ready(frame.map(|frame| frame.map(counted)))
+        let frame = frame.map(|frame| frame.map(counted));
+        if frame.is_none() || self.leased.has_ended() {
+            self.hold = None;
+        }
+        Poll::Ready(frame)
     }
 
     /// The exchange's idle timer, if the request had a body and the response has not ended.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::error::{BodyError, FetchError};
@@ -138,7 +139,9 @@ impl Pool {
         let idle = request.body().idle();
         let pinned = request.extensions().get::<Pinned>().cloned();
         let sending = connection.sender.try_send_request(as_http1(*request));
+        let asked = Asked(Some(connection.task.clone()));
         let response = self.head_of(sending, idle.clone()).await?.map_err(SendError::of)?;
+        asked.answered();
         let bytes_max = self.inner.settings.header_bytes_max;
         let checked = check_head(response.headers(), bytes_max);
         // Requests sent here never ask for an upgrade, so a 101 is an error.
@@ -256,6 +259,25 @@ impl Pool {
             shared.leave_out(stream);
         }
         failed
+    }
+}
+
+/// A connection of HTTP/1.1 that was asked. It ends if nobody waits for its answer any more: its
+/// task may be writing a body that the origin takes nothing of, and would do so for as long as that
+/// likes.
+struct Asked(Option<AbortHandle>);
+
+impl Asked {
+    fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
     }
 }
 
