@@ -26,7 +26,7 @@ use crate::fetch::{Audience, Conditions, Fetch, Resume};
 use crate::io::boxed::boxed;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision, Failure};
-use crate::rules::{CacheStatus, ForwardReason};
+use crate::rules::{CacheStatus, ForwardReason, is_passing_failure};
 use crate::slices::{self, Course, RangeSupport, Want};
 use crate::vault::{Found, FoundBody, Lookup};
 use crate::worker::Worker;
@@ -435,8 +435,12 @@ async fn stand_in(
 }
 
 /// Validates a stored response while its client is served (RFC 5861 §3), unless another request
-/// already does, or the origin is out of reach and was tried just now.
+/// already does, or one for it has just failed, or the origin is out of reach and was tried just
+/// now: an origin in trouble would be asked anew as soon as it has failed.
 fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
+    if worker.shared.collapse.unvalidated.of(key).is_on() {
+        return;
+    }
     let is_forward = worker.shared.forward.is_some();
     if !is_forward
         && worker.fetcher.is_out_of_reach(ask.site)
@@ -451,6 +455,7 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     tokio::spawn(async move {
         let vault = &worker.shared.vault;
         let primary = &ask.target.primary;
+        let pause = worker.shared.collapse.unvalidated.of(&key);
         // Looked up without its body, which may be large and is not needed.
         let looked = vault.lookup(primary, &ask.headers, false, &worker.counters).await;
         let found = match looked {
@@ -460,7 +465,11 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
         let mut fetching = Fetch::new(&worker, &ask, found, key, ForwardReason::Stale);
         fetching.lead = Some(lead);
         fetching.audience = Audience::Nobody;
-        drop(fetching.run(&worker).await);
+        let (_, status) = fetching.run(&worker).await;
+        // What is not stored for its own sake is no failure, and may be the asking client's doing.
+        if !status.stored && status.forward_status.is_none_or(is_passing_failure) {
+            pause.begin();
+        }
     });
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 
+mod pauses;
 pub(crate) mod rounds;
 pub(crate) mod sharing;
 pub(crate) mod unsliceable;
@@ -26,6 +27,7 @@ use http::StatusCode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::collapse::pauses::Pauses;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
@@ -117,6 +119,8 @@ pub(crate) struct Collapse {
     waiting: AtomicU64,
     /// Resources that slices are not requested of.
     pub(crate) unsliceable: Notes,
+    /// Resources that are not validated behind answers.
+    pub(crate) unvalidated: Pauses,
 }
 
 /// A request waiting for another one.
@@ -206,6 +210,7 @@ impl Collapse {
             hasher: std::hash::RandomState::new(),
             waiting: AtomicU64::new(0),
             unsliceable: Notes::new(),
+            unvalidated: Pauses::new(),
         })
     }
 

@@ -298,3 +298,24 @@ fn an_only_origin_that_cannot_be_reached_is_not_waited_for_where_stale_will_do()
     assert_eq!(proxy.get("/missing").status(), 502, "nothing stale will do");
     assert!(forwarded() > before);
 }
+
+/// As an origin that has too much to do can say so a thousand times a second.
+#[test]
+fn what_could_not_be_validated_is_left_alone_for_a_while() {
+    let failing = Arc::new(AtomicU16::new(200));
+    let current = failing.clone();
+    let origin = Origin::start(move |_| match current.load(Ordering::SeqCst) {
+        200 => reply(200, "Cache-Control: max-age=10, stale-while-revalidate=100", "x"),
+        status => reply(status, "", "too much"),
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    failing.store(503, Ordering::SeqCst);
+    for _ in 0..200 {
+        assert_eq!(proxy.get("/").status(), 200);
+    }
+    assert!(origin.count() < 50, "{}", origin.count());
+    failing.store(200, Ordering::SeqCst);
+    eventually("it is validated again", || proxy.get("/").cache().contains("; ttl=10"));
+}
