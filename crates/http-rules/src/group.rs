@@ -1,9 +1,10 @@
 //! The group of a response, which decides what is stored next to it on disk.
 //!
-//! The first rule that applies decides: the group that the origin names (`Cache-Groups`, RFC 9875,
-//! then surrogate keys); the page, which is the document itself or the `Referer` of the same host;
-//! the host and first path segment. Invariant: groups of different rules and hosts coincide only if
-//! 64-bit hashes collide, which affects placement, never correctness.
+//! The first rule that applies decides: the group that the origin names (`Cache-Groups`, RFC 9875);
+//! its first surrogate key; the page, which is the document itself or the `Referer` of the same
+//! host; the host and first path segment. Invariants: groups of different rules and hosts coincide
+//! only if 64-bit hashes collide, which affects placement, never correctness; surrogate keys decide
+//! on nothing but placement, since purges find them in the response's stamp.
 
 use http::HeaderMap;
 use http::Uri;
@@ -21,8 +22,10 @@ static SURROGATE_KEYS: [HeaderName; 3] = [
 /// The rule that chose a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// The origin named it.
+    /// The origin named it in `Cache-Groups`.
     Named,
+    /// It is the first surrogate key.
+    SurrogateKey,
     /// A page and what it embeds.
     Page,
     /// Resources with the same first path segment.
@@ -36,19 +39,29 @@ pub struct Groups {
     /// The group that the response is stored in.
     pub home: Vec<u8>,
     /// Further groups that the origin named: invalidating one of them invalidates the response.
+    /// Each costs every hit a look-up.
     pub others: Vec<Vec<u8>>,
 }
 
 impl Groups {
-    /// The groups that the origin names, if it names any. `host` is the key's.
+    /// The groups that the origin names, if it names any: without duplicates, at most
+    /// [`GROUPS_MAX`]. `host` is the key's.
     pub fn named(host: &str, response: &HeaderMap) -> Option<Groups> {
-        let mut named = named(response).into_iter();
-        let home = full_name(Rule::Named, host, &named.next()?);
-        let others = named.map(|name| full_name(Rule::Named, host, &name)).collect();
+        let groups = cache_groups::of(response);
+        let mut named = unique(groups.iter().map(String::as_bytes)).into_iter();
+        let home = full_name(Rule::Named, host, named.next()?);
+        let others = named.map(|name| full_name(Rule::Named, host, name)).collect();
         Some(Groups { home, others })
     }
 
-    /// The group of a response whose origin names none. `client_host` is the one that the client
+    /// The group of a response by its first surrogate key, if it has any.
+    pub fn by_surrogate_key(host: &str, response: &HeaderMap) -> Option<Groups> {
+        let mut keys = SURROGATE_KEYS.iter().flat_map(|name| surrogate_keys(response, name));
+        let home = full_name(Rule::SurrogateKey, host, keys.next()?);
+        Some(Groups { home, others: Vec::new() })
+    }
+
+    /// The group of a response that has none by its own fields. `client_host` is the one that the client
     /// requested.
     pub fn by_page(
         host: &str,
@@ -66,6 +79,7 @@ impl Groups {
 pub fn full_name(rule: Rule, host: &str, name: &[u8]) -> Vec<u8> {
     let mark = match rule {
         Rule::Named => "g",
+        Rule::SurrogateKey => "t",
         Rule::Page => "p",
         Rule::HostAndSegment => "s",
     };
@@ -97,17 +111,6 @@ fn unnamed<'a>(
     (Rule::HostAndSegment, first_segment(path_and_query).as_bytes())
 }
 
-/// All groups that the origin names: by `Cache-Groups`, else by the first kind of surrogate key
-/// that has any. Without duplicates, at most [`GROUPS_MAX`].
-fn named(response: &HeaderMap) -> Vec<Vec<u8>> {
-    let groups = cache_groups::of(response);
-    if !groups.is_empty() {
-        return unique(groups.iter().map(String::as_bytes));
-    }
-    let mut by_field = SURROGATE_KEYS.iter().map(|name| unique(surrogate_keys(response, name)));
-    by_field.find(|keys| !keys.is_empty()).unwrap_or_default()
-}
-
 /// The words of a field of surrogate keys.
 fn surrogate_keys<'a>(
     response: &'a HeaderMap,
@@ -118,11 +121,11 @@ fn surrogate_keys<'a>(
     keys.filter(|key| !key.is_empty())
 }
 
-fn unique<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
-    let mut kept: Vec<Vec<u8>> = Vec::new();
+fn unique<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+    let mut kept: Vec<&[u8]> = Vec::new();
     for name in names.take(GROUPS_MAX) {
-        if !kept.iter().any(|known| known == name) {
-            kept.push(name.to_vec());
+        if !kept.contains(&name) {
+            kept.push(name);
         }
     }
     kept
@@ -164,20 +167,21 @@ mod tests {
     fn groups(request: &[(&str, &str)], response: &[(&str, &str)]) -> Groups {
         let (request, response) = (headers(request), headers(response));
         let by_page = || Groups::by_page("h", "h:80", "/a/b?q", &request, &response);
-        Groups::named("h", &response).unwrap_or_else(by_page)
+        let named = Groups::named("h", &response);
+        named.or_else(|| Groups::by_surrogate_key("h", &response)).unwrap_or_else(by_page)
     }
 
     /// RFC 9875 §2 for the first rule.
     #[test]
     fn rules_in_order() {
-        use Rule::{HostAndSegment, Named, Page};
+        use Rule::{HostAndSegment, Named, Page, SurrogateKey};
         let html = ("content-type", "text/HTML; charset=utf-8");
         let page = &[("referer", "http://h:80/page?x=1#top")][..];
         for (request, response, expected) in [
             (page, &[html, ("cache-groups", "\"news\", \"b\"")][..], (Named, "news")),
-            (page, &[("surrogate-key", " k1 k2")], (Named, "k1")),
-            (page, &[("cache-tag", "t1,t2")], (Named, "t1")),
-            (page, &[("surrogate-key", " "), ("xkey", "x1")], (Named, "x1")),
+            (page, &[("surrogate-key", " k1 k2")], (SurrogateKey, "k1")),
+            (page, &[("cache-tag", "t1,t2")], (SurrogateKey, "t1")),
+            (page, &[("surrogate-key", " "), ("xkey", "x1")], (SurrogateKey, "x1")),
             (page, &[html], (Page, "/a/b?q")),
             (page, &[], (Page, "/page?x=1")),
             (&[("referer", "http://H:80")], &[], (Page, "/")),
@@ -200,13 +204,13 @@ mod tests {
 
     #[test]
     fn a_response_has_every_group_that_is_named() {
-        let both = groups(&[], &[("cache-groups", "\"a\", \"b\", \"a\"")]);
+        let both = groups(&[], &[("cache-groups", "\"a\", \"b\", \"a\""), ("xkey", "x y")]);
         assert_eq!(both.others, [full_name(Rule::Named, "h", b"b")]);
         let keys = groups(&[], &[("xkey", "x y"), ("xkey", "z"), ("cache-tag", "t")]);
-        assert_eq!(keys.others.len(), 2);
-        let many: Vec<String> = (0..GROUPS_MAX + 9).map(|n| format!("k{n}")).collect();
-        let keys = groups(&[], &[("xkey", &many.join(" "))]);
-        assert_eq!(keys.others.len(), GROUPS_MAX - 1);
+        assert!(keys.others.is_empty(), "they are purged by tag");
+        let many: Vec<String> = (0..GROUPS_MAX + 9).map(|n| format!("\"k{n}\"")).collect();
+        let named = groups(&[], &[("cache-groups", &many.join(","))]);
+        assert_eq!(named.others.len(), GROUPS_MAX - 1);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::rules::group::Groups;
 use crate::ruleset::ResponseEffects;
 
 impl ResponseEffects<'_> {
-    /// The groups of a response. Its home group comes from a rule, or else from the grouping;
-    /// invalidating any group that its origin names invalidates the response.
+    /// The groups of a response. Its home group comes from a rule, or else from its own fields, or
+    /// else from the grouping; invalidating any group that its origin names invalidates the response.
     pub(crate) fn groups_of(
         &self,
         config: &ProxyConfig,
@@ -28,7 +28,8 @@ impl ResponseEffects<'_> {
             }
             return Groups { home: named_group("r", "", name.as_bytes()), others };
         }
-        named.unwrap_or_else(|| match by_grouping(&config.groups.by, ask, response) {
+        let by_fields = named.or_else(|| Groups::by_surrogate_key(host, response));
+        by_fields.unwrap_or_else(|| match by_grouping(&config.groups.by, ask, response) {
             None => Groups::by_page(host, ask.host_asked(), path, &ask.headers, response),
             Some(home) => Groups { home, others: Vec::new() },
         })

@@ -34,6 +34,30 @@ fn a_group_invalidation_reaches_every_member() {
     assert_eq!(hits(), [true; 3], "and can be stored again");
 }
 
+/// Tags are found by purges in what was read anyway; groups are looked up one by one.
+#[test]
+fn surrogate_keys_cost_a_hit_no_reads() {
+    let origin = Origin::start(|request| match request.method() {
+        "POST" => reply(200, "Cache-Group-Invalidation: \"k0\", \"k1\"", ""),
+        _ => {
+            let keys = (0..10).map(|n| format!("k{n}")).collect::<Vec<_>>().join(" ");
+            reply(200, &format!("Cache-Control: max-age=60\nSurrogate-Key: {keys}"), "x")
+        }
+    });
+    let proxy = Proxy::start(&origin);
+    let is_hit = || proxy.get("/").cache().contains("; hit");
+    assert!(!is_hit());
+    let reads = || {
+        let stats = proxy.store.stats();
+        stats.hits_memory + stats.hits_disk
+    };
+    let before = reads();
+    assert!((0..5).all(|_| is_hit()));
+    assert_eq!(reads() - before, 5);
+    proxy.ask_with_body("POST", "/change", "", b"x");
+    assert!(is_hit(), "a tag is no group of RFC 9875");
+}
+
 /// What is fetched while groups are invalidated is kept if it is in none of them.
 #[test]
 fn a_group_invalidation_reaches_members_on_their_way_and_nothing_else() {
