@@ -4,14 +4,17 @@
 //! name. A name without a slot decrements the smaller count of its two slots with a probability
 //! that falls exponentially with that count, and takes the slot when the count reaches zero. So
 //! rare names rarely enter, and a crowd of them never displaces a frequent one. Deviation from the
-//! paper: one table of two slots rather than two tables. Counts are never too high, except when
-//! 64-bit hashes collide, and a little too low. Counting proceeds in windows, and the last complete
+//! paper: one table of two slots rather than two tables. What decays is only the count that defends
+//! a slot: what is shown was counted since the name has it, so that hits and times belong to the
+//! requests. Counts are never too high, except when 64-bit hashes collide, and a little too low.
+//! Counting proceeds in windows, and the last complete
 //! one is shown, so that the numbers are recent. Memory is fixed except for the names. Threads: one
 //! worker counts, the admin listener reads, a lock between them.
 
 use std::time::{Duration, Instant};
 
-/// Length of a window.
+/// Length of a window. A complete one is shown for two more at most: what is still going on has
+/// brought the next by then.
 const WINDOW: Duration = Duration::from_secs(10);
 const URL_SLOTS: usize = 1024;
 const HOST_SLOTS: usize = 128;
@@ -33,6 +36,8 @@ pub(crate) struct Row {
 #[derive(Debug, Default)]
 struct Slot {
     hash: u64,
+    /// What other names must bring down to zero to take the slot.
+    defence: u64,
     row: Row,
 }
 
@@ -51,32 +56,31 @@ impl Sketch {
         let hash = damelo::GroupId::of(name).get();
         let count = self.slots.len();
         let places = [hash as usize % count, (hash >> 32) as usize % count];
-        let holds = |at: &usize| self.slots[*at].row.requests > 0 && self.slots[*at].hash == hash;
+        let holds = |at: &usize| self.slots[*at].defence > 0 && self.slots[*at].hash == hash;
         let at = match places.iter().find(|at| holds(at)) {
             Some(at) => *at,
             None => {
-                let smaller = |at: &&usize| self.slots[**at].row.requests;
+                let smaller = |at: &&usize| self.slots[**at].defence;
                 let at = places.iter().min_by_key(smaller).copied().unwrap_or(0);
                 let slot = &mut self.slots[at];
-                let resident = slot.row.requests;
-                if resident > 0 {
-                    let exponent = i32::try_from(resident).unwrap_or(i32::MAX);
+                if slot.defence > 0 {
+                    let exponent = i32::try_from(slot.defence).unwrap_or(i32::MAX);
                     if random.f64() >= DECAY.powi(-exponent) {
                         return;
                     }
-                    slot.row.requests -= 1;
-                    slot.row.hits = slot.row.hits.min(slot.row.requests);
-                    if slot.row.requests > 0 {
+                    slot.defence -= 1;
+                    if slot.defence > 0 {
                         return;
                     }
                 }
                 let name = &name[..name.len().min(NAME_BYTES_MAX)];
                 let name = String::from_utf8_lossy(name).into_owned();
-                *slot = Slot { hash, row: Row { name, ..Row::default() } };
+                *slot = Slot { hash, defence: 0, row: Row { name, ..Row::default() } };
                 at
             }
         };
-        let row = &mut self.slots[at].row;
+        let Slot { defence, row, .. } = &mut self.slots[at];
+        *defence += 1;
         row.requests += 1;
         row.hits += u64::from(hit);
         row.took_us = row.took_us.saturating_add(took_us);
@@ -84,7 +88,7 @@ impl Sketch {
 
     /// Returns all rows and empties the sketch.
     fn take(&mut self) -> Vec<Row> {
-        let slots = self.slots.iter_mut().map(|slot| std::mem::take(&mut slot.row));
+        let slots = self.slots.iter_mut().map(|slot| std::mem::take(slot).row);
         slots.filter(|row| row.requests > 0).collect()
     }
 
@@ -110,6 +114,8 @@ pub(crate) struct HeavyHitters {
     random: fastrand::Rng,
     began: Option<Instant>,
     last: Busiest,
+    /// The end of that window.
+    ended: Option<Instant>,
 }
 
 impl Default for HeavyHitters {
@@ -120,6 +126,7 @@ impl Default for HeavyHitters {
             random: fastrand::Rng::new(),
             began: None,
             last: Busiest::default(),
+            ended: None,
         }
     }
 }
@@ -143,14 +150,16 @@ impl HeavyHitters {
             // A window that ended long ago says nothing about the present.
             let recent = window < 2 * WINDOW;
             self.last = if recent { Busiest { urls, hosts, window } } else { Busiest::default() };
-            self.began = None;
+            (self.began, self.ended) = (None, Some(now));
         }
     }
 
-    /// The last complete window, or the first while it lasts.
+    /// The last complete window if that ended lately, or else the one that lasts.
     pub(crate) fn busiest(&mut self, now: Instant) -> Busiest {
         self.turn(now);
-        if !self.last.window.is_zero() {
+        let is_recent =
+            self.ended.is_some_and(|ended| now.saturating_duration_since(ended) < 2 * WINDOW);
+        if is_recent && !self.last.window.is_zero() {
             return self.last.clone();
         }
         let window =
@@ -206,9 +215,26 @@ mod tests {
                 assert!(row.requests * 100 >= truth * 95, "seed {seed} {row:?} {truth}");
                 let n: u32 = row.name.rsplit('/').next().unwrap().parse().unwrap();
                 assert!(n < 20, "seed {seed} {row:?}");
+                let hits = if n % 2 == 0 { row.requests } else { 0 };
+                assert_eq!((row.hits, row.took_us), (hits, row.requests * 10), "seed {seed}");
             }
             assert_eq!(rows.len(), 20);
         }
+    }
+
+    /// All names in one pair of slots: those of others wear down what defends a name.
+    #[test]
+    fn ratio_and_mean_of_a_row_are_those_of_its_requests() {
+        let (mut sketch, mut random) = (Sketch::new(1), fastrand::Rng::with_seed(7));
+        for n in 0..3000 {
+            sketch.record(b"busy", n % 4 == 0, 100, &mut random);
+            sketch.record(n.to_string().as_bytes(), false, 1, &mut random);
+        }
+        let rows = sketch.rows();
+        let row = &rows[0];
+        assert_eq!((rows.len(), row.name.as_str()), (1, "busy"));
+        assert_eq!(row.took_us, row.requests * 100);
+        assert!(row.hits.abs_diff(row.requests / 4) <= 1, "{row:?}");
     }
 
     #[test]
@@ -234,5 +260,11 @@ mod tests {
         assert_eq!(hot.busiest(at(22)).urls[0].name, "http://h:1/b");
         hot.record(b"http://h:1/c", false, Duration::from_millis(1), at(23));
         assert!(hot.busiest(at(90)).urls.is_empty());
+        hot.record(b"http://h:1/d", false, Duration::from_millis(1), at(100));
+        assert_eq!(hot.busiest(at(112)).urls.len(), 1);
+        let idle = hot.busiest(at(200));
+        assert!(idle.urls.is_empty() && idle.hosts.is_empty(), "nothing comes any more");
+        hot.record(b"http://h:1/e", false, Duration::from_millis(1), at(201));
+        assert_eq!(hot.busiest(at(202)).urls[0].name, "http://h:1/e", "as the first did");
     }
 }
