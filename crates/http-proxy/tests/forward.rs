@@ -229,6 +229,30 @@ fn connect_makes_a_tunnel() {
     assert_eq!(answer.expect("TLS").body, "https://localhost/x false");
 }
 
+/// What the alerts compare: tunnels count among what is sent to origins, not only among failures.
+#[test]
+fn tunnels_count_as_requests_to_origins() {
+    let proxy = Forward::start(|config| {
+        config.proxy.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let target = listener.local_addr().expect("address").to_string();
+    let admin = proxy.info.admin.expect("an admin listener");
+    let counted = || {
+        let text = support::ask_at(admin, "GET", "/metrics", "", b"").text();
+        ["forwarded", "origin_errors"].map(|name| {
+            let name = format!("damelo_proxy_{name}_total ");
+            let value = text.lines().find_map(|line| line.strip_prefix(name.as_str()));
+            value.expect("the counter").parse::<u64>().expect("a number")
+        })
+    };
+    assert_eq!(proxy.ask("CONNECT", &target, "").status(), 200);
+    assert_eq!(counted(), [1, 0]);
+    drop(listener);
+    assert_eq!(proxy.ask("CONNECT", &target, "").status(), 502);
+    assert_eq!(counted(), [2, 1]);
+}
+
 /// RFC 9113 §8.5: a client of a protocol that does not say where it ends must not take a part for
 /// the whole.
 #[test]

@@ -30,6 +30,7 @@ pub(crate) async fn open<B>(
 ) -> Answer {
     let mut status = CacheStatus::forwarded(ForwardReason::Method);
     let due = Instant::now() + worker.shared.config.timeouts.connect;
+    worker.counters.forwarded.one();
     let origin = match dial_tcp(&route.host, route.port, Some(&*route), due).await {
         Ok(origin) => origin,
         Err(error) => return failed(worker, error, status),
@@ -56,7 +57,9 @@ pub(crate) async fn open<B>(
 }
 
 fn failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
-    worker.counters.origin_errors.one();
+    if error.is_origins_fault() {
+        worker.counters.origin_errors.one();
+    }
     status.detail = Some(error.name());
     let text = format!("{error}.");
     own_answer(worker, error.status(), status, &text)
