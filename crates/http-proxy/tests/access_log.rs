@@ -170,6 +170,22 @@ fn what_is_no_request_has_a_line_as_well() {
     assert!(line.contains(" NONE_NONE/400 0 NONE error:invalid-request - HIER_NONE/- "), "{line}");
 }
 
+/// A target that is too long for the library is told from other heads that are.
+#[test]
+fn the_status_in_the_log_is_the_one_that_was_sent() {
+    let origin = origin(&Gate::default());
+    let (log, tweak) = logged(LogFormat::Squid);
+    let proxy = Proxy::start_with(&origin, |config| {
+        tweak(config);
+        config.limits.header_bytes_max = 256 << 10;
+    });
+    let long = "x".repeat(70_000);
+    let head = format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(raw(proxy.info.address, head.as_bytes()).starts_with("HTTP/1.1 414 "));
+    let line = line_about(log.path(), "error:invalid-request");
+    assert!(line.contains(" NONE_NONE/414 "), "{line}");
+}
+
 #[test]
 fn what_a_stop_cuts_off_was_not_left_by_its_client() {
     let gate = Gate::default();

@@ -28,8 +28,9 @@ use crate::config::{LogFormat, LogTarget};
 use crate::metrics::{BrokenBy, Counter, Counters};
 use crate::say::say;
 
-/// Capacity of the writer's queue, in messages.
-const LINES_WAITING_MAX: usize = 8192;
+/// Capacity of the writer's queue, in messages: some seconds' worth, as long as a disk may be busy
+/// with something else.
+const LINES_WAITING_MAX: usize = 64 << 10;
 /// The same in bytes of lines: what a client writes into a request is in them.
 const BYTES_WAITING_MAX: usize = 16 << 20;
 /// How long the writer lets lines gather after it has written some. To wake it costs the worker and
