@@ -19,8 +19,6 @@ pub(crate) fn serve_hit(
         worker.counters.collapsed.one();
         status = CacheStatus::forwarded(reason);
         status.collapsed = true;
-    } else {
-        worker.counters.hits.one();
     }
     reused(worker, ask, found, status)
 }

@@ -41,6 +41,7 @@ pub(super) fn answered(
 ) -> BodySource {
     worker.counters.answered(code);
     if status.hit {
+        worker.counters.hits.one();
         worker.counters.hit_latency.record(took);
         return BodySource::Store;
     }

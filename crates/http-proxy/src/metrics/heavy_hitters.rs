@@ -215,7 +215,7 @@ mod tests {
                 assert!(row.requests * 100 >= truth * 95, "seed {seed} {row:?} {truth}");
                 let n: u32 = row.name.rsplit('/').next().unwrap().parse().unwrap();
                 assert!(n < 20, "seed {seed} {row:?}");
-                let hits = if n % 2 == 0 { row.requests } else { 0 };
+                let hits = if n.is_multiple_of(2) { row.requests } else { 0 };
                 assert_eq!((row.hits, row.took_us), (hits, row.requests * 10), "seed {seed}");
             }
             assert_eq!(rows.len(), 20);

@@ -364,7 +364,6 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
         worker.counters.collapsed.one();
     }
     if status.hit {
-        worker.counters.hits.one();
         hooks::on_hit(worker, ask, &found);
     }
     with_hit_status(worker, ask, Box::new(found), status)
