@@ -227,7 +227,7 @@ async fn answer_with(
     Ok(counted(worker, ask, found, status))
 }
 
-/// Serves several slices, `more` of them after the first.
+/// Serves several slices, `more` of them after the first, or one of which only a part is there yet.
 async fn several(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -236,6 +236,12 @@ async fn several(
     more: u64,
 ) -> Result<Found, Lack> {
     let reader = SliceReader::new(worker, ask, want.slices, want.index(), &first);
+    if reader.is_none() && more == 0 {
+        // A beginning of the only slice that is wanted; its rest could be of another version.
+        let stretch = want.stretch(want.index()).all_needed();
+        let all = slice::get(worker, ask, stretch, worker.now_ms()).await?;
+        return Ok(Found::assembled(all.response, all.body, all.placement));
+    }
     let Some(mut reader) = reader else {
         let (unsliced, now_s) = (&worker.shared.collapse.unsliceable, worker.now_s());
         unsliced.note(&ask.target.primary, Unsliceable::AsAsked, now_s);

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Number of sums.
 const SLOTS: usize = 16 << 10;
 /// The store reads and verifies objects in chunks of this size.
-const CHUNK_BYTES: u64 = 64 << 10;
+pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 /// The store reads this much of an object first, for its head.
 const HEAD_BYTES: u64 = 8 << 10;
 /// The store reads objects up to this size whole, whatever range is requested.
-const READ_WHOLE_BYTES_MAX: u64 = 256 << 10;
+pub(super) const READ_WHOLE_BYTES_MAX: u64 = 256 << 10;
 
 /// Bytes read in parts, summed per slot.
 #[derive(Debug)]

@@ -57,23 +57,31 @@ pub(crate) fn forget(store: &Store, key: &[u8], generation: u64, sections: u64) 
 pub(crate) struct WholeReads {
     /// A permit for each [`PERMIT_BYTES`] that may be held.
     permits: Arc<Semaphore>,
+    /// Whether the store has memory for whole sections.
+    takes_sections: bool,
     pub(super) parts: PartReads,
 }
 
 impl WholeReads {
     /// For a store with `memory_bytes` of memory.
     pub(super) fn new(memory_bytes: u64) -> WholeReads {
-        let share = if memory_bytes < MEMORY_BYTES_MIN { 0 } else { memory_bytes / MEMORY_SHARE };
-        let count = usize::try_from(share / PERMIT_BYTES).unwrap_or(usize::MAX);
+        let permits = memory_bytes / MEMORY_SHARE / PERMIT_BYTES;
+        let count = usize::try_from(permits).unwrap_or(usize::MAX);
         WholeReads {
             permits: Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))),
+            takes_sections: memory_bytes >= MEMORY_BYTES_MIN,
             parts: PartReads::new(),
         }
     }
 
     /// Permits for a section of this length.
-    fn permits_for(&self, section_bytes: u64) -> Option<OwnedSemaphorePermit> {
-        let count = u32::try_from(section_bytes.div_ceil(PERMIT_BYTES)).ok()?;
+    fn permits_for_section(&self, section_bytes: u64) -> Option<OwnedSemaphorePermit> {
+        self.takes_sections.then(|| self.permits_for(section_bytes)).flatten()
+    }
+
+    /// Permits for what is read whole and has this length.
+    pub(super) fn permits_for(&self, whole_bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let count = u32::try_from(whole_bytes.div_ceil(PERMIT_BYTES)).ok()?;
         Arc::clone(&self.permits).try_acquire_many_owned(count).ok()
     }
 }
@@ -111,10 +119,18 @@ struct Ahead {
     permit: OwnedSemaphorePermit,
 }
 
-/// A section's bytes. The permit is held until the last reference to them is dropped.
+/// A section's bytes, or a slice's. The permit is held until the last reference to them is dropped.
 struct Held {
     bytes: Bytes,
     _permit: OwnedSemaphorePermit,
+}
+
+/// Bytes that hold their permit, if they have one.
+pub(super) fn held(bytes: Bytes, permit: Option<OwnedSemaphorePermit>) -> Bytes {
+    match permit {
+        Some(permit) => Bytes::from_owner(Held { bytes, _permit: permit }),
+        None => bytes,
+    }
 }
 
 impl AsRef<[u8]> for Held {
@@ -237,10 +253,7 @@ impl Sections {
             if bytes.len() as u64 != expected {
                 return Err(ReadError::Gone);
             }
-            return Ok(Open::Whole(match permit {
-                Some(permit) => Bytes::from_owner(Held { bytes, _permit: permit }),
-                None => bytes,
-            }));
+            return Ok(Open::Whole(held(bytes, permit)));
         }
         let reader = self.store.reader(&self.section_key(section)).await?.ok_or(ReadError::Gone)?;
         if reader.info().length_bytes != expected {
@@ -285,7 +298,7 @@ impl Sections {
         let within = |offset: u64| offset.saturating_sub(before).min(whole_bytes);
         let wanted = within(self.offset)..within(self.end);
         let in_part = shared.parts.suffices(key, wanted, whole_bytes);
-        if in_part { None } else { shared.permits_for(whole_bytes) }
+        if in_part { None } else { shared.permits_for_section(whole_bytes) }
     }
 
     /// Starts reading the next section ahead, if it is requested from its first byte on.
@@ -298,7 +311,8 @@ impl Sections {
         }
         let section_bytes = self.section_bytes(section);
         let shared = self.whole_reads.as_ref();
-        let Some(permit) = shared.and_then(|shared| shared.permits_for(section_bytes)) else {
+        let Some(permit) = shared.and_then(|shared| shared.permits_for_section(section_bytes))
+        else {
             return;
         };
         let mut read = self.store.read(&self.section_key(section));

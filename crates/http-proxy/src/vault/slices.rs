@@ -1,12 +1,14 @@
 //! Slices of a resource in the store: aligned parts, each stored as an object, removed together.
 //!
-//! Invariant: every slice records the sentinel of its resource's slices, so that removing the
-//! sentinel invalidates all of them. Threads: as the vault.
+//! Invariants: every slice records the sentinel of its resource's slices, so that removing the
+//! sentinel invalidates all of them; those that clients hold whole, read from disk, count with the
+//! sections in what [`super::sections::WholeReads`] allows. Threads: as the vault.
 
 use bytes::{BufMut, Bytes};
 use damelo::GroupId;
 
-use super::part_reads::cost_of_part;
+use super::part_reads::{CHUNK_BYTES, READ_WHOLE_BYTES_MAX, cost_of_part};
+use super::sections::held;
 use super::{Epoch, FoundBody, Placement, Probed, Target, Vault};
 use crate::metrics::Counters;
 use crate::rules::group::Groups;
@@ -25,6 +27,8 @@ pub(crate) struct Stretch {
     start: u64,
     /// End (exclusive) of the range, at most the slice's length.
     end: u64,
+    /// Whether a beginning of the range is of no use.
+    is_all_needed: bool,
 }
 
 impl Stretch {
@@ -32,11 +36,25 @@ impl Stretch {
     pub(crate) fn of(slices: Slices, index: u64, first: u64, end: u64) -> Stretch {
         let before = slices.bounds(index).0;
         let within = |offset: u64| offset.saturating_sub(before).min(slices.slice_bytes);
-        Stretch { slices, index, start: within(first), end: within(end) }
+        Stretch { slices, index, start: within(first), end: within(end), is_all_needed: false }
     }
 
     pub(crate) fn whole(slices: Slices, index: u64) -> Stretch {
-        Stretch { slices, index, start: 0, end: slices.slice_bytes }
+        Stretch { slices, index, start: 0, end: slices.slice_bytes, is_all_needed: false }
+    }
+
+    /// The same for who cannot read on from the end of a part of it.
+    pub(crate) fn all_needed(self) -> Stretch {
+        Stretch { is_all_needed: true, ..self }
+    }
+
+    /// What is read of it while clients hold as much as they may.
+    fn beginning(self) -> Stretch {
+        if self.is_all_needed {
+            return self;
+        }
+        let end = self.end.min((self.start / CHUNK_BYTES + 1) * CHUNK_BYTES);
+        Stretch { end, ..self }
     }
 
     /// True if the range may be read without the rest of its slice; the slice does not stay in
@@ -62,7 +80,8 @@ pub(crate) struct Slice {
 }
 
 impl Vault {
-    /// Reads a slice of a resource, or at least the requested range of it, if it is stored.
+    /// Reads a slice of a resource, or at least the requested range of it, if it is stored. While
+    /// clients hold as much of slices and sections as they may, perhaps only the beginning of that.
     pub(crate) async fn slice(
         &self,
         primary: &[u8],
@@ -77,6 +96,14 @@ impl Vault {
         if !read.is_ready() && self.whole_reads.parts.suffices(&key, wanted, whole_bytes) {
             return self.part_of_slice(&key, stretch, counters).await;
         }
+        // What is in memory already stays there if it is wanted, whoever holds it.
+        let permit = match read.is_ready() {
+            true => None,
+            false => self.whole_reads.permits_for(whole_bytes),
+        };
+        if !read.is_ready() && permit.is_none() && whole_bytes > READ_WHOLE_BYTES_MAX {
+            return self.part_of_slice(&key, stretch.beginning(), counters).await;
+        }
         let Probed {
             entry: Entry::Response(response),
             body: FoundBody::Whole(bytes),
@@ -86,7 +113,7 @@ impl Vault {
         else {
             return None;
         };
-        Some(Slice { response, bytes, placement })
+        Some(Slice { response, bytes: held(bytes, permit), placement })
     }
 
     async fn part_of_slice(
@@ -215,4 +242,85 @@ pub(crate) fn slice_key(primary: &[u8], slices: Slices, index: u64) -> Vec<u8> {
     key.put_u64(slices.slice_bytes);
     key.put_u64(index);
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use damelo::{ByteSize, Config, Store};
+    use http::{HeaderMap, StatusCode, Version};
+
+    use super::*;
+    use crate::config::{ProxyConfig, Target as Origin};
+    use crate::purge::ledger::Ledger;
+    use crate::rules::parts::Part;
+
+    const SLICES: Slices = Slices { slice_bytes: 512 << 10 };
+    const COUNT: u64 = 8;
+
+    /// A store that holds slices of a resource on disk, and has memory for as many.
+    async fn on_disk(directory: &std::path::Path) -> (Vault, Target) {
+        let mut config = Config::new(directory.join("store"), ByteSize::new(64 << 20));
+        config.memory = ByteSize::new(8 << 20);
+        let store = Store::open(config).unwrap();
+        store.wait_recovered();
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
+        let vault = Vault::new(store, ledger, &config);
+        let target = Target {
+            primary: b"http://a/".to_vec(),
+            scheme: "http",
+            host: "a".to_owned(),
+            client_host: "a".to_owned(),
+            path_and_query: "/".parse().unwrap(),
+        };
+        let groups = Groups { home: b"h".to_vec(), others: Vec::new() };
+        for index in 0..COUNT {
+            let (first, last) = SLICES.bounds(index);
+            let complete_bytes = COUNT * SLICES.slice_bytes;
+            let policy = Policy::default();
+            let mut response = StoredResponse::new(
+                StatusCode::PARTIAL_CONTENT,
+                Version::HTTP_11,
+                policy,
+                HeaderMap::new(),
+            );
+            response.part = Some(Part { start: first, end: last + 1, complete_bytes });
+            let epoch = vault.epoch(&target.primary);
+            let begun = vault.begin_slice(&target, epoch, SLICES, index, response, &groups).await;
+            let mut insertion = begun.unwrap();
+            let bytes = Bytes::from(vec![7; SLICES.slice_bytes as usize]);
+            vault.write(&mut insertion, &bytes, Duration::from_secs(9)).await.unwrap();
+            vault.commit(&target.primary, insertion).await.unwrap();
+        }
+        vault.store.sync().unwrap();
+        vault.store.drop_memory();
+        (vault, target)
+    }
+
+    #[tokio::test]
+    async fn clients_that_take_nothing_hold_no_more_slices_than_their_share() {
+        let directory = tempfile::tempdir().unwrap();
+        let (vault, target) = on_disk(directory.path()).await;
+        let counters = Counters::default();
+        let read = async |stretch: Stretch| {
+            let slice = vault.slice(&target.primary, stretch, &counters).await.unwrap();
+            vault.store.drop_memory();
+            slice.bytes
+        };
+        let mut held = Vec::new();
+        for index in 0..COUNT {
+            held.push(read(Stretch::whole(SLICES, index)).await);
+        }
+        let whole = SLICES.slice_bytes as usize;
+        let lengths: Vec<usize> = held.iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [[whole; 4], [64 << 10; 4]].concat(), "a quarter of memory is whole");
+        let within = Stretch::of(SLICES, 7, 7 * SLICES.slice_bytes + 100_000, u64::MAX);
+        let part = read(within).await;
+        assert_eq!(part.len(), (128 << 10) - 100_000, "to the end of a chunk");
+        assert_eq!(read(Stretch::whole(SLICES, 7).all_needed()).await.len(), whole);
+        drop(held);
+        assert_eq!(read(Stretch::whole(SLICES, 7)).await.len(), whole);
+    }
 }
