@@ -229,6 +229,36 @@ fn connect_makes_a_tunnel() {
     assert_eq!(answer.expect("TLS").body, "https://localhost/x false");
 }
 
+/// The same of HTTP/1, where the connection is the tunnel. What the origin sent before arrives.
+#[test]
+fn a_tunnel_that_the_origin_breaks_off_ends_in_a_reset() {
+    for breaks_off in [true, false] {
+        let (proxy, listener) = (Forward::start(|_| {}), TcpListener::bind("127.0.0.1:0"));
+        let listener = listener.expect("bind");
+        let address = listener.local_addr().expect("address").to_string();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("accept");
+            stream.peek(&mut [0]).expect("a byte");
+            stream.write_all(&vec![7; 100_000]).expect("write");
+            // A socket that is closed with bytes unread resets its connection.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            if !breaks_off {
+                stream.read_exact(&mut [0]).expect("a byte");
+            }
+        });
+        let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+        stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+        let head = format!("CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("write");
+        let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+        assert_eq!(read_message(&mut reader, true).expect("an answer").status(), 200);
+        stream.write_all(b"x").expect("write");
+        let mut got = Vec::new();
+        let end = reader.read_to_end(&mut got);
+        assert_eq!((got.len(), end.is_err()), (100_000, breaks_off), "{end:?}");
+    }
+}
+
 /// What the alerts compare: tunnels count among what is sent to origins, not only among failures.
 #[test]
 fn tunnels_count_as_requests_to_origins() {

@@ -309,6 +309,51 @@ fn a_proxy_that_stops_delivers_the_ends_of_answers() {
     });
 }
 
+/// The system has all of its answer, and it takes that with the windows that it opens meanwhile: of
+/// a socket that is closed by then, they would have the system throw the rest away. `PING` is the
+/// one that tells that it has seen the end coming.
+#[test]
+fn a_proxy_that_stops_delivers_what_the_system_holds() {
+    const LENGTH: usize = 400_000;
+    const PONG: &[u8] = b"\0\0\x08\x06\x01\0\0\0\0\x0b\x7b\xa2\xf0\x8b\x9b\xfe\x54";
+    for sees_it_coming in [true, false] {
+        let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; LENGTH]));
+        let proxy = Proxy::start_with(&origin, |config| config.timeouts.drain = PATIENCE);
+        assert_eq!(proxy.get("/").body.len(), LENGTH);
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.expect("a socket");
+        socket.set_recv_buffer_size(16 << 10).expect("a buffer");
+        socket.connect(&proxy.info.address.into()).expect("connect");
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("write");
+        let begin = [frame(SETTINGS, 0, 0, b""), window(0, LENGTH), request(1, GET_BLOCK)];
+        stream.write_all(&[&begin.concat()[..], &window(1, LENGTH)].concat()).expect("write");
+        std::thread::sleep(Duration::from_millis(300));
+        std::thread::scope(|scope| {
+            let stopping = scope.spawn(|| proxy.stop());
+            std::thread::sleep(Duration::from_millis(300));
+            if sees_it_coming {
+                stream.write_all(PONG).expect("write");
+            }
+            // Longer than a connection without requests is waited for.
+            std::thread::sleep(Duration::from_millis(1500));
+            let (mut bytes, mut ended) = (0, false);
+            while !ended {
+                // Later than the connection would be closed, and before all was taken.
+                let _ = stream.write_all(&window(0, 1000));
+                let read = next_frame(&mut stream);
+                let read = read.unwrap_or_else(|| panic!("closed after {bytes}"));
+                bytes += if read.kind == DATA { read.payload.len() } else { 0 };
+                ended = read.stream == 1 && read.ends_stream();
+            }
+            assert_eq!(bytes, LENGTH);
+            drop(stream);
+            stopping.join().expect("stopped");
+        });
+    }
+}
+
 /// A request with a body to come, which nobody wants: its answer is there, and has been read.
 fn answered_before_its_body(proxy: &Proxy) -> TcpStream {
     const POST_BLOCK: &[u8] = b"\x83\x86\x84\x41\x01a";

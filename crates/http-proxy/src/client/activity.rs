@@ -3,18 +3,22 @@
 //! Invariant: `active` counts each request from its headers to the last response byte that hyper
 //! took. Threads: one connection's state, shared by the tasks of its worker.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, sleep};
 
+use crate::client::cut::Cut;
 use crate::client::limits::Counted;
+use crate::io::held_bytes::HeldBytes;
 use crate::metrics::{BodySource, BrokenBy, Counters};
 
 /// The socket is full.
 const BLOCKED: u64 = u64::MAX;
+/// Time between two looks at what a socket still holds.
+pub(crate) const DELIVERY_LOOK: Duration = Duration::from_millis(20);
 
 /// State of one connection.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub(crate) struct Activity {
     broken_off: AtomicBool,
     /// The last response ends with the connection, whose client takes any normal close for its end.
     ends_by_close: AtomicBool,
+    /// What the connection's socket holds.
+    held: OnceLock<HeldBytes>,
     /// Keeps the connection counted, including tunnels made of it.
     _counted: Option<Counted>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -71,6 +77,7 @@ impl Activity {
             rests: AtomicBool::new(false),
             broken_off: AtomicBool::new(false),
             ends_by_close: AtomicBool::new(false),
+            held: OnceLock::new(),
         })
     }
 
@@ -179,6 +186,30 @@ impl Activity {
         self.ends_by_close.load(Relaxed)
     }
 
+    /// Sets whose bytes [`Activity::held_bytes`] tells.
+    pub(crate) fn set_held(&self, held: HeldBytes) {
+        self.held.get_or_init(|| held);
+    }
+
+    /// Bytes that the client has not acknowledged, where the system tells. Means nothing once the
+    /// connection is closed.
+    pub(crate) fn held_bytes(&self) -> Option<u64> {
+        self.held.get()?.now()
+    }
+
+    /// Ready once the client has acknowledged all that was sent, or nothing of it for `patience`.
+    async fn delivered(&self, patience: Duration) {
+        let (mut held_bytes, mut moved) = (None, Instant::now());
+        while let Some(now_bytes) = self.held_bytes().filter(|bytes| *bytes > 0) {
+            if held_bytes != Some(now_bytes) {
+                (held_bytes, moved) = (Some(now_bytes), Instant::now());
+            } else if moved.elapsed() >= patience {
+                return;
+            }
+            sleep(DELIVERY_LOOK).await;
+        }
+    }
+
     fn age_ms(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -222,6 +253,20 @@ impl ActiveTunnel {
     /// Records that its client has the answer that opens it, and bytes of the tunnel follow.
     pub(crate) fn joins(&self) {
         self.active.activity.switched.store(true, Relaxed);
+    }
+
+    /// Called before the streams of a tunnel are dropped that was broken off, with the cut of one on
+    /// a stream of HTTP/2: otherwise its client would take that for an end, and a part for the
+    /// whole. What the origin sent before is delivered first, since a reset throws away what the
+    /// socket holds.
+    pub(crate) async fn break_off(&self, by: BrokenBy, cut: Option<Cut>, patience: Duration) {
+        if let Some(cut) = cut {
+            return cut.make();
+        }
+        if matches!(by, BrokenBy::Origin) {
+            self.active.activity.delivered(patience).await;
+        }
+        self.active.broke_off();
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) async fn open<B>(
     };
     let client = hyper::upgrade::on(&mut request);
     let cut = request.extensions_mut().remove::<Cut>();
-    let idle = worker.shared.config.timeouts.tunnel_idle;
+    let timeouts = &worker.shared.config.timeouts;
+    let (idle, patience) = (timeouts.tunnel_idle, timeouts.client_write);
     let (counters, active) = (worker.counters.clone(), peer.activity.begin_tunnel());
     let record = TunnelRecord::default();
     let mut response = http::Response::new(ProxyBody::empty());
@@ -48,7 +49,8 @@ pub(crate) async fn open<B>(
             active.joins();
             let _ = origin.set_nodelay(true);
             let (client, sent) = (TokioIo::new(client), record.client_bytes());
-            record.end(tunnel::join(client, origin, idle, (&counters, sent), cut).await);
+            let break_off = |by| active.break_off(by, cut, patience);
+            record.end(tunnel::join(client, origin, idle, (&counters, sent), break_off).await);
         }
         drop(active);
     });

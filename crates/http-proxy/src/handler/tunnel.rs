@@ -1,17 +1,18 @@
 //! Tunnels: two byte streams joined after an upgrade or CONNECT.
 //!
-//! Invariants: each direction holds one buffer, a larger one once it was full; the end of one
-//! direction is passed on, and the other direction continues, also if the end is that nothing can
-//! be written any more; a tunnel without traffic in either direction for its idle time is cut.
+//! Invariants: each direction holds one buffer, a larger one once it was full, and none while
+//! nothing comes; the end of one direction is passed on, and the other direction continues, also if
+//! the end is that nothing can be written any more; a tunnel without traffic in either direction for
+//! its idle time is cut.
 //! Threads: one task on the worker of the client's connection.
 
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 
-use crate::client::cut::Cut;
 use crate::io::idle::IdleTimer;
 use crate::metrics::{BrokenBy, Counter, Counters};
 
@@ -23,27 +24,28 @@ const BUFFER_BYTES: usize = 16 << 10;
 const BULK_BUFFER_BYTES: usize = 32 << 10;
 
 /// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`. Returns
-/// who broke it off, if not both ended it, after making the cut. `sent` counts the bytes to the
-/// client as they go, for tunnels that are dropped.
-pub(super) async fn join(
+/// who broke it off, if not both ended it, after `break_off`, which sees to it that the client
+/// notices when the streams are dropped. `sent` counts the bytes to the client as they go, for
+/// tunnels that are dropped.
+pub(super) async fn join<B: Future<Output = ()>>(
     client: impl AsyncRead + AsyncWrite,
     origin: impl AsyncRead + AsyncWrite,
     idle: Duration,
     (counters, sent): (&Counters, &Counter),
-    cut: Option<Cut>,
+    break_off: impl FnOnce(BrokenBy) -> B,
 ) -> Option<BrokenBy> {
     counters.tunnels.one();
     let silence = IdleTimer::new();
-    let (from_client, to_client) = split(client);
-    let (from_origin, to_origin) = split(origin);
+    let (mut from_client, mut to_client) = split(client);
+    let (mut from_origin, mut to_origin) = split(origin);
     let (up_counts, down_counts) =
         (&[&counters.tunnel_client_bytes][..], &[&counters.tunnel_origin_bytes, sent][..]);
     let up = async {
-        let end = pump(from_client, to_origin, &silence, up_counts).await;
+        let end = pump(&mut from_client, &mut to_origin, &silence, up_counts).await;
         end.map_err(|stopped| stopped.blame(BrokenBy::Client, BrokenBy::Origin))
     };
     let down = async {
-        let end = pump(from_origin, to_client, &silence, down_counts).await;
+        let end = pump(&mut from_origin, &mut to_client, &silence, down_counts).await;
         end.map_err(|stopped| stopped.blame(BrokenBy::Origin, BrokenBy::Client))
     };
     // Counted before the streams are dropped: an observer who sees the tunnel end then already
@@ -56,8 +58,8 @@ pub(super) async fn join(
         broken_by = both(up, down) => broken_by,
         () = silent => Some(BrokenBy::Timeout),
     };
-    if let Some(cut) = cut.filter(|_| broken_by.is_some()) {
-        cut.make();
+    if let Some(by) = broken_by {
+        break_off(by).await;
     }
     broken_by
 }
@@ -114,23 +116,43 @@ async fn pump(
     silence: &IdleTimer,
     counts: &[&Counter],
 ) -> Result<(), Stopped> {
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let (mut buffer, mut most) = (Vec::new(), BUFFER_BYTES);
     loop {
-        let length = from.read(&mut buffer).await.map_err(|_| Stopped::Reading)?;
+        let length =
+            next_bytes(&mut from, &mut buffer, most).await.map_err(|_| Stopped::Reading)?;
         silence.touch();
         if length == 0 {
             return to.shutdown().await.map_err(Stopped::of_write);
         }
-        to.write_all(&buffer[..length]).await.map_err(Stopped::of_write)?;
+        to.write_all(&buffer).await.map_err(Stopped::of_write)?;
         silence.touch();
         counts.iter().for_each(|bytes| bytes.add(length as u64));
         // A TLS stream buffers bytes that its connection had no room for. Without a flush they
         // could stay there while the peer waits for them before it sends more.
         to.flush().await.map_err(Stopped::of_write)?;
-        if length == BUFFER_BYTES && buffer.len() == BUFFER_BYTES {
-            buffer = vec![0; BULK_BUFFER_BYTES];
+        if length == BUFFER_BYTES {
+            most = BULK_BUFFER_BYTES;
         }
     }
+}
+
+/// Reads what comes next in place of what is in the buffer, which is given back while nothing
+/// comes: most tunnels are silent most of the time.
+async fn next_bytes(
+    from: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+    most: usize,
+) -> io::Result<usize> {
+    poll_fn(|cx| {
+        buffer.clear();
+        buffer.reserve_exact(most);
+        let polled = pin!(from.read_buf(buffer)).poll(cx);
+        if polled.is_pending() {
+            *buffer = Vec::new();
+        }
+        polled
+    })
+    .await
 }
 
 #[cfg(test)]
@@ -159,7 +181,7 @@ mod tests {
             drop(origin);
             asked
         };
-        let tunnel = join(near, far, Duration::from_secs(10), (&counters, &sent), None);
+        let tunnel = join(near, far, Duration::from_secs(10), (&counters, &sent), no_cut);
         let (answer, asked, broken_by) = tokio::join!(script, answering, tunnel);
         assert_eq!((sent.get(), broken_by), (2000, None));
         assert_eq!((asked, answer), (vec![1; 1000], vec![2; 2000]));
@@ -177,7 +199,7 @@ mod tests {
             drop((client, origin));
         };
         let sent = Counter::default();
-        let tunnel = join(near, holding_back, Duration::from_secs(10), (&counters, &sent), None);
+        let tunnel = join(near, holding_back, Duration::from_secs(10), (&counters, &sent), no_cut);
         let both = async { tokio::join!(script, tunnel) };
         tokio::time::timeout(Duration::from_secs(5), both).await.expect("all has arrived");
     }
@@ -215,7 +237,7 @@ mod tests {
             buffer.len()
         };
         let sent = Counter::default();
-        let tunnel = join(near, far, Duration::from_secs(10), (&counters, &sent), None);
+        let tunnel = join(near, far, Duration::from_secs(10), (&counters, &sent), no_cut);
         let (received, broken_by) = tokio::join!(script, tunnel);
         assert_eq!((received, broken_by), (5, Some(BrokenBy::Timeout)));
         assert_eq!(start.elapsed().as_secs(), 50);
@@ -233,7 +255,7 @@ mod tests {
             client.read_to_end(&mut received).await.unwrap();
             received
         };
-        let tunnel = join(near, origin, Duration::from_secs(10), (&counters, &sent), None);
+        let tunnel = join(near, origin, Duration::from_secs(10), (&counters, &sent), no_cut);
         let (received, broken_by) = tokio::join!(script, tunnel);
         assert_eq!(received.len(), answer.len());
         assert_eq!(broken_by, None, "it closed its connection when it had sent everything");
@@ -247,7 +269,7 @@ mod tests {
         origin.write_all(b"for a client that has gone").await.unwrap();
         let client = tokio::io::join(reads, Refusing(ErrorKind::TimedOut));
         let broken_by =
-            join(client, far, Duration::from_secs(3600), (&counters, &sent), None).await;
+            join(client, far, Duration::from_secs(3600), (&counters, &sent), no_cut).await;
         assert_eq!(broken_by, Some(BrokenBy::Client));
     }
 
@@ -259,10 +281,30 @@ mod tests {
             let broken = tokio::io::join(RESET, RESET);
             let idle = Duration::from_secs(10);
             let broken_by = match is_client {
-                true => join(broken, whole, idle, (&counters, &sent), None).await,
-                false => join(whole, broken, idle, (&counters, &sent), None).await,
+                true => join(broken, whole, idle, (&counters, &sent), no_cut).await,
+                false => join(whole, broken, idle, (&counters, &sent), no_cut).await,
             };
             assert_eq!(broken_by, Some(wanted));
+        }
+    }
+
+    fn no_cut(_: BrokenBy) -> std::future::Ready<()> {
+        std::future::ready(())
+    }
+
+    #[tokio::test]
+    async fn a_direction_without_traffic_holds_no_buffer() {
+        let ((mut near, mut far), mut buffer) = (duplex(64), Vec::new());
+        for come in [b"a", b"b"] {
+            {
+                let mut reading = pin!(next_bytes(&mut far, &mut buffer, BUFFER_BYTES));
+                let mut context = Context::from_waker(std::task::Waker::noop());
+                assert!(reading.as_mut().poll(&mut context).is_pending());
+            }
+            assert_eq!(buffer.capacity(), 0);
+            near.write_all(come).await.unwrap();
+            assert_eq!(next_bytes(&mut far, &mut buffer, BUFFER_BYTES).await.unwrap(), 1);
+            assert_eq!(&buffer[..], come);
         }
     }
 

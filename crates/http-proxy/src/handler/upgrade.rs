@@ -184,7 +184,8 @@ fn tunnel_between(
     hold: Option<Hold>,
     record: TunnelRecord,
 ) {
-    let idle = worker.shared.config.timeouts.tunnel_idle;
+    let timeouts = &worker.shared.config.timeouts;
+    let (idle, patience) = (timeouts.tunnel_idle, timeouts.client_write);
     let counters = worker.counters.clone();
     let active = ask.peer().activity.begin_tunnel();
     tokio::spawn(async move {
@@ -193,7 +194,8 @@ fn tunnel_between(
             active.joins();
             let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
             let sent = record.client_bytes();
-            record.end(tunnel::join(client, origin, idle, (&counters, sent), cut).await);
+            let break_off = |by| active.break_off(by, cut, patience);
+            record.end(tunnel::join(client, origin, idle, (&counters, sent), break_off).await);
         }
         drop((active, hold));
     });

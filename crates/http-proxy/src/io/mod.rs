@@ -1,5 +1,5 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
-//! streams, pieces of bodies, how much of them is in memory, timers for silence and deadlines,
+//! streams, pieces of bodies, how much of them is in memory or in a socket, timers for silence and deadlines,
 //! wakes from other threads, calls that block, locks, addresses of names, and stamps of files.
 
 pub(crate) mod blocking;
@@ -7,6 +7,7 @@ pub(crate) mod body;
 pub(crate) mod boxed;
 pub(crate) mod deadline;
 pub(crate) mod file_stamp;
+pub(crate) mod held_bytes;
 pub(crate) mod idle;
 pub(crate) mod locks;
 pub(crate) mod names;

@@ -15,9 +15,9 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::time::{Duration, Instant, Sleep, sleep_until};
+use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until};
 
-use crate::client::activity::Activity;
+use crate::client::activity::{Activity, DELIVERY_LOOK};
 use crate::client::interim::Interim;
 use crate::io::deadline::poll_deadline;
 use crate::io::stream::{PolledRead, reads};
@@ -96,6 +96,7 @@ impl Watched {
         activity: Arc<Activity>,
         counters: Arc<Counters>,
     ) -> Watched {
+        activity.set_held(inner.held());
         Watched {
             inner,
             protocol,
@@ -181,7 +182,8 @@ impl Watched {
 
     /// Called when there is nothing to read: checks whether the deadline has passed.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Late> {
-        if self.protocol == Protocol::Http2 {
+        // A tunnel has a limit of its own.
+        if self.protocol == Protocol::Http2 || self.activity.has_switched() {
             return Poll::Pending;
         }
         if !self.activity.is_idle() {
@@ -257,20 +259,36 @@ impl Watched {
     /// Takes, after the last answer to a request with a body, what its client still sends, until it
     /// ends its side or has had the time that headers get. If bytes came after the socket was
     /// closed, or lay in it unread, the system would send a reset, at which many clients discard
-    /// the answer that they have not read yet (RFC 9112 §9.6).
+    /// the answer that they have not read yet (RFC 9112 §9.6). Clients of HTTP/2 send windows and
+    /// acknowledgements for all that they get: there it ends as soon as they have got everything.
     fn poll_lingering(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.activity.may_linger() || self.activity.has_broken_off() {
+        let lingers = self.protocol == Protocol::Http2 || self.activity.may_linger();
+        if !lingers || self.activity.has_broken_off() {
             return Poll::Ready(());
         }
-        let now = Instant::now();
-        let until = *self.lingers_until.get_or_insert(now + self.deadlines.header);
+        let until = match self.lingers_until {
+            Some(until) => until,
+            None => {
+                self.read_timer = None;
+                *self.lingers_until.insert(Instant::now() + self.deadlines.header)
+            }
+        };
         let mut scratch = [0; LINGERING_BYTES];
         while until > Instant::now() {
             let mut buffer = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.inner).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
                 Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return poll_deadline(&mut self.read_timer, until, cx),
+                Poll::Pending if self.protocol == Protocol::Http1 => {
+                    return poll_deadline(&mut self.read_timer, until, cx);
+                }
+                Poll::Pending if self.inner.held_bytes().unwrap_or(0) == 0 => break,
+                // Nobody tells when the client's system has acknowledged something.
+                Poll::Pending => {
+                    let look = || Box::pin(sleep(DELIVERY_LOOK));
+                    ready!(self.read_timer.get_or_insert_with(look).as_mut().poll(cx));
+                    self.read_timer = None;
+                }
             }
         }
         Poll::Ready(())

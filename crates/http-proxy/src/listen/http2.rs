@@ -88,9 +88,13 @@ pub(super) async fn speak(
             _ = connection.as_mut() => return,
             () = unused(&activity, awaited, quiet_after(&activity)) => {}
         }
-        if timeout(grace, connection.as_mut()).await.is_ok()
-            || unused_for(&activity, awaited) >= quiet_after(&activity)
-        {
+        if timeout(grace, connection.as_mut()).await.is_ok() {
+            return;
+        }
+        let unused = unused_for(&activity, awaited);
+        // What the socket holds is lost once the client's next frame meets a closed one.
+        let is_delivered = activity.held_bytes().unwrap_or(0) == 0;
+        if unused >= quiet_after(&activity) && (is_delivered || unused >= timeouts.client_header) {
             return;
         }
     }

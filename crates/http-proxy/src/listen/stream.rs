@@ -6,8 +6,6 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-#[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -18,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use crate::io::held_bytes::HeldBytes;
 use crate::io::stream::{PolledRead, forward_write, reads, streams};
 
 /// A connection as it was accepted.
@@ -151,24 +150,18 @@ impl ClientStream {
         }
     }
 
-    /// Bytes written that the client has not acknowledged, as the system reports it.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn held_bytes(&self) -> Option<u64> {
-        let descriptor = match self.socket() {
-            Socket::Tcp(stream) => stream.as_raw_fd(),
-            Socket::Unix(stream) => stream.as_raw_fd(),
-        };
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: the descriptor is open as long as `self` is borrowed, and the pointer is to a
-        // number of ours that the call fills.
-        let asked = unsafe { libc::ioctl(descriptor, libc::TIOCOUTQ, &raw mut bytes) };
-        (asked == 0).then_some(bytes).and_then(|bytes| u64::try_from(bytes).ok())
+    /// What its socket holds.
+    pub(crate) fn held(&self) -> HeldBytes {
+        match self.socket() {
+            Socket::Tcp(stream) => HeldBytes::of(stream),
+            Socket::Unix(stream) => HeldBytes::of(stream),
+        }
     }
 
-    /// Other systems do not report this uniformly: there the duration of a blocked write counts.
-    #[cfg(not(target_os = "linux"))]
+    /// Bytes written that the client has not acknowledged. Where the system does not tell, the
+    /// duration of a blocked write counts.
     pub(crate) fn held_bytes(&self) -> Option<u64> {
-        None
+        self.held().now()
     }
 
     /// Makes the connection end in a reset when dropped. Unix sockets have no reset.
