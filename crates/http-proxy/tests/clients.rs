@@ -133,6 +133,20 @@ fn idle_connections_are_closed_without_a_word() {
     assert!(start.elapsed() >= SHORT && start.elapsed() < support::PATIENCE / 2);
 }
 
+/// A reset in place of the end would have many clients discard what they were told.
+#[test]
+fn who_is_refused_early_is_told_why_whatever_it_has_sent() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    let proxy = Proxy::start_with(&origin, |config| listen(config, "proxy+tcp:127.0.0.1:0"));
+    let mut stream = connect(tcp_address(&proxy.info, 0));
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(20_000));
+    stream.write_all(head.as_bytes()).expect("write");
+    stream.shutdown(std::net::Shutdown::Write).expect("shutdown");
+    let mut got = String::new();
+    stream.read_to_string(&mut got).expect("a clean end");
+    assert!(got.starts_with("HTTP/1.1 400 "), "{got}");
+}
+
 #[test]
 fn a_client_that_does_not_read_is_let_go() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));

@@ -35,6 +35,9 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/p
 const BAD_PROXY_HEADER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 40\r\nConnection: close\r\n\r\n400 A PROXY protocol header must lead in\n";
 
+/// How long what a client still sends that was told why its connection ends is read.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Why a connection ends before its first request.
 enum Refused {
     /// It broke, or sent nothing in time.
@@ -124,7 +127,13 @@ async fn say_goodbye(
         stream.shutdown().await
     };
     // It may not be listening.
-    let _ = timeout(limit, farewell).await;
+    if let Ok(Ok(())) = timeout(limit, farewell).await {
+        // What it sent unasked, and nobody reads, would turn the end into a reset, at which many
+        // clients discard what they were told.
+        let mut nobody = tokio::io::sink();
+        let reading = tokio::io::copy(&mut stream, &mut nobody);
+        let _ = timeout(limit.min(FAREWELL), reading).await;
+    }
 }
 
 fn timeouts(worker: &Worker) -> &Timeouts {
