@@ -1,13 +1,15 @@
-//! HTTP/1 connections that are silent for a while: they let go of their buffers, and nobody
-//! notices.
+//! Connections that are silent for a while: they let go of their buffers, and nobody notices; and
+//! end where others need their places.
 
 mod support;
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{CertificateFiles, ListenAddress, ProxyConfig};
+use support::frames::{SETTINGS, http2_raw, next_frame};
 use support::wire::{Authority, block_on};
 use support::{Origin, Proxy, eventually, read_message, reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,6 +24,14 @@ fn hello() -> Origin {
 
 fn soon(config: &mut ProxyConfig) {
     config.timeouts.client_rest = REST;
+}
+
+/// Listens for TLS, as `a.test`.
+fn tls(config: &mut ProxyConfig, authority: &Authority, home: &Path) {
+    let files = CertificateFiles { chain: home.join("a.pem"), key: home.join("a.key") };
+    authority.issue("a.test", &files.chain, &files.key);
+    config.listen = vec!["tls+tcp:127.0.0.1:0".parse().expect("a listener")];
+    config.tls.certificates = vec![files];
 }
 
 fn rested(proxy: &Proxy) -> u64 {
@@ -157,13 +167,9 @@ fn a_stop_does_not_wait_for_those_at_rest() {
 #[test]
 fn over_tls_as_well() {
     let (authority, origin, home) = (Authority::new(), hello(), tempfile::tempdir().expect("dir"));
-    let files =
-        CertificateFiles { chain: home.path().join("a.pem"), key: home.path().join("a.key") };
-    authority.issue("a.test", &files.chain, &files.key);
     let proxy = Proxy::start_with(&origin, |config| {
         soon(config);
-        config.listen = vec!["tls+tcp:127.0.0.1:0".parse().expect("a listener")];
-        config.tls.certificates = vec![files];
+        tls(config, &authority, home.path());
     });
     let ListenAddress::Tcp(address) = proxy.info.listeners[0].address else { panic!("not TCP") };
     block_on(async {
@@ -178,5 +184,95 @@ fn over_tls_as_well() {
             }
             eventually("it rests", || rested(&proxy) >= round);
         }
+    });
+}
+
+/// Those that nobody has used for longest end, as between any two requests; no other does.
+#[test]
+fn connections_that_nobody_uses_make_room_for_others() {
+    for rest in [REST, Duration::from_secs(60)] {
+        let origin = hello();
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.workers = 1;
+            config.limits.connections_max = 4;
+            config.timeouts.client_rest = rest;
+        });
+        let mut http2 = http2_raw(proxy.info.address);
+        while next_frame(&mut http2).expect("its settings").kind != SETTINGS {}
+        let mut silent = Client::of(&proxy);
+        std::thread::sleep(Duration::from_millis(5));
+        let mut others = [(); 2].map(|()| {
+            let mut client = Client::of(&proxy);
+            client.send(GET);
+            client.expect_hello();
+            std::thread::sleep(2 * REST);
+            client
+        });
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let mut client = Client::of(&proxy);
+            client.send(GET);
+            client.expect_hello();
+            clients.push(client);
+        }
+        while next_frame(&mut http2).is_some() {}
+        assert_eq!(silent.rest_of_it(), b"");
+        assert_eq!(others[0].rest_of_it(), b"");
+        others[1].send(GET);
+        others[1].expect_hello();
+        for client in &mut clients {
+            client.send(GET);
+            client.expect_hello();
+        }
+        assert_eq!(proxy.metric("damelo_proxy_connections_made_room_total"), 3);
+    }
+}
+
+#[test]
+fn who_has_sent_half_a_request_makes_no_room() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.workers = 1;
+        config.limits.connections_max = 1;
+    });
+    let mut half = Client::of(&proxy);
+    half.send(GET);
+    half.expect_hello();
+    half.send(&GET[..10]);
+    std::thread::sleep(REST);
+    let mut other = Client::of(&proxy);
+    other.send(GET);
+    std::thread::sleep(4 * REST);
+    assert_eq!(proxy.metric("damelo_proxy_connections_total"), 1, "the other waits");
+    half.send(&GET[10..]);
+    half.expect_hello();
+    other.expect_hello();
+    assert_eq!(half.rest_of_it(), b"");
+}
+
+/// It has had no time to ask for anything, as one in clear text has.
+#[test]
+fn a_connection_over_tls_that_is_new_as_the_proxy_stops_is_answered() {
+    let (authority, origin, home) = (Authority::new(), hello(), tempfile::tempdir().expect("dir"));
+    let proxy = Proxy::start_with(&origin, |config| tls(config, &authority, home.path()));
+    let ListenAddress::Tcp(address) = proxy.info.listeners[0].address else { panic!("not TCP") };
+    block_on(async {
+        let tcp = tokio::net::TcpStream::connect(address).await.expect("connect");
+        let name = ServerName::try_from("a.test").expect("name");
+        let mut stream = authority.connector(&[]).connect(name, tcp).await.expect("TLS");
+        // The proxy has finished its side of the handshake.
+        tokio::time::sleep(REST).await;
+        let begun = Instant::now();
+        let stopping = std::thread::spawn(move || proxy.stop());
+        tokio::time::sleep(REST).await;
+        let sent = stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+        // On a busy machine it may have come too late.
+        if begun.elapsed() < 4 * REST {
+            sent.expect("write");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.expect("an answer");
+            assert!(answer.ends_with(b"hello"), "{answer:?}");
+        }
+        stopping.join().expect("it stops");
     });
 }

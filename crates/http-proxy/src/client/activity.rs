@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::client::cut::Cut;
 use crate::client::limits::Counted;
+use crate::client::seats::Seat;
 use crate::io::held_bytes::HeldBytes;
 use crate::metrics::{BodySource, BrokenBy, Counters};
 
@@ -47,23 +48,33 @@ pub(crate) struct Activity {
     broken_off: AtomicBool,
     /// The last response ends with the connection, whose client takes any normal close for its end.
     ends_by_close: AtomicBool,
+    /// How many requests had begun when bytes of the next one came, plus one.
+    head_at: AtomicU64,
+    /// The connection was told to end if nobody uses it, and what wakes it for that.
+    leaving: AtomicBool,
+    leave: Notify,
     /// What the connection's socket holds.
     held: OnceLock<HeldBytes>,
-    /// Keeps the connection counted, including tunnels made of it.
-    _counted: Option<Counted>,
+    /// Keep the connection counted, including tunnels made of it.
+    counted: OnceLock<Counted>,
+    seat: OnceLock<Seat>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Activity {
+    /// Of a connection that nobody may tell to leave yet.
     pub(crate) fn new(
         counters: Arc<Counters>,
-        counted: Option<Counted>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Arc<Activity> {
         Arc::new(Activity {
             counters,
-            _counted: counted,
+            counted: OnceLock::new(),
+            seat: OnceLock::new(),
             _permit: permit,
+            head_at: AtomicU64::new(1),
+            leaving: AtomicBool::new(false),
+            leave: Notify::new(),
             opened: Instant::now(),
             active: AtomicUsize::new(0),
             tunnels: AtomicUsize::new(0),
@@ -79,6 +90,58 @@ impl Activity {
             ends_by_close: AtomicBool::new(false),
             held: OnceLock::new(),
         })
+    }
+
+    /// Counts the connection among those of its client.
+    pub(crate) fn count(&self, counted: Counted) {
+        self.counted.get_or_init(|| counted);
+    }
+
+    /// Counts it among those that may be told to leave.
+    pub(crate) fn sit(&self, seat: Seat) {
+        self.seat.get_or_init(|| seat);
+    }
+
+    /// From now on the connection waits for the first bytes of a request.
+    pub(crate) fn awaits_head(&self) {
+        self.head_at.store(0, Relaxed);
+    }
+
+    /// Bytes of the next request have come.
+    pub(crate) fn begin_head(&self) {
+        self.head_at.store(self.begun() + 1, Relaxed);
+    }
+
+    /// Since when nobody has used the connection; `None` while a request is under way, has come in
+    /// part, or was answered and not taken yet.
+    pub(crate) fn unused_since(&self) -> Option<Instant> {
+        let is_head_here = self.head_at.load(Relaxed) == self.begun() + 1;
+        let writable = self.writable_since()?;
+        (self.is_idle() && !is_head_here).then(|| writable.max(self.idle_since()))
+    }
+
+    /// Tells the connection to end if nobody uses it.
+    pub(crate) fn tell_to_leave(&self) {
+        self.leaving.store(true, Relaxed);
+        self.leave.notify_one();
+    }
+
+    /// Whether it was told to leave and is still there.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
+    }
+
+    /// Ready once the connection was told to leave and nobody uses it.
+    pub(crate) async fn told_to_leave(&self) {
+        loop {
+            self.leave.notified().await;
+            if self.unused_since().is_some() {
+                self.counters.connections_made_room.one();
+                return;
+            }
+            // Used since: it is told again when its turn comes.
+            self.leaving.store(false, Relaxed);
+        }
     }
 
     /// Begins a request, which ends when the returned value is dropped.

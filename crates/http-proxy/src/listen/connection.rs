@@ -17,7 +17,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
-use crate::client::limits::Counted;
 use crate::config::tables::Timeouts;
 use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
@@ -62,7 +61,6 @@ struct Ready {
     stream: ClientStream,
     protocol: Protocol,
     client: IpAddr,
-    counted: Counted,
 }
 
 /// Serves a connection to its end.
@@ -78,21 +76,25 @@ pub(crate) async fn serve_connection(
         let _ = stream.set_nodelay(true);
     }
     let now = worker.load_full();
+    let (counters, limit) = (now.counters.clone(), timeouts(&now).client_header);
+    let activity = Activity::new(counters.clone(), Some(permit));
+    gate.seats.seat(&activity);
     let mut stopping = stop.clone();
-    let mut preparing = Box::pin(prepare(&now, &gate, kind, socket, from));
+    let mut preparing = Box::pin(prepare(&now, &gate, &activity, kind, socket, from));
     let prepared = tokio::select! {
+        biased;
         prepared = preparing.as_mut() => Some(prepared),
+        () = activity.told_to_leave() => None,
         // Nothing was asked yet, so there is nothing to drain but what is just coming.
         () = stopped(&mut stopping) => timeout(STOP_GRACE, preparing.as_mut()).await.ok(),
     };
     drop(preparing);
     let Some(prepared) = prepared else { return };
-    let (counters, limit) = (now.counters.clone(), timeouts(&now).client_header);
     // Dropped while the connection lives: it would keep replaced settings alive.
     drop(now);
     match prepared {
-        Ok(Ready { stream, protocol, client, counted }) => {
-            let activity = Activity::new(counters, Some(counted), Some(permit));
+        Ok(Ready { stream, protocol, client }) => {
+            activity.awaits_head();
             let pin = (protocol == Protocol::Http1).then(Arc::default);
             let (ip, secure) = (client, kind.tls);
             let peer = Peer { ip, secure, activity, interim: None, route: None, pin };
@@ -143,6 +145,7 @@ fn timeouts(worker: &Worker) -> &Timeouts {
 async fn prepare(
     worker: &Worker,
     gate: &Gate,
+    activity: &Activity,
     kind: Kind,
     socket: Socket,
     from: Option<IpAddr>,
@@ -168,19 +171,20 @@ async fn prepare(
     let Some(counted) = gate.clients.admit(client) else {
         return Err(Refused::With(TOO_MANY, Box::new(stream)));
     };
+    activity.count(counted);
     let client = client.to_canonical();
     if kind.tls {
         let (stream, protocol) = shake_hands(worker, gate, stream).await?;
-        return Ok(Ready { stream, protocol, client, counted });
+        return Ok(Ready { stream, protocol, client });
     }
-    let protocol = match version(&mut stream, timeouts(worker)).await {
+    let protocol = match version(&mut stream, activity, timeouts(worker)).await {
         Ok(protocol) => protocol,
         Err(NoRequest::TooSlow) => {
             return Err(Refused::TooSlow(Box::new(stream)));
         }
         Err(NoRequest::Gone) => return Err(Refused::Gone),
     };
-    Ok(Ready { stream: ClientStream::Plain(stream), protocol, client, counted })
+    Ok(Ready { stream: ClientStream::Plain(stream), protocol, client })
 }
 
 /// The start of a connection that requires a PROXY header.
@@ -245,11 +249,14 @@ enum NoRequest {
 /// Detects the HTTP version by the first bytes.
 async fn version(
     stream: &mut Prefixed<Socket>,
+    activity: &Activity,
     timeouts: &Timeouts,
 ) -> Result<Protocol, NoRequest> {
     let length = HTTP2_PREFACE.len();
-    let first = stream.peek(length, |seen| !seen.is_empty());
-    match timeout(timeouts.client_idle, first).await {
+    activity.awaits_head();
+    let first = timeout(timeouts.client_idle, stream.peek(length, |seen| !seen.is_empty())).await;
+    activity.begin_head();
+    match first {
         Ok(Ok(seen)) if !seen.is_empty() => {}
         _ => return Err(NoRequest::Gone),
     }

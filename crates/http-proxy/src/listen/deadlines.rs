@@ -156,15 +156,15 @@ impl Watched {
     }
 
     /// Waits at rest for the client's next bytes. False: the client was silent for `idle_timeout`,
-    /// or `stop` completed, and the connection has been closed.
-    pub(crate) async fn wait_for_more(&mut self, stop: impl Future<Output = ()>) -> bool {
+    /// or `end` completed, and the connection has been closed.
+    pub(crate) async fn wait_for_more(&mut self, end: impl Future<Output = ()>) -> bool {
         self.read_timer = None;
         self.progress.rest();
         tokio::select! {
             biased;
             () = self.inner.readable() => return true,
             () = sleep_until(self.since + self.deadlines.idle) => {}
-            () = stop => {}
+            () = end => {}
         }
         // An error here concerns only the client.
         let _ = self.shutdown().await;
@@ -173,7 +173,11 @@ impl Watched {
 
     /// Records that bytes arrived.
     fn arrived(&mut self) {
-        if self.protocol == Protocol::Http1 && !self.in_headers && self.activity.is_idle() {
+        if self.protocol != Protocol::Http1 || !self.activity.is_idle() {
+            return;
+        }
+        self.activity.begin_head();
+        if !self.in_headers {
             self.in_headers = true;
             self.begun = self.activity.begun();
             self.headers_since = None;

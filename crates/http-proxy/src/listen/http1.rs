@@ -21,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
@@ -29,7 +30,7 @@ use crate::handler::{self, upgrade};
 use crate::io::BUFFER_BYTES_MIN;
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
-use crate::listen::stopped;
+use crate::listen::{STOP_GRACE, stopped};
 use crate::worker::Worker;
 
 /// Header lines that hyper parses without a heap allocation.
@@ -82,7 +83,13 @@ pub(super) async fn speak(
         let serving = serve(connection, &peer.activity, refused, &mut stop);
         let Some(silent) = Box::pin(serving).await else { return };
         stream = silent;
-        if !stream.wait_for_more(stopped(&mut stop)).await {
+        let end = async {
+            tokio::select! {
+                () = stopped(&mut stop) => {}
+                () = peer.activity.told_to_leave() => {}
+            }
+        };
+        if !stream.wait_for_more(end).await {
             return;
         }
     }
@@ -157,10 +164,21 @@ where
         biased;
         rests = going => rests,
         () = stopped(stop) => {
-            // A client that is asleep would hold up the stop.
-            activity.set_may_linger(false);
-            Pin::new(&mut connection).graceful_shutdown();
-            refusal(&connection.await).into_iter().for_each(&refused);
+            let begins = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+                Poll::Pending if activity.begun() == 0 => Poll::Pending,
+                polled => Poll::Ready(polled),
+            });
+            // Over TLS it has had no time for its first bytes. Otherwise it would be closed at once
+            // if it has read nothing.
+            if let Ok(Poll::Ready(ended)) = timeout(STOP_GRACE, begins).await {
+                refusal(&ended).into_iter().for_each(&refused);
+                return None;
+            }
+            finish(connection, activity, refused).await;
+            return None;
+        }
+        () = activity.told_to_leave() => {
+            finish(connection, activity, refused).await;
             return None;
         }
     };
@@ -170,4 +188,18 @@ where
         stream.put_back(parts.read_buf);
     }
     Some(stream)
+}
+
+/// Ends a connection after the request that is under way, if any.
+async fn finish<S>(
+    mut connection: http1::UpgradeableConnection<TokioIo<Watched>, S>,
+    activity: &Activity,
+    refused: impl Fn(StatusCode),
+) where
+    S: HttpService<Incoming, ResBody = ClientBody, Error = Infallible>,
+{
+    // A client that is asleep would hold up the end.
+    activity.set_may_linger(false);
+    Pin::new(&mut connection).graceful_shutdown();
+    refusal(&connection.await).into_iter().for_each(&refused);
 }

@@ -80,6 +80,7 @@ pub(super) async fn speak(
         () = unused(&activity, Awaited::Tunnels, timeouts.client_idle) => {
             (UNUSED_GRACE, Awaited::Tunnels)
         }
+        () = activity.told_to_leave() => (UNUSED_GRACE, Awaited::Tunnels),
     };
     connection.as_mut().graceful_shutdown();
     // A client that waits for nothing may never confirm the end.

@@ -22,15 +22,17 @@ mod write_progress;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::sleep;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
 
 use crate::client::limits::ClientTable;
+use crate::client::seats::{LOOK_INTERVAL, Seats};
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
 use crate::listen::bound::{Bound, Connection};
@@ -39,10 +41,15 @@ pub(crate) use crate::listen::inherited::assign;
 use crate::listen::open::{Kind, OpenedSocket};
 pub(crate) use crate::listen::open::{Opened, UnixFile, key_of, open, probe, probe_unix, tcp};
 use crate::listen::tls::Certificates;
+use crate::say::say;
 use crate::worker::Worker;
 
 /// Pause after a failed accept, whose most likely cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Where less than one in so many places is free, connections that nobody uses make room, until
+/// twice as many are.
+const FEW_SHARE: usize = 16;
 
 /// State shared by all client connections: limits, counts, certificates.
 pub(crate) struct Gate {
@@ -51,6 +58,9 @@ pub(crate) struct Gate {
     proxies: Vec<IpNet>,
     connections: Arc<Semaphore>,
     connections_max: usize,
+    seats: Arc<Seats>,
+    /// Whether it was said that the limit is reached.
+    said_full: AtomicBool,
 }
 
 impl Gate {
@@ -68,6 +78,8 @@ impl Gate {
             proxies: config.proxy_protocol.networks.clone(),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
+            seats: Arc::default(),
+            said_full: AtomicBool::new(false),
         })
     }
 
@@ -75,6 +87,38 @@ impl Gate {
     pub(crate) fn connections(&self) -> (usize, usize) {
         let free = self.connections.available_permits();
         (self.connections_max.saturating_sub(free), self.connections_max)
+    }
+
+    /// A place for one more connection, once there is one. Connections that nobody uses make room
+    /// where few places are left.
+    async fn place(&self) -> io::Result<OwnedSemaphorePermit> {
+        loop {
+            if let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() {
+                let few = self.connections_max / FEW_SHARE;
+                let free = self.connections.available_permits();
+                if free < few {
+                    self.seats.make_room(2 * few - free);
+                }
+                return Ok(permit);
+            }
+            self.say_full();
+            self.seats.make_room(1);
+            let freed = Arc::clone(&self.connections).acquire_owned();
+            // Those in use now may not be a moment later.
+            if let Ok(permit) = timeout(LOOK_INTERVAL, freed).await {
+                return permit.map_err(io::Error::other);
+            }
+        }
+    }
+
+    fn say_full(&self) {
+        if !self.said_full.swap(true, Ordering::Relaxed) {
+            let max = self.connections_max;
+            say(format_args!(
+                "damelo: there are limits.connections_max ({max}) connections: those that nobody uses \
+                 make room, and others wait"
+            ));
+        }
     }
 
     /// Whether a PROXY header from this address is trusted.
@@ -114,7 +158,7 @@ async fn accept(
     bound: Bound,
     mut stop: watch::Receiver<bool>,
 ) {
-    let permits = gate.connections.clone();
+    let (places, permits) = (gate.clone(), gate.connections.clone());
     let stopping = stop.clone();
     let serve = move |(socket, from), permit| {
         worker.load().counters.connections.one();
@@ -129,7 +173,7 @@ async fn accept(
         if waiting.is_none() {
             *waiting = Some(bound.accept().await?);
         }
-        permits.clone().acquire_owned().await.map_err(io::Error::other)
+        places.place().await
     };
     loop {
         tokio::select! {

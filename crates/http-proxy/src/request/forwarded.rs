@@ -225,7 +225,7 @@ mod tests {
         let peer = |ip: &str| Peer {
             ip: ip.parse().unwrap(),
             secure: false,
-            activity: Activity::new(std::sync::Arc::default(), None, None),
+            activity: Activity::new(std::sync::Arc::default(), None),
             interim: None,
             route: None,
             pin: None,

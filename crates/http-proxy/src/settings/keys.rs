@@ -73,7 +73,7 @@ keys! {
     "admin.networks" live Networks [proxy.admin.networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
     "admin.token" live Secret [proxy.admin.token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
     "limits.header_bytes_max" live HeadSize [proxy.limits.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused. For HTTP/1 it applies to new connections, and to others once they have rested (`timeouts.client_rest`).";
-    "limits.connections_max" start Count [proxy.limits.connections_max: usize] "Connections of clients at once; further ones wait to be accepted, also while the proxy stops.";
+    "limits.connections_max" start Count [proxy.limits.connections_max: usize] "Connections of clients at once. Near that, those that nobody uses end as after `timeouts.client_idle`; where all are in use, further ones wait to be accepted, also while the proxy stops.";
     "limits.connections_per_client_max" start Limit [proxy.limits.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429, or are closed where TLS is spoken. Loopback is not limited.";
     "limits.header_lines_max" live Lines [proxy.limits.header_lines_max: usize] "Lines in the headers of a request; more get 431. For HTTP/1 a larger number applies to new connections, and to others once they have rested (`timeouts.client_rest`).";
     "limits.origin_header_lines_max" live Lines [proxy.limits.origin_header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
