@@ -214,7 +214,7 @@ fn check_superblocks(
     })
 }
 
-/// Journal and checkpoints. True if the store was closed, and not opened since.
+/// Journal and checkpoints. True if the store was closed, and not written to since.
 fn check_first_areas(
     path: &Path,
     device: &Arc<dyn Device>,

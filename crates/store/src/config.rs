@@ -17,7 +17,8 @@ pub enum Durability {
     /// Memory only: after a crash a deleted object, or an older version of a replaced one, may be
     /// back.
     None,
-    /// Survives the death of the process (`kill -9`), not a power loss.
+    /// Survives the death of the process (`kill -9`), not a power loss. The first change to a store
+    /// that was closed cleanly waits for a sync.
     #[default]
     Flushed,
     /// Survives a power loss: each delete waits for the device.

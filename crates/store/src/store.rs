@@ -435,7 +435,8 @@ impl Store {
     }
 
     /// Removes an object. `Ok(false)`: it was certainly absent. No I/O except the journal's; blocks
-    /// for that with [`Durability::Synced`](crate::Durability::Synced).
+    /// for that with [`Durability::Synced`](crate::Durability::Synced), and for a sync if it is the
+    /// first change to a store that was closed cleanly.
     ///
     /// # Errors
     /// The journal could not be written: the object is gone, but a crash may bring it back.

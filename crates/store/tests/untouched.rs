@@ -116,3 +116,20 @@ fn what_is_created_after_a_clean_close_survives_crashes() {
         store.close().unwrap();
     }
 }
+
+/// What is damaged is found by a thread that does not wait: it is not written down, and the close
+/// does.
+#[test]
+fn what_is_found_damaged_is_not_written_down_at_once() {
+    let disk = closed(Durability::Flushed);
+    let store = open(&disk, Durability::Flushed, true);
+    let all = disk.with_bytes(<[u8]>::to_vec);
+    let at = all.windows(500).position(|value| value == [3; 500]).unwrap();
+    disk.turn_bit(at as u64);
+    let before = disk.with_bytes(<[u8]>::to_vec);
+    assert_eq!(there(&store).len(), 9);
+    assert!(disk.with_bytes(|after| after == before));
+    store.close().unwrap();
+    assert!(disk.with_bytes(|after| after != before), "the index does not know it any more");
+    assert_eq!(there(&open(&disk, Durability::Flushed, true)).len(), 9);
+}

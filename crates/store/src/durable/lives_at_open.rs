@@ -36,6 +36,10 @@ impl Engine {
             None if self.created => vec![SegmentLife::NONE; self.space.segments as usize],
             None => self.find_lives(found, noted.insert(self.noted_lives())),
         };
+        if self.space.volumes.len() > 1 {
+            // The first may fail while the store is only read, and the others are to go on.
+            self.leave_clean();
+        }
         let newest = lives.iter().max().copied().unwrap_or_default();
         self.next_seq.fetch_max(newest.get() + 1, Ordering::AcqRel);
         self.ring.restore(&lives, &self.space);

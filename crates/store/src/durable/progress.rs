@@ -110,7 +110,7 @@ pub(crate) struct CheckpointState {
 pub(crate) struct Clean {
     pub(super) header: CheckpointHeader,
     pub(super) slot: usize,
-    /// It covers all of the journal that the open found.
+    /// It covers all of the journal that the open found, and all that was forgotten since.
     pub(super) covers: bool,
 }
 
@@ -126,6 +126,14 @@ impl CheckpointState {
     /// Notes the checkpoint of a clean close, which nothing has been written after.
     pub(super) fn found_clean(&self, header: CheckpointHeader, slot: usize, covers: bool) {
         *lock(&self.clean) = Some(Clean { header, slot, covers });
+    }
+
+    /// Notes that the index is not what the checkpoint of a clean close says, though nothing was
+    /// written.
+    pub(crate) fn note_changed(&self) {
+        if let Some(clean) = lock(&self.clean).as_mut() {
+            clean.covers = false;
+        }
     }
 
     /// Notes that generations up to this one are taken.

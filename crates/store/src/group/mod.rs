@@ -110,7 +110,7 @@ impl GroupState {
 
     pub(crate) fn set_flush_period(&self, period: Duration) {
         // Zero is for a page's worth: what is shorter than a millisecond is no zero.
-        let ms = u64::try_from(period.as_micros().div_ceil(1000)).unwrap_or(u64::MAX - 1);
+        let ms = u64::try_from(period.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX - 1);
         self.flush_ms.store(ms.saturating_add(1), Ordering::Relaxed);
     }
 

@@ -77,7 +77,7 @@ pub(crate) struct RawRecord {
 pub(crate) struct InHand {
     pub(crate) candidate: Candidate,
     pub(crate) raw: RawRecord,
-    /// Of the read, for as long as its bytes are held: many may wait for a worker.
+    /// Of the read, until a worker has its bytes: many may wait for one, and few have one.
     pub(crate) room: Room,
 }
 
@@ -159,7 +159,7 @@ impl Engine {
                 }
                 (Indirect::Dead, _) => Found::Gone,
                 (_, Some(InHand { candidate, raw, room })) => {
-                    let _held = room;
+                    drop(room);
                     self.accept_one(hash, key, &candidate, raw, look)?
                 }
                 (_, None) => self.look(hash, key, look)?,

@@ -90,7 +90,7 @@ impl Engine {
                 drop(run);
                 add(&self.counters.shared_reads, 1);
                 flight.wait();
-                report.pages_in_memory += 1;
+                report.pages_in_memory += u64::from(self.is_page_in_memory(page));
                 return Ok(());
             }
         };

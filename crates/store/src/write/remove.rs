@@ -70,7 +70,11 @@ impl Engine {
     /// Whether what changes this key waits for a sync of the disk: if a version of it may be there,
     /// which must not come back. The first change after a clean close waits for one, too.
     pub(super) fn change_syncs(&self, key: &[u8]) -> bool {
-        let syncs = self.config.durability == Durability::Synced || self.space.is_untouched();
+        let syncs = match self.config.durability {
+            Durability::None => false,
+            Durability::Flushed => self.space.is_untouched(),
+            Durability::Synced => true,
+        };
         if !syncs || self.is_inline() {
             return false;
         }
