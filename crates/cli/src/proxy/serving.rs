@@ -276,7 +276,7 @@ fn store_config(settings: &Settings, volumes: &[CacheVolume]) -> Config {
     let mut config = Config::new(&volumes[0].path, ByteSize::new(default_bytes));
     config.volumes = volumes.iter().map(volume).collect();
     config.memory = settings.memory;
-    config.seeks = settings.cache_seeks;
+    config.seeks = settings.seeks;
     config
 }
 

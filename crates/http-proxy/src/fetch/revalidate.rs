@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
 use crate::fetch::{Audience, Fetch};
+use crate::purge::stamp::tags_of;
 use crate::request::hooks;
 use crate::rules::group::Groups;
 use crate::rules::storing::Exchange;
@@ -211,7 +212,8 @@ impl Fetch<'_> {
         // What the fields were is as right after a crash as it was before the validation, unless it
         // may be used for longer, or invalidated by other names, than what they are.
         let is_less = stored.response.policy.allows_no_more_than(&merged.policy);
-        let older = match regrouped.is_none() && is_less {
+        let is_named_alike = tags_of(&stored.response.headers) == tags_of(&merged.headers);
+        let older = match regrouped.is_none() && is_named_alike && is_less {
             true => Older::MayComeBack,
             false => Older::IsWrong,
         };

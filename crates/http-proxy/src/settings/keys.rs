@@ -59,7 +59,7 @@ keys! {
     "from" start Address [proxy.from: std::net::SocketAddr] "Address to listen on; port 0 takes a free one.";
     "to" start OriginUrl [proxy.to: crate::config::Target] "The origin.";
     "cache" start CachePath [cache: Option<String>] "Store to use, made with this size if it does not exist. With several paths, its volumes in their order.";
-    "cache_seeks" start Flag [cache_seeks: Option<bool>] "Whether the disks of the cache have seeks, an arm that moves: then few I/Os are in flight, in the order of their places. `auto` is what the system says of each, but for virtual disks, which say so without knowing and are taken for flash; the start message and `damelo stat` say what was found.";
+    "seeks" start Flag [seeks: Option<bool>] "Whether the disks of the cache have seeks, an arm that moves: then few I/Os are in flight, in the order of their places. `auto` is what the system says of each, but for virtual disks, which say so without knowing and are taken for flash; the start message and `damelo stat` say what was found.";
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
     "workers" start Threads [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live CacheName [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";

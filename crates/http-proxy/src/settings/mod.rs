@@ -39,7 +39,7 @@ pub struct Settings {
     /// derived from the origin.
     pub cache: Option<String>,
     /// Whether its disks have seeks; `None` asks the system.
-    pub cache_seeks: Option<bool>,
+    pub seeks: Option<bool>,
     /// Memory for data.
     pub memory: ByteSize,
     /// Longest time from the stop request to the end of the process, whatever is still waiting.
@@ -62,7 +62,7 @@ impl Default for Settings {
         Settings {
             proxy,
             cache: None,
-            cache_seeks: None,
+            seeks: None,
             memory: ByteSize::new(256 << 20),
             stop_timeout: Duration::from_secs(60),
             forward: ForwardConfig::default(),

@@ -530,7 +530,6 @@ fn the_answer_to_a_post_may_serve_later_gets() {
     assert_eq!(proxy.get("/kept").text(), "after GET", "a later change counts");
 }
 
-/// What every request asks the origin about may be asked for many times a second.
 /// What the journal says is forgotten where a crash comes before the new fields are written. It says
 /// nothing where the old are right, if older; or else a page that is validated all the time would be
 /// gone after each crash.
@@ -541,11 +540,13 @@ fn a_validation_is_journalled_only_if_what_was_stored_would_be_wrong() {
         let control = request.header("x-control").replace('+', ", ");
         let fields =
             format!("Cache-Control: {control}\nETag: \"a\"\nX-Id: {}", request.header("x-id"));
+        let fields = format!("{fields}\nSurrogate-Key: {}", request.header("x-key"));
         reply(status, &fields, if status == 200 { "body" } else { "" })
     });
     let proxy = Proxy::start(&origin);
     let get = |id: u32, control: &str| {
-        let asks = format!("X-Control: {control}\nX-Id: {id}");
+        let (control, key) = control.split_once(' ').unwrap_or((control, "one"));
+        let asks = format!("X-Control: {control}\nX-Key: {key}\nX-Id: {id}");
         let answer = proxy.get_with("/", &asks);
         assert_eq!((answer.status(), answer.header("x-id")), (200, id.to_string()));
     };
@@ -565,9 +566,12 @@ fn a_validation_is_journalled_only_if_what_was_stored_would_be_wrong() {
     assert_eq!(journalled_by(12, "no-cache"), 1);
     assert_eq!(journalled_by(13, "no-cache"), 0);
     assert_eq!(journalled_by(14, "max-age=10"), 0);
-    assert_eq!(origin.count(), 15);
+    assert_eq!(journalled_by(15, "max-age=10 two"), 1, "what came back would not be purged by it");
+    assert_eq!(journalled_by(16, "max-age=10 two"), 0);
+    assert_eq!(origin.count(), 17);
 }
 
+/// What every request asks the origin about may be asked for many times a second.
 #[test]
 fn a_validation_that_says_the_same_within_a_second_is_not_written() {
     let origin = Origin::start(|request| {

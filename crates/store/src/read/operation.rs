@@ -118,7 +118,12 @@ impl Engine {
         match self.at_once(hash, key) {
             AtOnce::Object(object) => return Deferred::ready(Ok(Some(object))),
             AtOnce::Nothing => return Deferred::ready(Ok(None)),
-            AtOnce::Indirect | AtOnce::OnDisk => {}
+            AtOnce::Indirect => {
+                // What lies on disk may be an older state of it.
+                let (this, key) = (Arc::clone(self), key.to_vec());
+                return self.reading(move || this.read_blocking(hash, &key));
+            }
+            AtOnce::OnDisk => {}
         }
         let key: Arc<[u8]> = Arc::from(key);
         let (this, wanted) = (Arc::clone(self), Arc::clone(&key));

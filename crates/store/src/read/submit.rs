@@ -45,6 +45,10 @@ impl Engine {
         reserved: Option<Room>,
     ) {
         let hash = asked.hash;
+        // What is in memory by now is newer than what lies on disk, if it has no bytes of its own.
+        if self.cache.resident.shard(hash).contains(hash) {
+            return fallback(None);
+        }
         let candidates = self.ordered_candidates(hash);
         let [candidate] = candidates[..] else { return fallback(None) };
         let bytes = candidate.length_class.units() * UNIT_BYTES;

@@ -6,7 +6,7 @@
 //! at its former place; readers keep the former run. Threads: the flusher.
 
 use super::nursery::{Finished, Staged};
-use super::superseded::{finish_dead, wanted};
+use super::superseded::{add_dead, finish_dead, wanted};
 use crate::engine::Engine;
 use crate::memory::pool::Run;
 use crate::stats::add;
@@ -39,7 +39,7 @@ pub(super) fn compact(
             let moved = move_object(engine, object);
             is_full = matches!(moved, Moved::NoRoom);
             if matches!(moved, Moved::Dead) {
-                dead.add(object);
+                add_dead(engine, object, &mut dead);
             }
             !matches!(moved, Moved::Dead)
         });

@@ -12,7 +12,7 @@ use super::in_place::InPlaceValue;
 use super::nursery::{Due, Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
-use crate::config::WhenMemoryFull;
+use crate::config::{Durability, WhenMemoryFull};
 use crate::deferred::Caller;
 use crate::engine::Engine;
 use crate::error::CreateError;
@@ -200,7 +200,9 @@ impl Engine {
         self: &Arc<Engine>,
         new: &NewObject<'_>,
     ) -> Result<(), CreateBlocked> {
-        if !new.is_unjournalled(self) && self.change_syncs(new.key) {
+        // What is not journalled waits, in the gate, for those who sync.
+        let may_sync = !new.is_unjournalled(self) || self.config.durability == Durability::Synced;
+        if may_sync && self.change_syncs(new.key) {
             return Err(CreateBlocked::MustWait);
         }
         self.create_now(new)
@@ -571,8 +573,10 @@ impl Engine {
             // It may be on its way to disk, where recovery would find it, and nobody else.
             self.index.note_dropped(hash.get());
             let head = waiting.record().head;
-            if is_beside && head.is_object() {
-                self.nursery.died(head.stored_bytes() as u64);
+            let stored_bytes = head.stored_bytes() as u64;
+            // Longer ones are extents, which do not wait longer than others.
+            if is_beside && head.is_object() && stored_bytes <= self.page_record_max() {
+                self.nursery.died(stored_bytes);
             }
         }
         if is_beside { Published::Beside } else { Published::Visible }

@@ -219,6 +219,9 @@ impl Nursery {
             return None;
         }
         let came_before = self.handed_in() - self.span_max(state) / 2;
+        // Those that are moved leave their dead behind. What is counted after that is of the dead to
+        // come, so that no error in the count has the same objects moved again and again.
+        state.dead_bytes = 0;
         state.choose_older(came_before)
     }
 
@@ -454,7 +457,7 @@ impl Nursery {
         let full_bytes = 2 * page_bytes;
         let spares = state.may_wait_bytes < self.flush_at_bytes / MAY_WAIT_PART;
         let room_first = over && !std::mem::take(&mut state.asked_next);
-        if room_first && let Some(choice) = state.choose_full(full_bytes, spares) {
+        if room_first && let Some(choice) = state.choose_full(full_bytes, spares, now) {
             state.asked_next = true;
             return Some(choice);
         }
@@ -472,7 +475,11 @@ impl Nursery {
         }
         state.asked_next = over;
         let largest = |state: &mut State| state.choose_largest(self.flush_at_bytes / 2, spares);
-        if over { state.choose_full(full_bytes, spares).or_else(|| largest(state)) } else { None }
+        if over {
+            state.choose_full(full_bytes, spares, now).or_else(|| largest(state))
+        } else {
+            None
+        }
     }
 
     /// How long before their time groups go along with one that is due. A write ends with a page

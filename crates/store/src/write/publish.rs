@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use super::nursery::{Finished, StagedExtent};
 use super::page_build::BuiltPage;
+use super::superseded::let_go_of_copy;
 use crate::engine::Engine;
 use crate::format::{PAGE_HEADER_BYTES, UNIT_BYTES};
 use crate::index::LengthClass;
@@ -33,6 +34,7 @@ pub(super) fn publish_page(
         let found = shard.get_mut(m.hash);
         let Some(mut entry) = found.filter(|e| e.is_at(m.from_first, m.from_offset)) else {
             dead_bytes += if staged.may_wait { u64::from(staged.stored_bytes) } else { 0 };
+            let_go_of_copy(engine, staged);
             continue;
         };
         let location = engine.space.location(segment, at + u64::from(m.offset));
@@ -142,6 +144,7 @@ pub(super) fn publish_extent(
             }
         }
         drop(shard);
+        let_go_of_copy(engine, &staged);
         if is_new {
             engine.cache.written(hash);
         }

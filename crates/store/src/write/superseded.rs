@@ -69,13 +69,23 @@ pub(super) fn leave_out_dead_extents(engine: &Engine, extents: &mut Vec<StagedEx
 fn keep(engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
     let is_wanted = wanted(engine, object).is_some();
     if !is_wanted {
-        let head = object.record().head;
-        if !head.is_object() {
-            drop(engine.assembled.take(head.key_hash(), head.sequence()));
-        }
-        dead.add(object);
+        add_dead(engine, object, dead);
     }
     is_wanted
+}
+
+/// Adds a dead object to others.
+pub(super) fn add_dead(engine: &Engine, object: &Staged, dead: &mut Finished) {
+    let_go_of_copy(engine, object);
+    dead.add(object);
+}
+
+/// Lets go of what was kept of the object that a dead patch or manifest stands for.
+pub(super) fn let_go_of_copy(engine: &Engine, object: &Staged) {
+    let head = object.record().head;
+    if !head.is_object() {
+        drop(engine.assembled.take(head.key_hash(), head.sequence()));
+    }
 }
 
 /// Counts dead objects, and reports them to the nursery as finished.

@@ -1,8 +1,10 @@
 //! What new metadata costs where an older state of it may come back after a crash, and where the
 //! object is in memory.
 
+use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::in_memory::{Memory, State};
@@ -247,5 +249,46 @@ fn a_large_object_in_memory_stays_there_with_its_new_metadata() {
     assert!(more < 6 * LARGE as u64, "what is replaced makes room: {more}");
     bench.store.drop_memory();
     assert_eq!(bench.metadata("to").unwrap(), [199]);
+    bench.store.close().unwrap();
+}
+
+/// The older state is what the index has, and a read of it could be submitted at once.
+#[test]
+fn an_awaited_read_gets_new_metadata_also_of_what_is_not_in_memory() {
+    for refreshes in [false, true] {
+        let bench = Bench::new();
+        bench.make("key", LARGE);
+        bench.store.drop_memory();
+        match refreshes {
+            true => bench.refresh("key", b"new"),
+            false => assert!(bench.store.set_metadata(b"key", b"new").wait().unwrap()),
+        }
+        bench.store.drop_memory();
+        let mut read = pin!(bench.store.read(b"key"));
+        let object = loop {
+            match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(object) => break object.unwrap().unwrap(),
+                Poll::Pending => std::thread::yield_now(),
+            }
+        };
+        assert_eq!((object.metadata(), object.len()), (&b"new"[..], LARGE));
+        bench.store.close().unwrap();
+    }
+}
+
+/// A value of a third of a page is longer than that with its metadata, and then an extent.
+#[test]
+fn what_is_counted_as_dead_is_not_moved_again_and_again() {
+    let bench = Bench::new();
+    let bytes = bench.store.engine().page_record_max() as usize - 100;
+    bench.make("key", bytes);
+    bench.store.create(b"other", GroupId::new(1), &[1; 10]).wait().unwrap();
+    for n in 0..1_000_u32 {
+        bench.refresh("key", &n.to_le_bytes().repeat(100));
+        bench.pass(1);
+    }
+    let before = bench.stats().nursery_moved_bytes;
+    (0..10).for_each(|_| bench.pass(0));
+    assert_eq!(bench.stats().nursery_moved_bytes, before);
     bench.store.close().unwrap();
 }

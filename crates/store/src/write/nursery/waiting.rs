@@ -253,17 +253,23 @@ impl State {
         Some((id, pending.objects))
     }
 
-    /// Chooses the groups with at least `full_bytes` bytes, but for what may wait if that is to be
-    /// spared.
-    pub(super) fn choose_full(&mut self, full_bytes: u64, spares: bool) -> Option<Choice> {
+    /// Chooses the groups with at least `full_bytes` bytes, but for what may wait, and is not due, if
+    /// that is to be spared.
+    pub(super) fn choose_full(
+        &mut self,
+        full_bytes: u64,
+        spares: bool,
+        now: Duration,
+    ) -> Option<Choice> {
         if self.largest_bytes < full_bytes {
             return None;
         }
         let mut full = Vec::new();
         self.largest_bytes = 0;
-        for group in self.groups.iter().map(Chosen::of) {
-            match group.bytes {
-                bytes if bytes >= full_bytes && !(spares && group.id.may_wait) => full.push(group),
+        for group in &self.groups {
+            let is_spared = spares && group.0.may_wait && group.1.due.is_none_or(|due| due > now);
+            match group.1.bytes {
+                bytes if bytes >= full_bytes && !is_spared => full.push(Chosen::of(group)),
                 bytes => self.largest_bytes = self.largest_bytes.max(bytes),
             }
         }
