@@ -539,13 +539,17 @@ fn last_journal_record(disk: &Disk, copy: u64) -> (Superblock, u64) {
 }
 
 /// It cannot be noted that the store is in use: after a crash the next open would take it for closed
-/// cleanly, and give the numbers of this life again.
+/// cleanly, and give the numbers of this life again. Of several volumes the open notes it, of one the
+/// first change.
 #[test]
 fn a_store_whose_use_cannot_be_noted_writes_nothing() {
-    let disks = [Disk::new(16 << 20), Disk::new(16 << 20)];
+    let both = [Disk::new(16 << 20), Disk::new(16 << 20)];
     let open = |disks: &[Disk]| {
         let mut config = Config::new("first", ByteSize::new(16 << 20));
-        config.volumes.push(VolumeConfig { path: "second".into(), ..config.volumes[0].clone() });
+        for _ in 1..disks.len() {
+            let second = VolumeConfig { path: "second".into(), ..config.volumes[0].clone() };
+            config.volumes.push(second);
+        }
         config.memory = ByteSize::new(8 << 20);
         config.segment = Some(ByteSize::new(1 << 20));
         config.page = Some(ByteSize::new(16 << 10));
@@ -555,23 +559,36 @@ fn a_store_whose_use_cannot_be_noted_writes_nothing() {
         store.wait_recovered();
         store
     };
-    let store = open(&disks);
-    put(&store, "first", 1, &[1; 100_000]);
-    store.close().unwrap();
-    let store = open(&disks);
-    disks[0].fail_next_write();
-    let before = disks
-        .clone()
-        .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());
-    let _ = store.create(b"key", GroupId::new(1), &[1; 100_000]).wait();
-    let refused = store.sync().unwrap_err().to_string();
-    assert!(refused.contains("in use could not be noted"), "names the cause: {refused}");
-    assert!(store.info().warnings.iter().any(|w| w.contains("could not be noted")));
-    assert_eq!(store.stats().volumes_out, 2);
-    let after = disks
-        .clone()
-        .map(|disk| disk.with_bytes(<[u8]>::to_vec)[SEGMENTS_FROM as usize..].to_vec());
-    assert!(before == after, "nothing is written");
+    for disks in [&[Disk::new(16 << 20)][..], &both] {
+        let store = open(disks);
+        put(&store, "first", 1, &[1; 100_000]);
+        store.close().unwrap();
+        let (is_one, store) = match disks {
+            [one] => {
+                let store = open(disks);
+                one.fail_next_write();
+                (true, store)
+            }
+            several => {
+                several[0].fail_next_write();
+                (false, open(disks))
+            }
+        };
+        let out = store.stats().volumes_out as usize;
+        assert_eq!(out, if is_one { 0 } else { disks.len() });
+        let segments = |disks: &[Disk]| -> Vec<Vec<u8>> {
+            let of =
+                |disk: &Disk| disk.with_bytes(|bytes| bytes[SEGMENTS_FROM as usize..].to_vec());
+            disks.iter().map(of).collect()
+        };
+        let before = segments(disks);
+        let _ = store.create(b"key", GroupId::new(1), &[1; 100_000]).wait();
+        let refused = store.sync().unwrap_err().to_string();
+        assert!(refused.contains("in use could not be noted"), "names the cause: {refused}");
+        assert!(store.info().warnings.iter().any(|w| w.contains("could not be noted")));
+        assert_eq!(store.stats().volumes_out as usize, disks.len());
+        assert!(before == segments(disks), "nothing is written");
+    }
 }
 
 /// Small objects fill one segment after the other, and now and then there is a large one: neither

@@ -219,9 +219,6 @@ impl Nursery {
             return None;
         }
         let came_before = self.handed_in() - self.span_max(state) / 2;
-        // Those that are moved leave their dead behind. What is counted after that is of the dead to
-        // come, so that no error in the count has the same objects moved again and again.
-        state.dead_bytes = 0;
         state.choose_older(came_before)
     }
 
@@ -503,6 +500,11 @@ impl Nursery {
         for some in chosen.chunks(GROUPS_AT_ONCE) {
             let mut state = lock(&self.state);
             let taken: Vec<_> = some.iter().filter_map(|group| state.take_group(*group)).collect();
+            if state.may_wait_bytes == 0 && matches!(then, Then::Write { .. }) {
+                // They are due at once, so that no error in the count lasts: it would have the same
+                // objects moved again and again.
+                state.dead_bytes = 0;
+            }
             drop(state);
             groups.extend(taken.into_iter().map(|(id, objects)| (id.group, objects.into_vec())));
             if groups.len() < chosen.len() {
