@@ -18,6 +18,10 @@ use crate::metrics::{BodySource, BrokenBy, Counters};
 
 /// The socket is full.
 const BLOCKED: u64 = u64::MAX;
+/// The connection was not told to leave, or stayed.
+const NOT_TOLD: u64 = u64::MAX;
+/// Time for a connection to leave. One that is still there then is in use, and makes no room.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// Time between two looks at what a socket still holds.
 pub(crate) const DELIVERY_LOOK: Duration = Duration::from_millis(20);
 
@@ -50,8 +54,9 @@ pub(crate) struct Activity {
     ends_by_close: AtomicBool,
     /// How many requests had begun when bytes of the next one came, plus one.
     head_at: AtomicU64,
-    /// The connection was told to end if nobody uses it, and what wakes it for that.
-    leaving: AtomicBool,
+    /// When the connection was told to end if nobody uses it, or [`NOT_TOLD`].
+    told_ms: AtomicU64,
+    /// Wakes it for that.
     leave: Notify,
     /// What the connection's socket holds.
     held: OnceLock<HeldBytes>,
@@ -73,7 +78,7 @@ impl Activity {
             seat: OnceLock::new(),
             _permit: permit,
             head_at: AtomicU64::new(1),
-            leaving: AtomicBool::new(false),
+            told_ms: AtomicU64::new(NOT_TOLD),
             leave: Notify::new(),
             opened: Instant::now(),
             active: AtomicUsize::new(0),
@@ -102,8 +107,9 @@ impl Activity {
         self.seat.get_or_init(|| seat);
     }
 
-    /// From now on the connection waits for the first bytes of a request.
+    /// From now on the connection waits for the first bytes of its first request.
     pub(crate) fn awaits_head(&self) {
+        self.idle_ms.store(self.age_ms(), Relaxed);
         self.head_at.store(0, Relaxed);
     }
 
@@ -121,26 +127,32 @@ impl Activity {
     }
 
     /// Tells the connection to end if nobody uses it.
-    pub(crate) fn tell_to_leave(&self) {
-        self.leaving.store(true, Relaxed);
+    pub(crate) fn tell_to_leave(&self, now: Instant) {
+        self.told_ms.store(self.ms_at(now), Relaxed);
         self.leave.notify_one();
     }
 
-    /// Whether it was told to leave and is still there.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.load(Relaxed)
+    fn told(&self) -> Option<Instant> {
+        let told_ms = self.told_ms.load(Relaxed);
+        (told_ms != NOT_TOLD).then(|| self.opened + Duration::from_millis(told_ms))
+    }
+
+    /// Whether it was told to leave, and may just be doing so.
+    pub(crate) fn is_leaving(&self, now: Instant) -> bool {
+        self.told().is_some_and(|told| now < told + LEAVE_TIME)
     }
 
     /// Ready once the connection was told to leave and nobody uses it.
     pub(crate) async fn told_to_leave(&self) {
         loop {
             self.leave.notified().await;
-            if self.unused_since().is_some() {
+            let unused = self.unused_since().zip(self.told());
+            if unused.is_some_and(|(since, told)| since <= told) {
                 self.counters.connections_made_room.one();
                 return;
             }
             // Used since: it is told again when its turn comes.
-            self.leaving.store(false, Relaxed);
+            self.told_ms.store(NOT_TOLD, Relaxed);
         }
     }
 
@@ -274,7 +286,11 @@ impl Activity {
     }
 
     fn age_ms(&self) -> u64 {
-        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.ms_at(Instant::now())
+    }
+
+    fn ms_at(&self, now: Instant) -> u64 {
+        u64::try_from((now - self.opened).as_millis()).unwrap_or(u64::MAX)
     }
 }
 

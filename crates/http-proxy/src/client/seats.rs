@@ -46,10 +46,10 @@ impl Seats {
         activity.sit(Seat { seats: Arc::clone(self), number });
     }
 
-    /// Has so many connections leave that nobody uses, those first that nobody has used for
-    /// longest. Those that are leaving already count. Does nothing shortly after the last time.
-    pub(crate) fn make_room(&self, wanted: usize) {
-        let now = Instant::now();
+    /// Has so many connections leave that nobody has used for so long, those first that nobody has
+    /// used for longest. Those that are leaving already count. Does nothing shortly after the last
+    /// time.
+    pub(crate) fn make_room(&self, wanted: usize, unused_min: Duration, now: Instant) {
         let mut taken = lock(&self.taken);
         if taken.looked.is_some_and(|looked| now < looked + LOOK_INTERVAL) {
             return;
@@ -59,18 +59,80 @@ impl Seats {
         // What ends meanwhile frees its seat when the last of its handles is dropped, here.
         drop(taken);
         let (leaving, others): (Vec<_>, Vec<_>) =
-            open.iter().partition(|activity| activity.is_leaving());
-        let unused_since = |activity: &&Arc<Activity>| activity.unused_since();
+            open.iter().partition(|activity| activity.is_leaving(now));
+        let unused_since = |activity: &Arc<Activity>| {
+            activity.unused_since().filter(|since| *since + unused_min <= now)
+        };
         let mut unused: Vec<_> =
-            others.iter().filter_map(|one| Some((unused_since(one)?, *one))).collect();
+            others.into_iter().filter_map(|one| Some((unused_since(one)?, one))).collect();
         unused.sort_unstable_by_key(|(since, _)| *since);
         let missing = wanted.saturating_sub(leaving.len());
-        unused.iter().take(missing).for_each(|(_, activity)| activity.tell_to_leave());
+        unused.iter().take(missing).for_each(|(_, activity)| activity.tell_to_leave(now));
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         lock(&self.seats.taken).seats.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNUSED_MIN: Duration = Duration::from_secs(5);
+
+    fn open(seats: &Arc<Seats>, count: usize) -> Vec<Arc<Activity>> {
+        let activities = (0..count).map(|_| Activity::new(Arc::default(), None));
+        activities.inspect(|one| one.awaits_head()).inspect(|one| seats.seat(one)).collect()
+    }
+
+    fn leaving(open: &[Arc<Activity>], now: Instant) -> usize {
+        open.iter().filter(|activity| activity.is_leaving(now)).count()
+    }
+
+    /// Between two requests of a client that is far away, too.
+    #[test]
+    fn nobody_leaves_who_was_used_a_moment_ago() {
+        let (seats, begun) = (Arc::new(Seats::default()), Instant::now());
+        let open = open(&seats, 3);
+        drop(open[1].begin());
+        let _under_way = open[2].begin();
+        let soon = begun + Duration::from_secs(4);
+        seats.make_room(3, UNUSED_MIN, soon);
+        assert_eq!(leaving(&open, soon), 0);
+        let late = begun + Duration::from_secs(6);
+        seats.make_room(3, UNUSED_MIN, late);
+        assert_eq!(leaving(&open[..2], late), 2);
+        assert_eq!(leaving(&open, late), 2, "not the one in use");
+    }
+
+    #[test]
+    fn as_many_leave_at_once_as_are_wanted() {
+        let (seats, begun) = (Arc::new(Seats::default()), Instant::now());
+        let open = open(&seats, 100);
+        let late = begun + Duration::from_secs(6);
+        seats.make_room(60, UNUSED_MIN, late);
+        assert_eq!(leaving(&open, late), 60);
+        seats.make_room(70, UNUSED_MIN, late + LOOK_INTERVAL / 2);
+        assert_eq!(leaving(&open, late), 60, "there was a look just now");
+        seats.make_room(70, UNUSED_MIN, late + LOOK_INTERVAL);
+        assert_eq!(leaving(&open, late), 70, "those that are leaving count");
+    }
+
+    #[test]
+    fn who_stays_does_not_keep_others_from_leaving() {
+        let (seats, begun) = (Arc::new(Seats::default()), Instant::now());
+        let open = open(&seats, 2);
+        let told = begun + Duration::from_secs(6);
+        seats.make_room(1, UNUSED_MIN, told);
+        assert_eq!(leaving(&open, told), 1);
+        let stays = open.iter().find(|one| one.is_leaving(told)).expect("the one that was told");
+        let _under_way = stays.begin();
+        let later = told + Duration::from_secs(3);
+        seats.make_room(1, UNUSED_MIN, later);
+        assert!(!stays.is_leaving(later));
+        assert_eq!(leaving(&open, later), 1, "the other");
     }
 }

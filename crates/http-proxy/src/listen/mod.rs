@@ -22,14 +22,14 @@ mod write_progress;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::limits::ClientTable;
 use crate::client::seats::{LOOK_INTERVAL, Seats};
@@ -50,6 +50,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Where less than one in so many places is free, connections that nobody uses make room, until
 /// twice as many are.
 const FEW_SHARE: usize = 16;
+/// What nobody has used for so long makes room while places are left: longer than clients that are
+/// at work pause between two requests.
+const UNUSED_MIN: Duration = Duration::from_secs(5);
+/// The same once none is left: still longer than a request is on its way.
+const UNUSED_MIN_FULL: Duration = Duration::from_secs(1);
 
 /// State shared by all client connections: limits, counts, certificates.
 pub(crate) struct Gate {
@@ -58,6 +63,8 @@ pub(crate) struct Gate {
     proxies: Vec<IpNet>,
     connections: Arc<Semaphore>,
     connections_max: usize,
+    /// Those who wait for a place.
+    waiting: AtomicUsize,
     seats: Arc<Seats>,
     /// Whether it was said that the limit is reached.
     said_full: AtomicBool,
@@ -78,6 +85,7 @@ impl Gate {
             proxies: config.proxy_protocol.networks.clone(),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
+            waiting: AtomicUsize::new(0),
             seats: Arc::default(),
             said_full: AtomicBool::new(false),
         })
@@ -92,22 +100,37 @@ impl Gate {
     /// A place for one more connection, once there is one. Connections that nobody uses make room
     /// where few places are left.
     async fn place(&self) -> io::Result<OwnedSemaphorePermit> {
+        let permit = match Arc::clone(&self.connections).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => self.freed_place().await?,
+        };
+        self.make_room();
+        Ok(permit)
+    }
+
+    /// The place of one that ends.
+    async fn freed_place(&self) -> io::Result<OwnedSemaphorePermit> {
+        self.say_full();
+        let _waiting = Waiting::among(&self.waiting);
         loop {
-            if let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() {
-                let few = self.connections_max / FEW_SHARE;
-                let free = self.connections.available_permits();
-                if free < few {
-                    self.seats.make_room(2 * few - free);
-                }
-                return Ok(permit);
-            }
-            self.say_full();
-            self.seats.make_room(1);
+            self.make_room();
             let freed = Arc::clone(&self.connections).acquire_owned();
             // Those in use now may not be a moment later.
             if let Ok(permit) = timeout(LOOK_INTERVAL, freed).await {
                 return permit.map_err(io::Error::other);
             }
+        }
+    }
+
+    /// Has connections that nobody uses leave, if few places are free or somebody waits for one.
+    fn make_room(&self) {
+        let few = self.connections_max / FEW_SHARE;
+        let free = self.connections.available_permits();
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if free < few || waiting > 0 {
+            let wanted = (2 * few).max(waiting).saturating_sub(free);
+            let unused_min = if free == 0 { UNUSED_MIN_FULL } else { UNUSED_MIN };
+            self.seats.make_room(wanted, unused_min, Instant::now());
         }
     }
 
@@ -125,6 +148,24 @@ impl Gate {
     fn trusts(&self, from: IpAddr) -> bool {
         let from = from.to_canonical();
         self.proxies.iter().any(|network| network.contains(&from))
+    }
+}
+
+/// One who waits for a place, counted until dropped.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+}
+
+impl Waiting<'_> {
+    fn among(count: &AtomicUsize) -> Waiting<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting { count }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -204,4 +245,41 @@ const STOP_GRACE: Duration = Duration::from_millis(250);
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the proxy has already ended.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::activity::Activity;
+
+    const PLACES: usize = 64;
+
+    /// Connections that leave when they are told to.
+    fn fill(gate: &Arc<Gate>) {
+        for _ in 0..PLACES {
+            let permit = Arc::clone(&gate.connections).try_acquire_owned().unwrap();
+            let activity = Activity::new(Arc::default(), Some(permit));
+            activity.awaits_head();
+            gate.seats.seat(&activity);
+            tokio::spawn(async move { activity.told_to_leave().await });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_gets_a_place_and_others_find_some() {
+        let mut config = ProxyConfig::for_forward("127.0.0.1:0".parse().unwrap());
+        config.limits.connections_max = PLACES;
+        let gate = Arc::new(Gate::new(&config).unwrap());
+        let begun = Instant::now();
+        fill(&gate);
+        let _first = gate.place().await.unwrap();
+        let waited = begun.elapsed();
+        assert!(waited >= UNUSED_MIN_FULL, "nobody leaves who is needed");
+        assert!(waited < UNUSED_MIN_FULL + 2 * LOOK_INTERVAL, "{waited:?}");
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(gate.connections().0, PLACES - 2 * (PLACES / FEW_SHARE) + 1);
+        assert_eq!(gate.waiting.load(Ordering::Relaxed), 0);
+    }
 }
