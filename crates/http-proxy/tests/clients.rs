@@ -148,6 +148,33 @@ fn who_is_refused_early_is_told_why_whatever_it_has_sent() {
 }
 
 #[test]
+fn who_is_refused_holds_no_place_while_what_it_still_sends_is_read() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        listen(config, "proxy+tcp:127.0.0.1:0");
+        config.limits.connections_max = 1;
+    });
+    let others_come_meanwhile = |_| {
+        let mut refused = connect(tcp_address(&proxy.info, 0));
+        refused.write_all(GET).expect("write");
+        let mut got = String::new();
+        refused.read_to_string(&mut got).expect("a clean end");
+        assert!(got.starts_with("HTTP/1.1 400 "), "{got}");
+        let mut other = connect(proxy.info.address);
+        other.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("write");
+        other.read_to_string(&mut got).expect("an answer");
+        // A write to what is closed is answered with a reset, which the next one meets.
+        let is_read = refused.write_all(b"x").and_then(|()| {
+            std::thread::sleep(Duration::from_millis(20));
+            refused.write_all(b"x")
+        });
+        is_read.is_ok()
+    };
+    // On a busy machine its time may have passed.
+    assert!((0..5).any(others_come_meanwhile));
+}
+
+#[test]
 fn a_client_that_does_not_read_is_let_go() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
     // Long enough for the client that reads, however busy the machine.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::StatusCode;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -22,7 +22,6 @@ use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
 use crate::listen::{Gate, Kind, STOP_GRACE, http1, http2, stopped};
-use crate::metrics::Counters;
 use crate::say::say;
 use crate::worker::Worker;
 
@@ -36,6 +35,8 @@ const BAD_PROXY_HEADER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text
 
 /// How long what a client still sends that was told why its connection ends is read.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// The most that is read of it.
+const FAREWELL_BYTES: u64 = 64 << 10;
 
 /// Why a connection ends before its first request.
 enum Refused {
@@ -103,39 +104,44 @@ pub(crate) async fn serve_connection(
         Err(Refused::Gone) => {}
         Err(Refused::TooSlow(stream)) => {
             counters.client_timeouts.one();
-            say_goodbye(REQUEST_TIMEOUT, *stream, kind, &counters, limit).await;
+            say_goodbye(REQUEST_TIMEOUT, *stream, kind, activity, &gate, limit).await;
         }
         Err(Refused::With(words, stream)) => {
             counters.connections_refused.one();
-            say_goodbye(words, *stream, kind, &counters, limit).await;
+            say_goodbye(words, *stream, kind, activity, &gate, limit).await;
         }
     }
 }
 
-/// Tells a client why its connection ends, unless it expects TLS.
+/// Tells a client why its connection ends, unless it expects TLS. It holds no place while what it
+/// still sends is read.
 async fn say_goodbye(
     words: &[u8],
     mut stream: Prefixed<Socket>,
     kind: Kind,
-    counters: &Counters,
+    activity: Arc<Activity>,
+    gate: &Gate,
     limit: Duration,
 ) {
     let farewell = async {
         if !kind.tls {
             // All of them are 4xx, and the metric counts only the class.
-            counters.refused(StatusCode::BAD_REQUEST);
+            activity.refused(StatusCode::BAD_REQUEST);
             stream.write_all(words).await?;
         }
         stream.shutdown().await
     };
     // It may not be listening.
-    if let Ok(Ok(())) = timeout(limit, farewell).await {
-        // What it sent unasked, and nobody reads, would turn the end into a reset, at which many
-        // clients discard what they were told.
-        let mut nobody = tokio::io::sink();
-        let reading = tokio::io::copy(&mut stream, &mut nobody);
-        let _ = timeout(limit.min(FAREWELL), reading).await;
+    let is_told = matches!(timeout(limit, farewell).await, Ok(Ok(())));
+    drop(activity);
+    if kind.tls || !is_told {
+        return;
     }
+    // What it sent unasked, and nobody reads, would turn the end into a reset, at which many clients
+    // discard what they were told.
+    let Ok(_farewell) = gate.farewells.try_acquire() else { return };
+    let (mut rest, mut nobody) = (stream.take(FAREWELL_BYTES), tokio::io::sink());
+    let _ = timeout(limit.min(FAREWELL), tokio::io::copy(&mut rest, &mut nobody)).await;
 }
 
 fn timeouts(worker: &Worker) -> &Timeouts {

@@ -56,6 +56,10 @@ const UNUSED_MIN: Duration = Duration::from_secs(5);
 /// The same once none is left: still longer than a request is on its way.
 const UNUSED_MIN_FULL: Duration = Duration::from_secs(1);
 
+/// Refused clients whose connection is open without a place; further ones may lose what they are
+/// told.
+const FAREWELLS_MAX: usize = 64;
+
 /// State shared by all client connections: limits, counts, certificates.
 pub(crate) struct Gate {
     pub(crate) clients: Arc<ClientTable>,
@@ -63,6 +67,8 @@ pub(crate) struct Gate {
     proxies: Vec<IpNet>,
     connections: Arc<Semaphore>,
     connections_max: usize,
+    /// Held by each that was refused while what it still sends is read.
+    farewells: Semaphore,
     /// Those who wait for a place.
     waiting: AtomicUsize,
     seats: Arc<Seats>,
@@ -85,6 +91,7 @@ impl Gate {
             proxies: config.proxy_protocol.networks.clone(),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
+            farewells: Semaphore::new(FAREWELLS_MAX),
             waiting: AtomicUsize::new(0),
             seats: Arc::default(),
             said_full: AtomicBool::new(false),
