@@ -259,6 +259,31 @@ fn a_tunnel_that_the_origin_breaks_off_ends_in_a_reset() {
     }
 }
 
+/// What its client has not taken yet arrives before the reset.
+#[test]
+fn a_tunnel_that_is_cut_for_silence_delivers_what_the_system_holds() {
+    const LENGTH: usize = 400_000;
+    const IDLE: std::time::Duration = std::time::Duration::from_millis(300);
+    let proxy = Forward::start(|config| config.proxy.timeouts.tunnel_idle = IDLE);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address").to_string();
+    let sending = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        stream.write_all(&vec![7; LENGTH]).expect("write");
+        stream
+    });
+    let mut stream = support::wire::connect_with_little_room(proxy.info.address);
+    let head = format!("CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("write");
+    let mut reader = BufReader::new(stream);
+    assert_eq!(read_message(&mut reader, true).expect("an answer").status(), 200);
+    let _origin = sending.join().expect("sent");
+    std::thread::sleep(3 * IDLE);
+    let mut got = Vec::new();
+    let end = reader.read_to_end(&mut got);
+    assert_eq!((got.len(), end.is_err()), (LENGTH, true), "{end:?}");
+}
+
 /// What the alerts compare: tunnels count among what is sent to origins, not only among failures.
 #[test]
 fn tunnels_count_as_requests_to_origins() {

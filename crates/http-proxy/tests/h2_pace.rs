@@ -314,21 +314,11 @@ fn a_proxy_that_stops_delivers_the_ends_of_answers() {
 /// one that tells that it has seen the end coming.
 #[test]
 fn a_proxy_that_stops_delivers_what_the_system_holds() {
-    const LENGTH: usize = 400_000;
     const PONG: &[u8] = b"\0\0\x08\x06\x01\0\0\0\0\x0b\x7b\xa2\xf0\x8b\x9b\xfe\x54";
     for sees_it_coming in [true, false] {
-        let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; LENGTH]));
+        let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; HELD]));
         let proxy = Proxy::start_with(&origin, |config| config.timeouts.drain = PATIENCE);
-        assert_eq!(proxy.get("/").body.len(), LENGTH);
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
-        let socket = socket.expect("a socket");
-        socket.set_recv_buffer_size(16 << 10).expect("a buffer");
-        socket.connect(&proxy.info.address.into()).expect("connect");
-        let mut stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("write");
-        let begin = [frame(SETTINGS, 0, 0, b""), window(0, LENGTH), request(1, GET_BLOCK)];
-        stream.write_all(&[&begin.concat()[..], &window(1, LENGTH)].concat()).expect("write");
+        let mut stream = asks_and_takes_little(&proxy);
         std::thread::sleep(Duration::from_millis(300));
         std::thread::scope(|scope| {
             let stopping = scope.spawn(|| proxy.stop());
@@ -338,20 +328,50 @@ fn a_proxy_that_stops_delivers_what_the_system_holds() {
             }
             // Longer than a connection without requests is waited for.
             std::thread::sleep(Duration::from_millis(1500));
-            let (mut bytes, mut ended) = (0, false);
-            while !ended {
-                // Later than the connection would be closed, and before all was taken.
-                let _ = stream.write_all(&window(0, 1000));
-                let read = next_frame(&mut stream);
-                let read = read.unwrap_or_else(|| panic!("closed after {bytes}"));
-                bytes += if read.kind == DATA { read.payload.len() } else { 0 };
-                ended = read.stream == 1 && read.ends_stream();
-            }
-            assert_eq!(bytes, LENGTH);
+            takes_the_rest(&mut stream);
             drop(stream);
             stopping.join().expect("stopped");
         });
     }
+}
+
+/// However long ago its last request was.
+#[test]
+fn a_connection_that_nobody_uses_delivers_what_the_system_holds() {
+    const IDLE: Duration = Duration::from_secs(3);
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; HELD]));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.client_idle = IDLE;
+        config.timeouts.client_header = IDLE;
+    });
+    let mut stream = asks_and_takes_little(&proxy);
+    // It ends after that time, once the client had a second to see it coming.
+    std::thread::sleep(IDLE + Duration::from_millis(1500));
+    takes_the_rest(&mut stream);
+}
+
+/// Length of an answer of which the client's system takes little, and the proxy's holds the rest.
+const HELD: usize = 400_000;
+
+fn asks_and_takes_little(proxy: &Proxy) -> TcpStream {
+    assert_eq!(proxy.get("/").body.len(), HELD);
+    let mut stream = support::wire::connect_with_little_room(proxy.info.address);
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("write");
+    let begin = [frame(SETTINGS, 0, 0, b""), window(0, HELD), request(1, GET_BLOCK)];
+    stream.write_all(&[&begin.concat()[..], &window(1, HELD)].concat()).expect("write");
+    stream
+}
+
+fn takes_the_rest(stream: &mut TcpStream) {
+    let (mut bytes, mut ended) = (0, false);
+    while !ended {
+        // Later than the connection would be closed, and before all was taken.
+        let _ = stream.write_all(&window(0, 1000));
+        let read = next_frame(stream).unwrap_or_else(|| panic!("closed after {bytes}"));
+        bytes += if read.kind == DATA { read.payload.len() } else { 0 };
+        ended = read.stream == 1 && read.ends_stream();
+    }
+    assert_eq!(bytes, HELD);
 }
 
 /// A request with a body to come, which nobody wants: its answer is there, and has been read.

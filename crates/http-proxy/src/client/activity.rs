@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::client::cut::Cut;
 use crate::client::limits::Counted;
 use crate::client::seats::Seat;
-use crate::io::held_bytes::HeldBytes;
+use crate::io::held_bytes::{Delivery, HeldBytes};
 use crate::metrics::{BodySource, BrokenBy, Counters};
 
 /// The socket is full.
@@ -60,6 +60,10 @@ pub(crate) struct Activity {
     leave: Notify,
     /// What the connection's socket holds.
     held: OnceLock<HeldBytes>,
+    /// What it holds may be lost when the connection ends.
+    may_lose_held: AtomicBool,
+    /// Its last answer was sent, and what its client still sends is waited for.
+    lingers: AtomicBool,
     /// Keep the connection counted, including tunnels made of it.
     counted: OnceLock<Counted>,
     seat: OnceLock<Seat>,
@@ -94,6 +98,8 @@ impl Activity {
             broken_off: AtomicBool::new(false),
             ends_by_close: AtomicBool::new(false),
             held: OnceLock::new(),
+            may_lose_held: AtomicBool::new(false),
+            lingers: AtomicBool::new(false),
         })
     }
 
@@ -119,11 +125,23 @@ impl Activity {
     }
 
     /// Since when nobody has used the connection; `None` while a request is under way, has come in
-    /// part, or was answered and not taken yet.
+    /// part, or was answered and not taken yet, or while its last client is still heard out.
     pub(crate) fn unused_since(&self) -> Option<Instant> {
         let is_head_here = self.head_at.load(Relaxed) == self.begun() + 1;
         let writable = self.writable_since()?;
-        (self.is_idle() && !is_head_here).then(|| writable.max(self.idle_since()))
+        let is_unused = self.is_idle() && !is_head_here && !self.lingers.load(Relaxed);
+        is_unused.then(|| writable.max(self.idle_since()))
+    }
+
+    /// Whether its client has not got yet what it would lose if the connection ended now. Asks the
+    /// system.
+    pub(crate) fn is_delivering(&self) -> bool {
+        self.may_lose_held.load(Relaxed) && self.held_bytes().is_some_and(|bytes| bytes > 0)
+    }
+
+    /// Records that the last answer was sent, and what its client still sends is waited for.
+    pub(crate) fn linger(&self) {
+        self.lingers.store(true, Relaxed);
     }
 
     /// Tells the connection to end if nobody uses it.
@@ -147,7 +165,7 @@ impl Activity {
         loop {
             self.leave.notified().await;
             let unused = self.unused_since().zip(self.told());
-            if unused.is_some_and(|(since, told)| since <= told) {
+            if unused.is_some_and(|(since, told)| since <= told) && !self.is_delivering() {
                 self.counters.connections_made_room.one();
                 return;
             }
@@ -261,9 +279,11 @@ impl Activity {
         self.ends_by_close.load(Relaxed)
     }
 
-    /// Sets whose bytes [`Activity::held_bytes`] tells.
-    pub(crate) fn set_held(&self, held: HeldBytes) {
+    /// Sets whose bytes [`Activity::held_bytes`] tells, and whether the end of the connection may
+    /// lose them, since its client sends something for all that it gets.
+    pub(crate) fn set_held(&self, held: HeldBytes, may_be_lost: bool) {
         self.held.get_or_init(|| held);
+        self.may_lose_held.store(may_be_lost, Relaxed);
     }
 
     /// Bytes that the client has not acknowledged, where the system tells. Means nothing once the
@@ -274,13 +294,8 @@ impl Activity {
 
     /// Ready once the client has acknowledged all that was sent, or nothing of it for `patience`.
     async fn delivered(&self, patience: Duration) {
-        let (mut held_bytes, mut moved) = (None, Instant::now());
-        while let Some(now_bytes) = self.held_bytes().filter(|bytes| *bytes > 0) {
-            if held_bytes != Some(now_bytes) {
-                (held_bytes, moved) = (Some(now_bytes), Instant::now());
-            } else if moved.elapsed() >= patience {
-                return;
-            }
+        let mut delivery = Delivery::begin(Instant::now(), patience);
+        while !delivery.is_over(self.held_bytes(), Instant::now()) {
             sleep(DELIVERY_LOOK).await;
         }
     }
@@ -342,7 +357,7 @@ impl ActiveTunnel {
         if let Some(cut) = cut {
             return cut.make();
         }
-        if matches!(by, BrokenBy::Origin) {
+        if matches!(by, BrokenBy::Origin | BrokenBy::Timeout) {
             self.active.activity.delivered(patience).await;
         }
         self.active.broke_off();

@@ -67,7 +67,8 @@ impl Seats {
             others.into_iter().filter_map(|one| Some((unused_since(one)?, one))).collect();
         unused.sort_unstable_by_key(|(since, _)| *since);
         let missing = wanted.saturating_sub(leaving.len());
-        unused.iter().take(missing).for_each(|(_, activity)| activity.tell_to_leave(now));
+        let may_end = unused.iter().filter(|(_, activity)| !activity.is_delivering());
+        may_end.take(missing).for_each(|(_, activity)| activity.tell_to_leave(now));
     }
 }
 
@@ -134,5 +135,37 @@ mod tests {
         seats.make_room(1, UNUSED_MIN, later);
         assert!(!stays.is_leaving(later));
         assert_eq!(leaving(&open, later), 1, "the other");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_would_lose_what_it_still_takes_stays() {
+        use std::io::{Read as _, Write as _};
+        use std::os::unix::net::UnixStream;
+
+        use crate::io::held_bytes::HeldBytes;
+
+        let (seats, begun) = (Arc::new(Seats::default()), Instant::now());
+        let open = open(&seats, 1);
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        open[0].set_held(HeldBytes::of(&near), true);
+        near.write_all(b"an answer").unwrap();
+        let late = begun + Duration::from_secs(6);
+        seats.make_room(1, UNUSED_MIN, late);
+        assert_eq!(leaving(&open, late), 0);
+        far.read_exact(&mut [0; 9]).unwrap();
+        let later = late + LOOK_INTERVAL;
+        seats.make_room(1, UNUSED_MIN, later);
+        assert_eq!(leaving(&open, later), 1);
+    }
+
+    #[test]
+    fn who_is_still_heard_out_stays() {
+        let (seats, begun) = (Arc::new(Seats::default()), Instant::now());
+        let open = open(&seats, 1);
+        open[0].linger();
+        let late = begun + Duration::from_secs(6);
+        seats.make_room(1, UNUSED_MIN, late);
+        assert_eq!(leaving(&open, late), 0);
     }
 }

@@ -9,6 +9,7 @@
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
@@ -25,7 +26,7 @@ const BULK_BUFFER_BYTES: usize = 32 << 10;
 
 /// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`. Returns
 /// who broke it off, if not both ended it, after `break_off`, which sees to it that the client
-/// notices when the streams are dropped. `sent` counts the bytes to the client as they go, for
+/// notices when the streams are dropped, unless it has been told the end already. `sent` counts the bytes to the client as they go, for
 /// tunnels that are dropped.
 pub(super) async fn join<B: Future<Output = ()>>(
     client: impl AsyncRead + AsyncWrite,
@@ -35,7 +36,7 @@ pub(super) async fn join<B: Future<Output = ()>>(
     break_off: impl FnOnce(BrokenBy) -> B,
 ) -> Option<BrokenBy> {
     counters.tunnels.one();
-    let silence = IdleTimer::new();
+    let (silence, is_end_told) = (IdleTimer::new(), AtomicBool::new(false));
     let (mut from_client, mut to_client) = split(client);
     let (mut from_origin, mut to_origin) = split(origin);
     let (up_counts, down_counts) =
@@ -46,6 +47,7 @@ pub(super) async fn join<B: Future<Output = ()>>(
     };
     let down = async {
         let end = pump(&mut from_origin, &mut to_client, &silence, down_counts).await;
+        is_end_told.store(end.is_ok(), Relaxed);
         end.map_err(|stopped| stopped.blame(BrokenBy::Origin, BrokenBy::Client))
     };
     // Counted before the streams are dropped: an observer who sees the tunnel end then already
@@ -58,7 +60,8 @@ pub(super) async fn join<B: Future<Output = ()>>(
         broken_by = both(up, down) => broken_by,
         () = silent => Some(BrokenBy::Timeout),
     };
-    if let Some(by) = broken_by {
+    // What the origin had to say is complete then, and a reset would throw the rest of it away.
+    if let Some(by) = broken_by.filter(|_| !is_end_told.load(Relaxed)) {
         break_off(by).await;
     }
     broken_by
@@ -285,6 +288,30 @@ mod tests {
                 false => join(whole, broken, idle, (&counters, &sent), no_cut).await,
             };
             assert_eq!(broken_by, Some(wanted));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_tunnel_is_broken_off_unless_its_client_has_all() {
+        for has_all in [true, false] {
+            let (counters, sent) = (Counters::default(), Counter::default());
+            let ((mut client, near), (far, mut origin)) = (duplex(64), duplex(64));
+            origin.write_all(b"all").await.unwrap();
+            if has_all {
+                origin.shutdown().await.unwrap();
+            }
+            let is_broken_off = AtomicBool::new(false);
+            let break_off = |_| {
+                is_broken_off.store(true, Relaxed);
+                std::future::ready(())
+            };
+            let idle = Duration::from_secs(10);
+            let by = join(near, far, idle, (&counters, &sent), break_off).await;
+            assert_eq!(by, Some(BrokenBy::Timeout));
+            assert_eq!(is_broken_off.load(Relaxed), !has_all);
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap();
+            assert_eq!(received, b"all");
         }
     }
 

@@ -96,7 +96,7 @@ impl Watched {
         activity: Arc<Activity>,
         counters: Arc<Counters>,
     ) -> Watched {
-        activity.set_held(inner.held());
+        activity.set_held(inner.held(), protocol == Protocol::Http2);
         Watched {
             inner,
             protocol,
@@ -274,6 +274,7 @@ impl Watched {
             Some(until) => until,
             None => {
                 self.read_timer = None;
+                self.activity.linger();
                 *self.lingers_until.insert(Instant::now() + self.deadlines.header)
             }
         };

@@ -14,12 +14,13 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
-use tokio::time::{Duration, sleep, timeout};
+use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
 use crate::client::cut::Cut;
 use crate::handler::{self, upgrade};
+use crate::io::held_bytes::Delivery;
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
 use crate::listen::http2_streams::Streams;
@@ -83,6 +84,8 @@ pub(super) async fn speak(
         () = activity.told_to_leave() => (UNUSED_GRACE, Awaited::Tunnels),
     };
     connection.as_mut().graceful_shutdown();
+    // What the socket holds is lost once the client's next frame meets a closed one.
+    let mut delivery = Delivery::begin(Instant::now(), timeouts.client_header);
     // A client that waits for nothing may never confirm the end.
     loop {
         tokio::select! {
@@ -92,10 +95,8 @@ pub(super) async fn speak(
         if timeout(grace, connection.as_mut()).await.is_ok() {
             return;
         }
-        let unused = unused_for(&activity, awaited);
-        // What the socket holds is lost once the client's next frame meets a closed one.
-        let is_delivered = activity.held_bytes().unwrap_or(0) == 0;
-        if unused >= quiet_after(&activity) && (is_delivered || unused >= timeouts.client_header) {
+        let is_unused = unused_for(&activity, awaited) >= quiet_after(&activity);
+        if is_unused && delivery.is_over(activity.held_bytes(), Instant::now()) {
             return;
         }
     }

@@ -45,6 +45,17 @@ pub(crate) fn raw_answer(address: SocketAddr, bytes: &[u8]) -> Message {
     read_message(&mut BufReader::new(stream), false).expect("an answer")
 }
 
+/// Connects a client whose system takes little before the client reads it.
+pub(crate) fn connect_with_little_room(address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let socket = socket.expect("a socket");
+    socket.set_recv_buffer_size(16 << 10).expect("a buffer");
+    socket.connect(&address.into()).expect("connect");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    stream
+}
+
 /// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
