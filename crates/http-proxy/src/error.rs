@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use damelo::ByteSize;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 /// Why a proxy cannot start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
@@ -224,9 +224,9 @@ pub(crate) enum FetchError {
     Framing,
     #[error("the origin answered with a status that only another request can have")]
     Unasked,
-    /// It was told to others; this request was not sent.
+    /// It was told to others, with this `Retry-After`; this request was not sent.
     #[error("the origin answered {0} to each of the requests that this one waited for")]
-    Status(StatusCode),
+    Status(StatusCode, Option<Arc<HeaderValue>>),
     #[error("the origin has as many requests as it may have")]
     Busy,
     #[error("no origin passes its health checks, and this is not the request that tries it anyway")]
@@ -290,7 +290,7 @@ impl FetchError {
             | FetchError::ConnectTimeout
             | FetchError::Tls(_)
             | FetchError::Refused
-            | FetchError::Status(_)
+            | FetchError::Status(..)
             | FetchError::Busy
             | FetchError::Down
             | FetchError::Forbidden => false,
@@ -322,7 +322,7 @@ impl FetchError {
             FetchError::ResolveTimeout(_)
             | FetchError::ConnectTimeout
             | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
-            FetchError::Status(status) => *status,
+            FetchError::Status(status, _) => *status,
             FetchError::Forbidden => StatusCode::FORBIDDEN,
             FetchError::Busy | FetchError::Down | FetchError::NamesBusy(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -356,7 +356,7 @@ impl FetchError {
             FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Framing => "origin-framing",
             FetchError::Unasked => "origin-unasked",
-            FetchError::Status(_) => "origin-error",
+            FetchError::Status(..) => "origin-error",
             FetchError::Busy => "origin-busy",
             FetchError::Down => "origin-down",
             FetchError::Forbidden => "forbidden-address",

@@ -10,7 +10,7 @@ mod reader;
 mod stored;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Body as _;
 
@@ -105,7 +105,11 @@ pub(crate) fn own_answer(
 pub(crate) fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
     status.detail = Some(error.name());
     // Which origin it is, is for standard error and the log: its address is nothing for clients.
-    own_answer(worker, error.status(), status, &format!("{error}."))
+    let mut answer = own_answer(worker, error.status(), status, &format!("{error}."));
+    if let FetchError::Status(_, Some(retry_after)) = error {
+        answer.0.headers_mut().insert(RETRY_AFTER, HeaderValue::clone(&retry_after));
+    }
+    answer
 }
 
 /// The answer in place of one whose body broke off before its first byte.

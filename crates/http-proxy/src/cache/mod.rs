@@ -269,8 +269,8 @@ async fn heed(
             ((Failure::Status(code), "stale-if-error"), None)
         }
         // An origin with too much to do would have all who wait at once.
-        Following::Ended(Outcome::Error(code)) => {
-            ((Failure::Status(code), "stale-if-error"), Some(FetchError::Status(code)))
+        Following::Ended(Outcome::Error(error)) => {
+            ((Failure::Status(error.status()), "stale-if-error"), Some(error))
         }
         // A response whose body is not stored may have headers that can be shared.
         Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
@@ -386,7 +386,7 @@ async fn share_failure(
     }
     status.detail = Some(error.name());
     let failure = match error {
-        FetchError::Status(code) => Failure::Status(code),
+        FetchError::Status(code, _) => Failure::Status(code),
         _ => Failure::Disconnected,
     };
     match stand_in(worker, ask, planned, failure, status.clone()).await {

@@ -23,7 +23,8 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use http::StatusCode;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -32,7 +33,7 @@ use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
 use crate::io::locks::lock;
-use crate::rules::{NotStoredReason, is_passing_failure};
+use crate::rules::{NotStoredReason, is_passing_failure, is_server_error};
 
 /// Slots for remembering uncacheable resources; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
@@ -70,8 +71,8 @@ pub(crate) enum Outcome {
     /// It gave an error with this status, and the leader has what is stored instead: so do
     /// followers that may.
     StoodIn(StatusCode),
-    /// As [`Outcome::Broke`], with an error of this status, which may pass.
-    Error(StatusCode),
+    /// As [`Outcome::Broke`], with an error that the origin answered with.
+    Error(FetchError),
     /// The leader left before any outcome: a follower should lead.
     Abandoned,
 }
@@ -133,13 +134,19 @@ impl Drop for Waiting<'_> {
 }
 
 impl Outcome {
+    /// The outcome when the origin answers with an error of its own. What one client has earned, as
+    /// a 429, is none: nobody else is told.
+    pub(crate) fn of_error(status: StatusCode, headers: &HeaderMap) -> Option<Outcome> {
+        let retry_after = || headers.get(RETRY_AFTER).cloned().map(Arc::new);
+        let error = || Outcome::Error(FetchError::Status(status, retry_after()));
+        is_server_error(status).then(error)
+    }
+
     /// The outcome for followers when a new response is not stored. An error is temporary, and
     /// properties of the leader's request do not apply to the followers'.
     pub(crate) fn of_refusal(reason: NotStoredReason, status: StatusCode) -> Outcome {
         use NotStoredReason as Not;
         match reason {
-            Not::Store => Outcome::NotThisTime,
-            _ if is_passing_failure(status) => Outcome::Error(status),
             Not::Method
             | Not::RequestNoStore
             | Not::Authorization
@@ -148,7 +155,8 @@ impl Outcome {
             | Not::Superseded
             | Not::Truncated
             | Not::ClientGone => Outcome::Abandoned,
-            Not::Status => Outcome::NotThisTime,
+            Not::Status | Not::Store => Outcome::NotThisTime,
+            _ if is_passing_failure(status) => Outcome::NotThisTime,
             Not::NoStore
             | Not::Private
             | Not::VaryStar

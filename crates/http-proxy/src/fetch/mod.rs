@@ -226,11 +226,14 @@ impl<'a> Fetch<'a> {
 
     /// Tells followers that a response is not stored. If one was stored before, the next request
     /// finds out whether that is permanent.
-    fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
+    fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, parts: &response::Parts) {
         if reason == NotStoredReason::Authorization && self.lead.is_some() {
             worker.shared.collapse.remember_uncacheable_with_credentials(&self.key);
         }
-        self.end_lead(match Outcome::of_refusal(reason, status) {
+        let error = Outcome::of_error(parts.status, &parts.headers);
+        let outcome = error.filter(|_| reason != NotStoredReason::Store);
+        let refusal = || Outcome::of_refusal(reason, parts.status);
+        self.end_lead(match outcome.unwrap_or_else(refusal) {
             Outcome::NotStored if self.found.is_some() => Outcome::Abandoned,
             outcome => outcome,
         });
@@ -290,7 +293,7 @@ impl<'a> Fetch<'a> {
                 if self.ask.method == Method::HEAD {
                     return self.head_received(worker, parts, timed, &effects);
                 }
-                self.end_unstored(worker, reason, parts.status);
+                self.end_unstored(worker, reason, &parts);
                 let condition = self.condition(&parts);
                 self.concluded(worker, condition, parts, ProxyBody::timed(timed))
             }

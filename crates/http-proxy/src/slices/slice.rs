@@ -25,7 +25,7 @@ use crate::rules::parts::{self, Part, Slices};
 use crate::rules::reuse::{self, Arrived, Decision};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
-use crate::rules::{NotStoredReason, Policy, ResponseDirectives, is_passing_failure, validation};
+use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
 use crate::ruleset::Hint;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
@@ -233,8 +233,7 @@ async fn follow(
             None => Followed::Again(None),
         },
         Ok(Outcome::Abandoned) => Followed::Again(None),
-        Ok(Outcome::Broke(error)) => Followed::Again(Some(error)),
-        Ok(Outcome::Error(status)) => Followed::Again(Some(FetchError::Status(status))),
+        Ok(Outcome::Broke(error) | Outcome::Error(error)) => Followed::Again(Some(error)),
         Ok(Outcome::Failed(error)) => Followed::Gone(Lack::Failed { error, followed: true }),
         Ok(_) => Followed::Gone(Lack::NoSlice),
     }
@@ -258,10 +257,10 @@ async fn fetch(
     };
     begin(worker, ask, asked, |_| lead.take()).await.map_err(|asked| {
         let (primary, status) = (&ask.target.primary, asked.response.status());
-        if is_passing_failure(status)
-            && let Some(lead) = lead
+        if let Some(lead) = lead
+            && let Some(error) = Outcome::of_error(status, asked.response.headers())
         {
-            lead.end(Outcome::Error(status));
+            lead.end(error);
         }
         let noted = worker.shared.collapse.unsliceable.of(primary, worker.now_s());
         match status == StatusCode::PARTIAL_CONTENT && noted.is_none() {

@@ -10,8 +10,8 @@ use damelo::ByteSize;
 use damelo_http_proxy::Target;
 
 use crate::support::{
-    Gate, Home, Origin, PATIENCE, Proxy, Reply, ask_at, eventually, noise, read_message, read_some,
-    reply, send_to,
+    Gate, Home, Message, Origin, PATIENCE, Proxy, Reply, ask_at, eventually, noise, read_message,
+    read_some, reply, send_to,
 };
 
 #[test]
@@ -547,15 +547,15 @@ fn an_origin_that_fails_for_each_is_asked_by_three() {
 /// Or it would have all who wait at once when it says that it has too much to do.
 #[test]
 fn an_origin_with_an_error_for_each_is_asked_by_three() {
-    for status in [503, 429] {
+    for (method, headers) in [("GET", "")] {
         let (answer, answers) = std::sync::mpsc::channel();
         let answers = std::sync::Mutex::new(answers);
         let origin = Origin::start(move |_| {
             answers.lock().expect("lock").recv().expect("the test goes on");
-            reply(status, "", "its own words")
+            reply(503, "Retry-After: 7", "its own words")
         });
-        let proxy = Proxy::start(&origin);
-        let ask = |_| send_to(proxy.info.address, "GET", "/", "", b"");
+        let proxy = Proxy::start_with(&origin, |config| config.caching.slice_bytes = 256 << 10);
+        let ask = |_| send_to(proxy.info.address, method, "/", headers, b"");
         let asking: Vec<_> = (0..8).map(ask).collect();
         for round in 1..=3 {
             eventually("one asks and the others wait", || {
@@ -563,12 +563,35 @@ fn an_origin_with_an_error_for_each_is_asked_by_three() {
             });
             answer.send(()).expect("it is asked");
         }
-        let answers = asking.into_iter().map(|mut one| read_message(&mut one, false));
-        let answers: Vec<_> = answers.map(|answer| answer.expect("an answer")).collect();
-        assert!(answers.iter().all(|answer| answer.status() == status));
+        let read = |mut one: BufReader<TcpStream>| read_message(&mut one, method == "HEAD");
+        let answers: Vec<_> = asking.into_iter().map(|one| read(one).expect("an answer")).collect();
+        let is_error =
+            |answer: &Message| (answer.status(), &*answer.header("retry-after")) == (503, "7");
+        assert!(answers.iter().all(is_error), "{answers:?}");
         let told = answers.iter().filter(|a| a.cache().contains("detail=origin-error")).count();
-        let own = answers.iter().filter(|answer| answer.text() == "its own words").count();
-        assert_eq!((origin.count(), own, told), (3, 3, 5));
+        assert_eq!((origin.count(), told), (3, 5), "{method} {headers}");
+    }
+}
+
+/// It says nothing of the others, who find out for themselves.
+#[test]
+fn that_one_client_asks_too_often_is_not_told_to_those_who_wait() {
+    for status in [408, 425, 429] {
+        let gate = Gate::default();
+        let held = gate.clone();
+        let origin = Origin::start(move |_| {
+            held.wait();
+            reply(status, "", "its own words")
+        });
+        let proxy = Proxy::start(&origin);
+        let ask = |_| send_to(proxy.info.address, "GET", "/", "", b"");
+        let asking: Vec<_> = (0..8).map(ask).collect();
+        eventually("one asks and the others wait", || (origin.count(), waiting(&proxy)) == (1, 7));
+        gate.open();
+        for mut one in asking {
+            let answer = read_message(&mut one, false).expect("an answer");
+            assert_eq!((answer.status(), answer.text().as_str()), (status, "its own words"));
+        }
     }
 }
 
