@@ -53,7 +53,10 @@ impl Fetch<'_> {
         effects: &ResponseEffects<'_>,
     ) -> Answer {
         match self.shareable(worker, &parts, effects) {
-            None => self.end_lead(Outcome::NotStored),
+            None => {
+                let error = Outcome::of_error(parts.status, &parts.headers);
+                self.end_lead(error.unwrap_or(Outcome::NotStored));
+            }
             Some(subject) if self.lead.is_some() => {
                 self.end_lead(Outcome::Head(Arc::new(subject)));
             }

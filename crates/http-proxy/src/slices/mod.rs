@@ -420,7 +420,8 @@ pub(crate) async fn probe(
     if asked.response.status() == StatusCode::OK {
         return fetching.received(worker, asked.response).await;
     }
-    fetching.end_lead(Outcome::Abandoned);
+    let error = Outcome::of_error(asked.response.status(), asked.response.headers());
+    fetching.end_lead(error.unwrap_or(Outcome::Abandoned));
     fetching.conditions = Conditions::Clients;
     // Conditions, without which it was asked for, come before the range (RFC 9110 §13.2.2, §14.2):
     // the client may want no part at all, and by `If-Range` with an older version the answer is the

@@ -547,7 +547,7 @@ fn an_origin_that_fails_for_each_is_asked_by_three() {
 /// Or it would have all who wait at once when it says that it has too much to do.
 #[test]
 fn an_origin_with_an_error_for_each_is_asked_by_three() {
-    for (method, headers) in [("GET", "")] {
+    for (method, headers) in [("GET", ""), ("GET", "Range: bytes=0-9"), ("HEAD", "")] {
         let (answer, answers) = std::sync::mpsc::channel();
         let answers = std::sync::Mutex::new(answers);
         let origin = Origin::start(move |_| {
