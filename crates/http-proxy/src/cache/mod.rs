@@ -441,14 +441,16 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     if worker.shared.collapse.unvalidated.of(key).is_on() {
         return;
     }
-    let is_forward = worker.shared.forward.is_some();
+    let Role::Leader(lead) = worker.shared.collapse.lead_or_follow(key) else { return };
+    // The trial of an origin whose checks fail, too, is claimed when the request is sent.
+    let (is_forward, fetcher) = (worker.shared.forward.is_some(), &worker.fetcher);
     if !is_forward
-        && worker.fetcher.is_out_of_reach(ask.site)
-        && !worker.fetcher.take_trial(ask.site)
+        && !fetcher.is_known_down(ask.site)
+        && fetcher.is_out_of_reach(ask.site)
+        && !fetcher.take_trial(ask.site)
     {
         return;
     }
-    let Role::Leader(lead) = worker.shared.collapse.lead_or_follow(key) else { return };
     worker.counters.validated_behind.one();
     let ask = ask.for_nobody(&worker.shared.config.ruleset);
     let (worker, key) = (worker.clone(), key.to_vec());

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use damelo_http_proxy::HealthChecks;
+
 use crate::support::{
     Gate, Home, Origin, PATIENCE, Proxy, Reply, ask_at, eventually, read_message, reply,
 };
@@ -318,4 +320,48 @@ fn what_could_not_be_validated_is_left_alone_for_a_while() {
     assert!(origin.count() < 50, "{}", origin.count());
     failing.store(200, Ordering::SeqCst);
     eventually("it is validated again", || proxy.get("/").cache().contains("; ttl=10"));
+}
+
+/// Where its checks find that, too, no request of a client has to try it.
+#[test]
+fn an_only_origin_that_fails_checks_and_requests_is_tried_behind_stale_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    let origin = std::thread::spawn(move || {
+        // Between the checks comes the request.
+        loop {
+            let (stream, _) = listener.accept().expect("accept");
+            let mut reader = BufReader::new(stream);
+            let asked = read_message(&mut reader, false).expect("a request");
+            let answer =
+                b"HTTP/1.1 200 OK\r\nCache-Control: max-age=10\r\nContent-Length: 1\r\n\r\nx";
+            reader.get_mut().write_all(answer).expect("write");
+            if asked.path() == "/page" {
+                return;
+            }
+        }
+    });
+    let home = Home::new();
+    let proxy = Proxy::start_to(&home, format!("http://{address}"), |config| {
+        config.workers = 1;
+        config.upstream.ejection.failures = 2;
+        config.upstream.ejection.period = PATIENCE * 2;
+        let interval = Duration::from_millis(50);
+        config.upstream.check = Some(HealthChecks { fall: 1, interval, ..HealthChecks::default() });
+    });
+    assert_eq!(proxy.get("/page").text(), "x");
+    origin.join().expect("it has answered, and is gone");
+    proxy.pass_seconds(20);
+    let forwarded = || proxy.metric("damelo_proxy_forwarded_total");
+    eventually("checks fail", || proxy.get("/missing").cache().contains("detail=origin-down"));
+    let before = forwarded();
+    eventually("requests fail, too", || {
+        assert!(proxy.get("/missing").status() > 500);
+        forwarded() >= before + 3
+    });
+    let before = forwarded();
+    eventually("it is tried", || {
+        assert_eq!(proxy.get("/page").text(), "x");
+        forwarded() >= before + 2
+    });
 }
