@@ -119,6 +119,22 @@ fn an_upgrade_takes_a_place_at_its_origin_until_it_ends() {
     eventually("the place is free", || upgrade(proxy.info.address, "websocket").0.status() == 101);
 }
 
+/// The origin had nothing of the request, and is not to blame.
+#[test]
+fn a_place_at_an_origin_is_waited_for_until_the_exchange_must_end() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |config| {
+        config.upstream.requests_per_origin_max = 1;
+        config.timeouts.connect = support::PATIENCE;
+        config.timeouts.total = Some(Duration::from_millis(200));
+    });
+    let (tunnel, _reader, _stream) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(tunnel.status(), 101);
+    let answer = proxy.get("/");
+    assert_eq!(answer.status(), 504);
+    assert!(answer.cache().contains("detail=origin-timeout"), "{answer:?}");
+}
+
 #[test]
 fn the_line_of_a_tunnel_is_written_at_its_end() {
     let home = Home::new();

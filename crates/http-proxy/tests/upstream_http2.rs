@@ -431,6 +431,36 @@ fn a_connection_on_which_an_http2_origin_fell_silent_is_not_used_again() {
     }
 }
 
+/// It is out of reach all the same: the request was not sent.
+#[test]
+fn an_origin_may_be_found_out_of_reach_by_the_limit_of_the_whole_exchange() {
+    for (method, body) in [("GET", ""), ("POST", "a body")] {
+        let (origin, home) = (Http2Origin::silent(None, 1), Home::new());
+        let proxy = proxy_before(&home, &origin, |config| {
+            config.timeouts.total = Some(Duration::from_millis(500));
+        });
+        let answer = proxy.ask_with_body(method, "/a", "", body.as_bytes());
+        assert_eq!(answer.status(), 504, "{method}: {answer:?}");
+        assert!(answer.cache().contains("detail=connect-timeout"), "{answer:?}");
+        expect_another_answer(&proxy, &origin);
+    }
+}
+
+/// The time was the other's.
+#[test]
+fn an_origin_is_not_blamed_for_time_that_it_never_had() {
+    let (one, other) = (Http2Origin::silent(None, 2), Http2Origin::silent(None, 2));
+    let home = Home::new();
+    let proxy = proxy_before(&home, &one, |config| {
+        config.upstream.more_origins = vec![url(&other)];
+        config.upstream.ejection.failures = 1;
+        config.timeouts.connect = Duration::from_millis(600);
+        config.timeouts.total = Some(Duration::from_millis(800));
+    });
+    assert_eq!(proxy.get("/").status(), 504);
+    assert_eq!(proxy.metric("damelo_proxy_origin_ejections_total"), 1);
+}
+
 #[test]
 fn a_connection_on_which_an_http2_origin_stayed_silent_is_not_used_again() {
     let ask = |method: &str, body: &str| {

@@ -82,6 +82,8 @@ pub(crate) struct Fetcher {
     check_interval: Duration,
     connect_timeout: Duration,
     total_timeout: Option<Duration>,
+    /// An endpoint that had a request for less is not blamed if the request's deadline ends that.
+    fair_time: Duration,
 }
 
 /// One worker's connection pools for one site.
@@ -116,7 +118,8 @@ impl Fetcher {
             pools: origin.endpoints.iter().map(pool).collect(),
             own_name: (!config.preserve_host).then(|| OwnName::new(origin)),
         };
-        let upstream = &config.upstream;
+        let (upstream, timeouts) = (&config.upstream, &config.timeouts);
+        let fair_time = timeouts.connect.min(timeouts.origin_header);
         Fetcher {
             sites: sites.all().map(site).collect(),
             anywhere: AnyPools::new(settings.clone()),
@@ -128,8 +131,9 @@ impl Fetcher {
                 .check
                 .as_ref()
                 .map_or(Duration::ZERO, |checks| checks.interval),
-            connect_timeout: config.timeouts.connect,
-            total_timeout: config.timeouts.total,
+            connect_timeout: timeouts.connect,
+            total_timeout: timeouts.total,
+            fair_time: timeouts.total.map_or(fair_time, |total| fair_time.min(total / 2)),
         }
     }
 
@@ -281,7 +285,7 @@ impl Fetcher {
         let pool = self.anywhere.pool(&route.host, route.port);
         let hold = self.hold(&pool, deadline).await?;
         let sent = match deadline {
-            None => pool.send_retrying(request, Some(route), &self.counters).await,
+            None => pool.send_retrying(request, Some(route), None, &self.counters).await,
             Some(deadline) => self.send_by(deadline, &pool, request, Some(route)).await,
         };
         let response = sent.map_err(|failed| failed.error)?;
@@ -303,17 +307,23 @@ impl Fetcher {
             open[index] = false;
             let pool = &pools[index];
             let hold = self.hold(pool, deadline).await?;
+            let begun = Instant::now();
             let sent = match deadline {
-                None => pool.send_retrying(request, None, &self.counters).await,
+                None => pool.send_retrying(request, None, None, &self.counters).await,
                 Some(deadline) => Box::pin(self.send_by(deadline, pool, request, None)).await,
             };
-            self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
+            let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            if sent.is_ok() || !is_over || begun.elapsed() >= self.fair_time {
+                self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
+            }
             match sent {
                 Ok(mut response) => {
                     site.lead_back(response.headers_mut(), renaming.as_ref());
                     return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
                 }
-                Err(SendError { error, unsent: Some(unsent) }) if error.is_unreachable() => {
+                Err(SendError { error, unsent: Some(unsent) })
+                    if error.is_unreachable() && !is_over =>
+                {
                     (request, last_error) = (unsent, error);
                     if open.contains(&true) {
                         self.counters.origin_failovers.one();
@@ -335,7 +345,8 @@ impl Fetcher {
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Leased>, SendError> {
         let upload = request.body().idle();
-        let sending = pool.send_retrying(request, permit, &self.counters);
+        let due = Some(deadline.into_std());
+        let sending = pool.send_retrying(request, permit, due, &self.counters);
         timeout_at(deadline, sending).await.unwrap_or_else(|_| {
             let error = match upload.is_some_and(|upload| upload.is_paused()) {
                 true => FetchError::ClientTimeout,
@@ -422,18 +433,22 @@ impl Fetcher {
         }
     }
 
-    /// A place at an endpoint, waited for no longer than for a connection, nor beyond `deadline`.
+    /// A place at an endpoint, waited for no longer than for a connection, nor beyond `deadline`,
+    /// for which the endpoint, which had nothing of the request, is not to blame.
     async fn hold(&self, pool: &Pool, deadline: Option<Instant>) -> Result<Hold, FetchError> {
         let endpoint = pool.endpoint();
         let place = match &endpoint.places {
             None => None,
             Some(places) => {
                 let due = Instant::now() + self.connect_timeout;
-                let due = deadline.map_or(due, |deadline| deadline.min(due));
+                let (due, late) = match deadline {
+                    Some(deadline) if deadline <= due => (deadline, FetchError::HeaderTimeout),
+                    _ => (due, FetchError::Busy),
+                };
                 let waiting = timeout_at(due, places.clone().acquire_owned());
                 let place: Option<OwnedSemaphorePermit> =
                     waiting.await.ok().and_then(|place| place.ok());
-                Some(place.ok_or(FetchError::Busy)?)
+                Some(place.ok_or(late)?)
             }
         };
         let load: Arc<AtomicUsize> = endpoint.load.clone();

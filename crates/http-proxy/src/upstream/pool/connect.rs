@@ -32,13 +32,16 @@ type Http1Parts =
     (http1::SendRequest<OriginBody>, http1::Connection<TokioIo<SparingStream>, OriginBody>);
 
 impl Pool {
-    /// A new connection for a request, or a place on one that another request opened meanwhile.
+    /// A new connection for a request, or a place on one that another request opened meanwhile, by
+    /// the request's `deadline` at the latest.
     pub(super) async fn connect_for(
         &self,
         request: &Request<OriginBody>,
         permit: Option<&dyn Permit>,
+        deadline: Option<Instant>,
     ) -> Result<Connection, FetchError> {
         let due = Instant::now() + self.inner.settings.connect_timeout;
+        let due = deadline.map_or(due, |deadline| deadline.min(due));
         let pinned = request.extensions().get::<Pinned>().is_some();
         let connecting = async {
             match pinned {

@@ -8,6 +8,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -47,16 +48,18 @@ impl Pool {
     ) -> Result<Response<Leased>, SendError> {
         match self.take(permit, Need::of(&request)) {
             Some(pooled) => self.send_on(pooled, request).await,
-            None => Box::pin(self.send_anew(request, permit)).await,
+            None => Box::pin(self.send_anew(request, permit, None)).await,
         }
     }
 
     /// Like [`send`](Self::send), with one retry if a pooled connection proves closed or an HTTP/2
-    /// origin did not process the request. Honours pins.
+    /// origin did not process the request. Honours pins. No connection is waited for beyond
+    /// `deadline`.
     pub(crate) async fn send_retrying(
         &self,
         request: Outgoing,
         permit: Option<&dyn Permit>,
+        deadline: Option<Instant>,
         counters: &Counters,
     ) -> Result<Response<Leased>, SendError> {
         let need = Need::of(&request);
@@ -67,7 +70,7 @@ impl Pool {
         let was_pooled = pooled.is_some();
         let connection = match pooled {
             Some(pooled) => pooled,
-            None => match Box::pin(self.connect_for(&request, permit)).await {
+            None => match Box::pin(self.connect_for(&request, permit, deadline)).await {
                 Ok(connection) => connection,
                 Err(error) => return Err(SendError { error, unsent: Some(request) }),
             },
@@ -90,15 +93,16 @@ impl Pool {
             return Err(SendError { error, unsent: None });
         };
         counters.retries.one();
-        Box::pin(self.send_anew(request, permit)).await
+        Box::pin(self.send_anew(request, permit, deadline)).await
     }
 
     async fn send_anew(
         &self,
         request: Outgoing,
         permit: Option<&dyn Permit>,
+        deadline: Option<Instant>,
     ) -> Result<Response<Leased>, SendError> {
-        match self.connect_for(&request, permit).await {
+        match self.connect_for(&request, permit, deadline).await {
             Ok(connection) => self.send_on(connection, request).await,
             Err(error) => Err(SendError { error, unsent: Some(request) }),
         }
