@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 
+use damelo::Clock;
 use http::{HeaderMap, Request, Response, StatusCode};
+use tokio::sync::mpsc;
 
 use crate::answer::{Answer, origin_failed, pass_on};
 use crate::error::FetchError;
@@ -20,7 +22,7 @@ use crate::request::{Ask, Written, hooks};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
 use crate::upstream::{ClientUpload, FetchedBody, OriginBody, Timed};
-use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
+use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX, Vault};
 use crate::worker::{Shared, Worker};
 
 /// Forwards a request that bypasses the cache, and performs the invalidations that it causes.
@@ -44,9 +46,11 @@ pub(crate) async fn pass(
             let length_bytes = hooks::length_bytes(ask, &parts.headers, &body);
             hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
-                invalidate(worker, ask, (parts.status, &parts.headers), epoch).await;
+                let change = Change::of(worker, ask, (parts.status, &parts.headers), epoch);
+                invalidate(worker, change, unsettled).await;
+            } else {
+                unsettled.end();
             }
-            unsettled.end();
             status.forward_status = Some(parts.status);
             let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
             if body.begins_broken().await {
@@ -72,7 +76,9 @@ pub(crate) async fn send_upgrade(
     if status != StatusCode::SWITCHING_PROTOCOLS {
         hooks::on_response(&worker.shared, ask, status, response.headers_mut(), length_bytes);
         if invalidation::invalidates(&ask.method, status) {
-            invalidate(worker, ask, (status, response.headers()), epoch).await;
+            let change = Change::of(worker, ask, (status, response.headers()), epoch);
+            invalidate(worker, change, unsettled).await;
+            return Ok(response);
         }
     } else if !invalidation::is_safe(&ask.method) {
         let written = ask.target_written(&worker.shared);
@@ -132,8 +138,8 @@ async fn keep_for_get(
     unsettled: Unsettled<'_>,
     (asked_ms, epoch): (u64, Epoch),
 ) -> Answer {
-    let own = invalidate(worker, ask, (response.status(), response.headers()), epoch).await;
-    unsettled.end();
+    let change = Change::of(worker, ask, (response.status(), response.headers()), epoch);
+    let own = invalidate(worker, change, unsettled).await;
     let as_get = ask.as_get(&worker.shared.config.ruleset);
     let key = ask.target.primary.clone();
     let mut fetching = Fetch::new(worker, &as_get, None, key, ForwardReason::Method);
@@ -147,39 +153,83 @@ async fn keep_for_get(
 }
 
 /// RFC 9111 §4.4, RFC 9875 §3: a successful request with an unsafe method invalidates its target,
-/// and the resources and groups that it or its response names. Returns the epoch in which the
-/// response, fetched since `epoch`, may be stored: `None` if something else changed the resource
-/// since.
-async fn invalidate(
-    worker: &Worker,
-    ask: &Ask,
-    (status, response): (StatusCode, &HeaderMap),
+/// and the resources and groups that it or its response names.
+struct Change {
+    primary: Vec<u8>,
+    target: Written,
+    named: Vec<Written>,
+    /// What is reached only by a mark.
+    marked: Vec<Scope>,
+    groups: Vec<Vec<u8>>,
+    clock: Arc<dyn Clock>,
+    /// The response was fetched since.
     epoch: Epoch,
-) -> Option<Epoch> {
-    let (shared, counters, target) = (&worker.shared, &worker.counters, &ask.target);
-    let (vault, written) = (&shared.vault, ask.target_written(shared));
-    let named = ask.named_written(shared, response);
-    for named in &named {
+}
+
+impl Change {
+    fn of(
+        worker: &Worker,
+        ask: &Ask,
+        (status, response): (StatusCode, &HeaderMap),
+        epoch: Epoch,
+    ) -> Change {
+        let shared = &worker.shared;
+        let (target, named) = (ask.target_written(shared), ask.named_written(shared, response));
+        let all = [&target].into_iter().chain(&named);
+        let marked = all.filter(|one| wants_mark(shared, one)).map(url_of).collect();
+        let groups = cache_groups::invalidated(&ask.method, status, response);
+        let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
+        let groups = groups.iter().map(full).collect();
+        let (primary, clock) = (ask.target.primary.to_vec(), shared.config.clock.clone());
+        Change { primary, target, named, marked, groups, clock, epoch }
+    }
+
+    /// Returns the epoch in which the response may be stored: `None` if something else changed the
+    /// resource since.
+    async fn invalidate(self, vault: &Vault, counters: &Counters) -> Option<Epoch> {
+        let Change { primary, target, named, marked, groups, clock, epoch } = self;
+        for named in &named {
+            counters.invalidations.one();
+            vault.invalidate(named.key.as_ref().unwrap_or(&named.url)).await;
+        }
+        if let Some(key) = target.key.as_ref().filter(|key| **key != primary) {
+            vault.invalidate(key).await;
+        }
         counters.invalidations.one();
-        vault.invalidate(named.key.as_ref().unwrap_or(&named.url)).await;
+        let mut own = vault.invalidate_since(&primary, epoch).await;
+        if !marked.is_empty() {
+            let now_s = clock.unix_seconds();
+            let marked = vault.mark_urls_since(marked, now_s, own.unwrap_or(epoch));
+            own = marked.filter(|_| own.is_some());
+        }
+        counters.group_invalidations.add(groups.len() as u64);
+        vault.invalidate_groups_since(&groups, own.unwrap_or(epoch)).filter(|_| own.is_some())
     }
-    if let Some(key) = written.key.as_ref().filter(|key| **key != target.primary) {
-        vault.invalidate(key).await;
+
+    /// As [`Change::invalidate`], all of it even if nobody waits for it any more.
+    fn invalidate_all(
+        self,
+        vault: Arc<Vault>,
+        counters: Arc<Counters>,
+        alive: mpsc::Sender<()>,
+    ) -> impl Future<Output = Option<Epoch>> {
+        let invalidating = tokio::spawn(async move {
+            let own = self.invalidate(&vault, &counters).await;
+            drop(alive);
+            own
+        });
+        // One that was given up, or has panicked, may have missed something.
+        async { invalidating.await.unwrap_or(None) }
     }
-    counters.invalidations.one();
-    let mut own = vault.invalidate_since(&target.primary, epoch).await;
-    let all = [&written].into_iter().chain(&named);
-    let urls: Vec<_> = all.filter(|one| wants_mark(shared, one)).map(url_of).collect();
-    if !urls.is_empty() {
-        let now_s = shared.config.clock.unix_seconds();
-        let marked = vault.mark_urls_since(urls, now_s, own.unwrap_or(epoch));
-        own = marked.filter(|_| own.is_some());
-    }
-    let groups = cache_groups::invalidated(&ask.method, status, response);
-    let full = |name: &String| full_name(Rule::Named, &target.host, name.as_bytes());
-    let groups: Vec<_> = groups.iter().map(full).collect();
-    counters.group_invalidations.add(groups.len() as u64);
-    vault.invalidate_groups_since(&groups, own.unwrap_or(epoch)).filter(|_| own.is_some())
+}
+
+/// Invalidates what a request changed. Its client may leave meanwhile: what the response names is
+/// known to nobody else.
+async fn invalidate(worker: &Worker, change: Change, unsettled: Unsettled<'_>) -> Option<Epoch> {
+    let (vault, counters) = (worker.shared.vault.clone(), worker.counters.clone());
+    let invalidating = change.invalidate_all(vault, counters, worker.alive.clone());
+    unsettled.end();
+    invalidating.await
 }
 
 /// What an unsafe request may have changed, by its own words.
@@ -246,5 +296,54 @@ impl Drop for Unsettled<'_> {
             }
             drop(alive);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use damelo::{ByteSize, Config, GroupId, Store};
+
+    use super::*;
+    use crate::config::{ProxyConfig, Target};
+    use crate::purge::ledger::Ledger;
+
+    #[tokio::test]
+    async fn all_is_invalidated_though_the_client_leaves_meanwhile() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config::new(directory.path().join("store"), ByteSize::new(64 << 20));
+        config.memory = ByteSize::new(8 << 20);
+        let store = Store::open(config).unwrap();
+        store.wait_recovered();
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Target::Demo);
+        let vault = Arc::new(Vault::new(store, ledger, &config));
+        let written = |url: &str| Written { url: url.as_bytes().to_vec(), key: None };
+        let (target, named) = (written("http://a/"), ["http://a/1", "http://a/2"].map(written));
+        let keys = [target.url.clone(), named[0].url.clone(), named[1].url.clone()];
+        for key in &keys {
+            vault.store().create(key, GroupId::new(1), b"x").await.unwrap();
+        }
+        let change = Change {
+            primary: target.url.clone(),
+            target,
+            named: named.to_vec(),
+            marked: Vec::new(),
+            groups: Vec::new(),
+            clock: config.clock.clone(),
+            epoch: vault.epoch(&keys[0]),
+        };
+        let committing = vault.lock(&keys[1]).await;
+        let (alive, mut ends) = mpsc::channel(1);
+        {
+            let mut waiting = pin!(change.invalidate_all(vault.clone(), Arc::default(), alive));
+            let polled = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "the first one is being committed");
+        }
+        drop(committing);
+        assert_eq!(ends.recv().await, None, "it has ended");
+        assert!(keys.iter().all(|key| !vault.may_contain(key)));
     }
 }
