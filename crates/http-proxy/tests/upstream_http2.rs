@@ -431,6 +431,22 @@ fn a_connection_on_which_an_http2_origin_fell_silent_is_not_used_again() {
     }
 }
 
+/// It was the client's turn.
+#[test]
+fn an_http2_origin_that_waits_for_the_rest_of_a_request_has_not_fallen_silent() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let limit = Duration::from_millis(300);
+    let proxy = proxy_before(&home, &origin, |config| config.timeouts.connect = limit);
+    assert_eq!(proxy.get("/").status(), 200);
+    let slow = send_to(proxy.info.address, "POST", "/slow", "Content-Length: 9", b"");
+    eventually("it is sent", || proxy.metric("damelo_proxy_forwarded_total") == 2);
+    std::thread::sleep(limit * 2);
+    drop(slow);
+    eventually("it has left", || proxy.metric("damelo_proxy_requests_open") == 0);
+    expect_another_answer(&proxy, &origin);
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
 /// It is out of reach all the same: the request was not sent.
 #[test]
 fn an_origin_may_be_found_out_of_reach_by_the_limit_of_the_whole_exchange() {

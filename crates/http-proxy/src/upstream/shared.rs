@@ -210,6 +210,8 @@ impl Stream {
 /// waited for it has left.
 pub(super) struct Owed {
     stream: Option<Stream>,
+    /// Paused while the next piece of the request is awaited from its client.
+    upload: Option<Arc<IdleTimer>>,
     since: Instant,
     limit: Duration,
 }
@@ -217,8 +219,8 @@ pub(super) struct Owed {
 impl Owed {
     /// With the silence after which the connection gets no further requests, if nothing was paid by
     /// then.
-    pub(super) fn on(stream: Stream, limit: Duration) -> Owed {
-        Owed { stream: Some(stream), since: Instant::now(), limit }
+    pub(super) fn on(stream: Stream, upload: Option<Arc<IdleTimer>>, limit: Duration) -> Owed {
+        Owed { stream: Some(stream), upload, since: Instant::now(), limit }
     }
 
     pub(super) fn paid(mut self) -> Option<Stream> {
@@ -230,6 +232,7 @@ impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(stream) = &self.stream
             && self.since.elapsed() >= self.limit
+            && !self.upload.as_ref().is_some_and(|upload| upload.is_paused())
         {
             stream.waited_in_vain(self.limit);
         }

@@ -219,7 +219,7 @@ impl Pool {
         let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
         let settings = &self.inner.settings;
         let silence_max = settings.connect_timeout.min(settings.origin_header_timeout);
-        let owed = Owed::on(stream, silence_max);
+        let owed = Owed::on(stream, idle.clone(), silence_max);
         let sent = self.head_of(sending, idle.clone()).await?;
         let stream = owed.paid();
         let response = sent.map_err(|error| {
