@@ -373,6 +373,11 @@ impl Lead {
         Herald(self.news.clone())
     }
 
+    /// There was no sound answer: what is stored is not validated behind answers again at once.
+    pub(crate) fn pause_validations(&self) {
+        self.collapse.unvalidated.of(&self.key).begin();
+    }
+
     /// Publishes the outcome and gives up the lead.
     pub(crate) fn end(mut self, outcome: Outcome) {
         match outcome {

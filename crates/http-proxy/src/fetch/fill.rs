@@ -148,6 +148,9 @@ impl Storing {
     fn not_stored(&mut self, reason: NotStoredReason) {
         self.counters.not_stored(reason, &self.primary);
         let Some(lead) = self.lead.take() else { return };
+        if reason == NotStoredReason::Truncated {
+            lead.pause_validations();
+        }
         lead.end(Outcome::of_refusal(reason, StatusCode::OK));
     }
 }

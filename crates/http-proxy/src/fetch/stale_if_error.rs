@@ -13,8 +13,14 @@ use crate::worker::Worker;
 impl Fetch<'_> {
     /// The origin gave no answer.
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        self.end_lead(Outcome::of_failure(&error));
         let is_of_origin = error.is_for_all() || error.may_be_ones_own();
+        // A client is told of it, and the next one asks anew.
+        if self.audience == Audience::Nobody
+            && let Some(lead) = self.lead.as_ref().filter(|_| is_of_origin)
+        {
+            lead.pause_validations();
+        }
+        self.end_lead(Outcome::of_failure(&error));
         if is_of_origin
             && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
         {
