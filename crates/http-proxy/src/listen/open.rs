@@ -167,9 +167,11 @@ pub(crate) fn key_of(index: usize) -> &'static str {
     if index == 0 { "from" } else { "listen" }
 }
 
-/// Checks whether an address can be listened on now; `key` names it in errors.
+/// Checks whether an address can be listened on now; `key` names it in errors. Nobody can connect
+/// meanwhile: a connection would be reset with the socket.
 pub(crate) fn probe(address: SocketAddr, key: &'static str) -> Result<(), ProxyError> {
-    bind(address, key, Socket::default()).map(drop)
+    let error = |source| ProxyError::Listen { address, key, source };
+    bound(address, Socket::default()).map(drop).map_err(error)
 }
 
 /// Checks whether a Unix socket can be created there now.
@@ -201,20 +203,10 @@ struct Socket {
 fn bind(
     address: SocketAddr,
     key: &'static str,
-    Socket { share, only_v6 }: Socket,
+    how: Socket,
 ) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
     let listen = || {
-        let domain = Domain::for_address(address);
-        let socket = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        if only_v6 {
-            socket.set_only_v6(true)?;
-        }
-        #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
-        socket.set_reuse_port(share)?;
-        socket.bind(&address.into())?;
-        #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
-        socket.set_reuse_port(true)?;
+        let socket = bound(address, how)?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         let listener = StdTcpListener::from(socket);
@@ -222,6 +214,22 @@ fn bind(
         Ok((listener, address))
     };
     listen().map_err(|source: io::Error| ProxyError::Listen { address, key, source })
+}
+
+/// A socket that has the address and does not listen yet.
+fn bound(address: SocketAddr, Socket { share, only_v6 }: Socket) -> io::Result<RawSocket> {
+    let domain = Domain::for_address(address);
+    let socket = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if only_v6 {
+        socket.set_only_v6(true)?;
+    }
+    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+    socket.set_reuse_port(share)?;
+    socket.bind(&address.into())?;
+    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+    socket.set_reuse_port(true)?;
+    Ok(socket)
 }
 
 fn unix(path: &Path) -> io::Result<StdUnixListener> {
@@ -240,6 +248,17 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
+
+    #[test]
+    fn a_check_accepts_nobody_and_finds_who_listens() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let checked = bound(address, Socket::default()).unwrap();
+        let address = checked.local_addr().unwrap().as_socket().unwrap();
+        assert!(TcpStream::connect(address).is_err());
+        drop(checked);
+        let (_listener, address) = tcp(address, "from").unwrap();
+        assert!(probe(address, "from").is_err());
+    }
 
     #[test]
     fn both_protocols_may_have_listeners_of_one_port() {
