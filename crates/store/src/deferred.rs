@@ -160,37 +160,30 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         Deferred(State::Ready(value))
     }
 
-    /// Blocking work. What must not take effect once it is abandoned, or takes long, asks whether the
-    /// caller is gone.
-    pub(crate) fn blocking(
+    /// Blocking work, among jobs of this kind. What must not take effect once it is abandoned, or takes
+    /// long, asks whether the caller is gone.
+    pub(crate) fn blocking_in(
+        lane: Lane,
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
-        Deferred(State::Blocking(Arc::clone(engine), Lane::Soon, Box::new(work)))
+        Deferred(State::Blocking(Arc::clone(engine), lane, Box::new(work)))
     }
 
-    /// As `blocking`, for a prefetch: what takes long must not keep reads from running.
-    pub(crate) fn prefetching(
-        engine: &Arc<Engine>,
-        work: impl FnOnce(&Caller) -> T + Send + 'a,
-    ) -> Deferred<'a, T> {
-        Deferred(State::Blocking(Arc::clone(engine), Lane::Ahead, Box::new(work)))
-    }
-
-    /// As `blocking`, for a create: many waiting creates must not keep reads from running.
+    /// As `blocking_in`, for a create: many waiting creates must not keep reads from running.
     pub(crate) fn creating(
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
-        Deferred(State::Blocking(Arc::clone(engine), Lane::Creates, Box::new(work)))
+        Deferred::blocking_in(Lane::Creates, engine, work)
     }
 
-    /// As `blocking`, for a streamed create.
+    /// As `blocking_in`, for a streamed create.
     pub(crate) fn writing(
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
-        Deferred(State::Blocking(Arc::clone(engine), Lane::Writers, Box::new(work)))
+        Deferred::blocking_in(Lane::Writers, engine, work)
     }
 
     pub(crate) fn startable(

@@ -2,9 +2,10 @@
 //!
 //! Threads start when first needed, at most `THREADS_MAX`, and end when the store does; operations
 //! that callers `wait()` for never come here. Creates that wait for memory or a slow disk occupy a
-//! limited number of the threads and run after other jobs, prefetches fewer and last. Streamed creates occupy a few others, and
-//! one thread is kept for them, since creates and reads wait for the memory that they hold. Invariants: every job handed in runs; a job
-//! that panics does not end its thread. Threads: any thread hands in jobs; workers run them.
+//! limited number of the threads and run after other jobs, prefetches fewer and last. Streamed
+//! creates occupy a few others, and one thread is kept for them, since creates and reads wait for
+//! the memory that they hold. Invariants: every job handed in runs; a job that panics does not end
+//! its thread. Threads: any thread hands in jobs; workers run them.
 
 use crate::process::SignalsBlocked;
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};

@@ -26,8 +26,8 @@ const BULK_BUFFER_BYTES: usize = 32 << 10;
 
 /// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`. Returns
 /// who broke it off, if not both ended it, after `break_off`, which sees to it that the client
-/// notices when the streams are dropped, unless it has been told the end already. `sent` counts the bytes to the client as they go, for
-/// tunnels that are dropped.
+/// notices when the streams are dropped, unless it has been told the end already. `sent` counts the
+/// bytes to the client as they go, for tunnels that are dropped.
 pub(super) async fn join<B: Future<Output = ()>>(
     client: impl AsyncRead + AsyncWrite,
     origin: impl AsyncRead + AsyncWrite,

@@ -1,5 +1,6 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
-//! streams, pieces of bodies, how much of them is in memory or in a socket, timers for silence and deadlines,
+//! streams, pieces of bodies, how much of them is in memory or in a socket, timers for silence and
+//! deadlines,
 //! wakes from other threads, calls that block, locks, addresses of names, and stamps of files.
 
 pub(crate) mod blocking;

@@ -8,7 +8,7 @@ use super::disk::{Asked, InHand, Indirect};
 use super::large::LargeObject;
 use super::memory::InMemory;
 use super::range::KeptHead;
-use crate::deferred::{Deferred, OneShot};
+use crate::deferred::{Caller, Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::object::Object;
@@ -87,14 +87,23 @@ impl Engine {
         self: &Arc<Engine>,
         work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
     ) -> Deferred<'static, Result<T, ReadError>> {
+        self.reading_in(Lane::Soon, |_| work())
+    }
+
+    /// As `reading`, among jobs of this kind.
+    pub(crate) fn reading_in<T: Send + 'static>(
+        self: &Arc<Engine>,
+        lane: Lane,
+        work: impl FnOnce(&Caller) -> Result<T, ReadError> + Send + 'static,
+    ) -> Deferred<'static, Result<T, ReadError>> {
         if self.is_closed() {
             return Deferred::ready(Err(ReadError::Closed));
         }
         // Asked again: a close does not wait for all that is queued by then.
         let this = Arc::clone(self);
-        Deferred::blocking(self, move |_| match this.is_closed() {
+        Deferred::blocking_in(lane, self, move |caller| match this.is_closed() {
             true => Err(ReadError::Closed),
-            false => work(),
+            false => work(caller),
         })
     }
 

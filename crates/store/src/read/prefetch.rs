@@ -9,6 +9,7 @@ use crate::error::ReadError;
 use crate::space::PageAt;
 use crate::stats::add;
 use crate::types::GroupId;
+use crate::workers::Lane;
 
 /// Result of a prefetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,14 +31,8 @@ impl Engine {
         self: &Arc<Engine>,
         group: GroupId,
     ) -> Deferred<'static, Result<PrefetchReport, ReadError>> {
-        if self.is_closed() {
-            return Deferred::ready(Err(ReadError::Closed));
-        }
         let this = Arc::clone(self);
-        Deferred::prefetching(self, move |caller| match this.is_closed() {
-            true => Err(ReadError::Closed),
-            false => this.prefetch_blocking(group, caller),
-        })
+        self.reading_in(Lane::Ahead, move |caller| this.prefetch_blocking(group, caller))
     }
 
     /// Reads the pages known to hold objects of a group, but not those in memory: as many, with
