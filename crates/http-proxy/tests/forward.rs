@@ -229,23 +229,31 @@ fn connect_makes_a_tunnel() {
     assert_eq!(answer.expect("TLS").body, "https://localhost/x false");
 }
 
+/// The address of an origin that answers the byte that comes through a tunnel with so many, and
+/// then breaks the tunnel off or ends it.
+fn end_of_tunnel(answer_bytes: usize, breaks_off: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address").to_string();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        stream.peek(&mut [0]).expect("a byte");
+        if answer_bytes > 0 {
+            stream.write_all(&vec![7; answer_bytes]).expect("write");
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        // A socket that is closed with bytes unread resets its connection.
+        if !breaks_off {
+            stream.read_exact(&mut [0]).expect("a byte");
+        }
+    });
+    address
+}
+
 /// The same of HTTP/1, where the connection is the tunnel. What the origin sent before arrives.
 #[test]
 fn a_tunnel_that_the_origin_breaks_off_ends_in_a_reset() {
     for breaks_off in [true, false] {
-        let (proxy, listener) = (Forward::start(|_| {}), TcpListener::bind("127.0.0.1:0"));
-        let listener = listener.expect("bind");
-        let address = listener.local_addr().expect("address").to_string();
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("accept");
-            stream.peek(&mut [0]).expect("a byte");
-            stream.write_all(&vec![7; 100_000]).expect("write");
-            // A socket that is closed with bytes unread resets its connection.
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            if !breaks_off {
-                stream.read_exact(&mut [0]).expect("a byte");
-            }
-        });
+        let (proxy, address) = (Forward::start(|_| {}), end_of_tunnel(100_000, breaks_off));
         let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
         stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
         let head = format!("CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -313,17 +321,7 @@ fn tunnels_count_as_requests_to_origins() {
 #[test]
 fn a_tunnel_on_http2_that_the_origin_breaks_off_ends_in_a_reset() {
     for breaks_off in [true, false] {
-        let (proxy, listener) = (Forward::start(|_| {}), TcpListener::bind("127.0.0.1:0"));
-        let listener = listener.expect("bind");
-        let address = listener.local_addr().expect("address").to_string();
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("accept");
-            // A socket that is closed with bytes unread resets its connection.
-            stream.peek(&mut [0]).expect("a byte");
-            if !breaks_off {
-                stream.read_exact(&mut [0]).expect("a byte");
-            }
-        });
+        let (proxy, address) = (Forward::start(|_| {}), end_of_tunnel(0, breaks_off));
         let mut stream = http2_raw(proxy.info.address);
         let length = u8::try_from(address.len()).expect("a short address");
         // `:method CONNECT` and `:authority`, literal, named by the static table.
