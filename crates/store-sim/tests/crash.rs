@@ -38,7 +38,7 @@ fn crashes_in_a_row_bring_nothing_to_light() {
 #[test]
 fn what_was_found_before_is_not_found_again() {
     let wrapped = scenario::crash_wrapped as fn(u64) -> _;
-    let wrapped = [121, 652, 1342, 2171, 2850].map(|seed| ("crash_wrapped", wrapped, seed));
+    let wrapped = [121, 165, 652, 1342, 2171, 2850].map(|seed| ("crash_wrapped", wrapped, seed));
     let replaced = ("crash", scenario::crash as fn(u64) -> _, 1);
     for (name, run, seed) in wrapped.into_iter().chain([replaced]) {
         for time in 1..=10 {

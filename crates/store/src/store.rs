@@ -389,10 +389,11 @@ impl Store {
     /// As [`Store::set_metadata`], for metadata of which an older state is not wrong after a crash,
     /// as what a cache knows of a page before it validates it again. The new is what readers get at
     /// once; until it is written, a crash brings back the object with the metadata that it has on
-    /// disk, where [`Store::set_metadata`] leaves nothing. Nothing is journalled, and the metadata
-    /// of a small object, which is written as a whole, is written once in twelve
-    /// [flush periods](Config::flush_period), however often it is set; by [`Store::sync`],
-    /// [`Store::checkpoint`] and [`Store::close`] before that.
+    /// disk, where [`Store::set_metadata`] leaves nothing. Nothing is journalled, so that even what
+    /// is written is found only once it has been loaded: while the store recovers from a crash, the
+    /// state of the last checkpoint may be read. The metadata of a small object, which is written as
+    /// a whole, is written once in twelve [flush periods](Config::flush_period), however often it is
+    /// set; by [`Store::sync`], [`Store::checkpoint`] and [`Store::close`] before that.
     pub fn refresh_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         self.renew(NewMetadata {
             key,

@@ -370,7 +370,8 @@ pub fn change_of(version: u64, op: &Op, long_keys: bool) -> Option<Change> {
             contested: false,
         },
         Op::SetMetadata { key: index, length } => {
-            Change::SetMetadata { key: key(*index), version, length: *length }
+            let is_refreshed = version % 2 == 1;
+            Change::SetMetadata { key: key(*index), version, length: *length, is_refreshed }
         }
         Op::Remove(index) => Change::Remove { key: key(*index) },
         Op::PurgeGroup(number) => Change::PurgeGroup(Workload::group(*number)),

@@ -144,11 +144,12 @@ impl Driver {
         let key = self.key(key);
         let metadata = content::metadata(&key, version, length);
         let (begin, now_s) = (self.ticks.now(), self.now_s());
-        // What may come back after a crash is the same as where it was set: only a sync rules the
-        // older out.
-        let result = match version % 2 {
-            0 => self.store().set_metadata(&key, &metadata).wait(),
-            _ => self.store().refresh_metadata(&key, &metadata).wait(),
+        // What may come back after a crash is the same as where it was set, but while it is loaded:
+        // only a sync rules the older out.
+        let is_refreshed = version % 2 == 1;
+        let result = match is_refreshed {
+            false => self.store().set_metadata(&key, &metadata).wait(),
+            true => self.store().refresh_metadata(&key, &metadata).wait(),
         };
         let outcome = match &result {
             Ok(true) => Outcome::Done,
@@ -158,7 +159,7 @@ impl Driver {
         if outcome == Outcome::NothingThere {
             self.miss(&key, now_s, true)?;
         }
-        self.record(begin, Change::SetMetadata { key, version, length }, outcome);
+        self.record(begin, Change::SetMetadata { key, version, length, is_refreshed }, outcome);
         match result {
             // The ring may just have moved it.
             Ok(_) | Err(CreateError::NotAdmitted { .. } | CreateError::Superseded) => Ok(()),

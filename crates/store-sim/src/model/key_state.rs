@@ -10,6 +10,9 @@ pub(super) struct KeyState {
     pub(super) live: Vec<ObjectState>,
     pub(super) miss: bool,
     pub(super) disk: Vec<ObjectState>,
+    /// Older states of refreshed metadata: the index of a checkpoint may refer to them until the
+    /// newer has been loaded.
+    pub(super) loading: Vec<ObjectState>,
     pub(super) required: Option<ObjectState>,
     /// Whether the last event that touched the key is settled, so that a sync makes `live`
     /// required.
@@ -110,6 +113,7 @@ impl KeyState {
             Change::Create { state, contested, .. } => {
                 if certain && !*contested {
                     self.disk.clear();
+                    self.loading.clear();
                 }
                 // A create that was refused must not turn up later.
                 if outcome != Outcome::Failed {
@@ -119,7 +123,7 @@ impl KeyState {
                 self.required = None;
                 self.live = vec![state.clone()];
             }
-            Change::SetMetadata { version, length, .. } => {
+            Change::SetMetadata { version, length, is_refreshed, .. } => {
                 let renewed = with_metadata(&self.disk, *version, *length);
                 self.live = with_metadata(&self.live, *version, *length);
                 self.required = None;
@@ -128,7 +132,11 @@ impl KeyState {
                 }
                 // Metadata is written like data: only a sync makes the old unacceptable.
                 if acked && durable {
-                    self.disk = renewed;
+                    let older = std::mem::replace(&mut self.disk, renewed);
+                    match is_refreshed {
+                        true => older.into_iter().for_each(|s| add(&mut self.loading, s)),
+                        false => self.loading.clear(),
+                    }
                 } else {
                     renewed.into_iter().for_each(|s| add(&mut self.disk, s));
                 }
@@ -144,6 +152,7 @@ impl KeyState {
         }
         if certain {
             self.disk.retain(|s| !kills(purge, s));
+            self.loading.retain(|s| !kills(purge, s));
         }
         self.live.retain(|s| !kills(purge, s));
     }

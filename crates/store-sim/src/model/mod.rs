@@ -14,6 +14,9 @@
 //! acknowledged. An event only begun, or not covered, may have happened; one not begun has not. A
 //! replacement counts as the removal of the old value.
 //!
+//! A third set, `loading`, may be answered until recovery is done: older states of metadata that was
+//! refreshed, of which no journal says that they have been replaced.
+//!
 //! Threads: none. One driver calls in the order of its operations.
 
 mod key_state;
@@ -69,6 +72,8 @@ pub enum Change {
         version: u64,
         /// Its length in bytes.
         length: u32,
+        /// By `refresh_metadata`: an older state is not wrong after a crash.
+        is_refreshed: bool,
     },
     /// An object was removed.
     Remove {
@@ -241,8 +246,12 @@ impl Model {
         let Some(state) = self.keys.get_mut(key) else {
             return Err(format!("key {} was never created but is there", show(key)));
         };
-        let pool = if self.demand == Demand::Genuine { &state.ever } else { &state.live };
-        let Some(found) = pool.iter().find(|s| s.matches(key, seen)).cloned() else {
+        let (pool, older): (_, &[ObjectState]) = match (self.demand, settled) {
+            (Demand::Genuine, _) => (&state.ever, &[]),
+            (_, true) => (&state.live, &[]),
+            (_, false) => (&state.live, &state.loading),
+        };
+        let Some(found) = pool.iter().chain(older).find(|s| s.matches(key, seen)).cloned() else {
             return Err(format!("{}; {}", state.explain(key, seen), self.history(key)));
         };
         if found.expires_unix_s.is_some_and(|at| at <= now_s) {

@@ -115,6 +115,26 @@ fn what_was_purged_before_one_crash_stays_away_after_the_next() {
 }
 
 #[test]
+fn older_metadata_may_be_found_while_loading_only_where_it_was_refreshed() {
+    let renewed = |is_refreshed| {
+        let change = Change::SetMetadata { key: key(), version: 2, length: 4, is_refreshed };
+        model(Durability::Flushed, vec![create(1), Change::Sync, change, Change::Sync])
+            .after_crash(100, CrashKind::Kill)
+    };
+    let (bytes, older) = (content::value(b"k", 1, 100), content::metadata(b"k", 1, 4));
+    let seen = Seen {
+        bytes: Some((0, &bytes)),
+        length: 100,
+        metadata: Some(&older),
+        group: None,
+        expires_unix_s: None,
+    };
+    assert!(renewed(true).check_hit(b"k", &seen, 0, false).is_ok());
+    assert!(renewed(true).check_hit(b"k", &seen, 0, true).is_err());
+    assert!(renewed(false).check_hit(b"k", &seen, 0, false).is_err());
+}
+
+#[test]
 fn an_expired_value_is_wrong_and_its_absence_right() {
     let mut change = create(1);
     if let Change::Create { state, .. } = &mut change {

@@ -20,7 +20,7 @@ use crate::format::{
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
 use crate::stats::add;
-use crate::types::SegmentLife;
+use crate::types::{SegmentLife, Sequence};
 
 /// How often the keeper checks whether a checkpoint is due. The journal may request one long before
 /// the period is over, and creates wait while the journal is full.
@@ -251,6 +251,7 @@ impl Engine {
         self.write_slot(slot, &plan, header, tables)?;
         self.journal.checkpoint_done(epoch, generation);
         self.index.checkpoint_done();
+        self.checkpoints.note_complete(Sequence::from_raw(seq_next));
         Ok(generation)
     }
 

@@ -236,6 +236,17 @@ impl Journal {
         Ok(())
     }
 
+    /// As `append_soon`, for records of old numbers, of which there may be many in a row.
+    pub(crate) fn append_late(&self, records: &[(JournalOp, Sequence)]) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if state.left.len() + records.len() > LEFT_MAX {
+            return Err(io::Error::other("journal full, and too much waits for it"));
+        }
+        state.left.extend(records.iter().cloned());
+        drop(state);
+        self.append_left()
+    }
+
     /// Writes the records that `append_soon` deferred, as far as there is room, and makes all of
     /// them durable at once. Called when a checkpoint is complete, or is not waited for any more.
     /// What cannot be written is deferred again, and the others are written; the last error is

@@ -8,6 +8,7 @@ use crate::device::submit_deferred;
 use crate::format::CheckpointHeader;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, PoisonError, lock};
+use crate::types::Sequence;
 
 /// The progress of recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,6 +99,8 @@ impl RecoveryState {
 pub(crate) struct CheckpointState {
     /// Generation of the newest complete checkpoint.
     pub(super) newest: Mutex<u64>,
+    /// First sequence number that it does not speak for.
+    seq_next: AtomicU64,
     /// Attempts in a row that failed.
     pub(super) failures: AtomicU32,
     /// The checkpoint of a clean close, as long as it says on disk that it is one. Held while that
@@ -118,6 +121,7 @@ impl CheckpointState {
     pub(crate) fn new(generation: u64) -> CheckpointState {
         CheckpointState {
             newest: Mutex::new(generation),
+            seq_next: AtomicU64::new(0),
             failures: AtomicU32::new(0),
             clean: Mutex::new(None),
         }
@@ -134,6 +138,16 @@ impl CheckpointState {
         if let Some(clean) = lock(&self.clean).as_mut() {
             clean.covers = false;
         }
+    }
+
+    /// Notes that a checkpoint is complete, which speaks for all older than `seq_next`.
+    pub(super) fn note_complete(&self, seq_next: Sequence) {
+        self.seq_next.fetch_max(seq_next.get(), Ordering::AcqRel);
+    }
+
+    /// Whether the newest complete checkpoint speaks for what has this number.
+    pub(crate) fn covers(&self, seq: Sequence) -> bool {
+        seq.get() < self.seq_next.load(Ordering::Acquire)
     }
 
     /// Notes that generations up to this one are taken.

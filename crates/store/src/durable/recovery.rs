@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, CheckpointHeader, JournalOp, RecordHeader, RecordKind, SummaryEntry, UNIT_BYTES,
 };
+use crate::index::Location;
 use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
 use crate::space::SegmentId;
@@ -73,6 +74,7 @@ impl Engine {
         if let Some(found) = &found {
             next_seq = Sequence::from_raw(found.header.seq_next);
             self.checkpoints.raise(found.header.generation);
+            self.checkpoints.note_complete(next_seq);
             self.journal.found_checkpoint(found.header.generation);
             let covers = covers(&found.header, contents);
             if covers {
@@ -240,11 +242,7 @@ impl Engine {
             }
             // One that was purged, too, which reads find out: without it, nothing would tell that
             // older versions, perhaps of another group, are dead.
-            // Older versions are removed: they must not outlast the newer one, whose segment may be
-            // reused first.
-            self.index.remove_older(entry.hash, location, |l| self.ring.age(&self.space, l));
-            self.index_insert(entry.key_hash(), location, Engine::class_of(entry));
-            self.recovery.objects.fetch_add(1, Ordering::Relaxed);
+            self.insert_replayed(entry, location);
         }
         self.next_seq.fetch_max(newest.next().get(), Ordering::AcqRel);
         self.note_groups(segment, life, &entries);
@@ -252,6 +250,24 @@ impl Engine {
         // it follows a whole block.
         let first = u64::from(entries.first()?.offset_units) * UNIT_BYTES;
         Some(if first < BLOCK_BYTES { SegmentKind::Pages } else { SegmentKind::Extents })
+    }
+
+    /// Puts a record in the place of the older ones of its key. They must not outlast it, whose
+    /// segment may be reused first, nor in memory: of what was replaced without a record in the
+    /// journal, a read may have found the older meanwhile.
+    pub(crate) fn insert_replayed(&self, entry: &SummaryEntry, location: Location) {
+        let hash = entry.key_hash();
+        let mut shard = self.cache.resident.shard(hash);
+        self.index.remove_older(entry.hash, location, |l| self.ring.age(&self.space, l));
+        self.index_insert(hash, location, Engine::class_of(entry));
+        let is_older = shard.get(hash).is_some_and(|resident| {
+            let seq = resident.record().head.sequence();
+            seq <= entry.sequence() && resident.state.location() != Some(location)
+        });
+        let older = is_older.then(|| shard.remove(hash));
+        drop(shard);
+        drop(older);
+        self.recovery.objects.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A page record and an extent of the same key are ordered by their sequence numbers, which
@@ -266,7 +282,7 @@ impl Engine {
         })
     }
 
-    pub(crate) fn header_at(&self, location: crate::index::Location) -> Option<RecordHeader> {
+    pub(crate) fn header_at(&self, location: Location) -> Option<RecordHeader> {
         let (segment, start, len) = self.blocks_of(location, 64);
         let life = self.ring.life(segment);
         let mut buf = AlignedBuf::zeroed(len as usize);

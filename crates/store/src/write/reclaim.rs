@@ -19,8 +19,8 @@ use super::value::Value;
 use crate::durable::segment_contents::segment_entries;
 use crate::engine::Engine;
 use crate::format::{
-    FOOTER_BLOCK_BYTES, Manifest, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind, SummaryEntry,
-    UNIT_BYTES, verify_record,
+    FOOTER_BLOCK_BYTES, JournalOp, Manifest, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind,
+    SummaryEntry, UNIT_BYTES, verify_record,
 };
 use crate::index::{Candidate, Location};
 use crate::memory::mapped::AlignedBuf;
@@ -102,7 +102,9 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let oldest = || engine.ring.take_oldest(&engine.space);
     let Some(segment) = sparse.or_else(oldest) else { return false };
     let entries = segment_entries(engine, segment).unwrap_or_default();
+    let newest = newest_of_several(engine, segment, &entries);
     keep_some(engine, segment, choose(engine, segment, &entries));
+    journal_gone(engine, &newest);
     // Before the index forgets: a create after that writes no delete record, and after a crash the
     // older version must not be found here.
     let erased = erase(engine, segment);
@@ -128,6 +130,33 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let waiting = engine.nursery.oldest_seq().unwrap_or(Sequence::MAX);
     engine.marks.prune(waiting.min(engine.ring.oldest_object()));
     true
+}
+
+/// The records of a segment without which a crash might bring back older states of their objects:
+/// where those need no record in the journal, the newer on disk is what keeps recovery from finding
+/// them, until a checkpoint does. So young is a segment only that is reused early, or with a ring
+/// that comes round within the time of a checkpoint.
+fn newest_of_several(
+    engine: &Engine,
+    segment: SegmentId,
+    entries: &[SummaryEntry],
+) -> Vec<(JournalOp, Sequence)> {
+    let young = entries.iter().filter(|entry| !engine.checkpoints.covers(entry.sequence()));
+    let newest = young.filter(|entry| {
+        engine.index.contains_at(entry.hash, location_of(engine, segment, entry))
+            && engine.index.has_dropped(entry.hash)
+    });
+    newest.map(|entry| (JournalOp::DeleteKey { hash: entry.hash }, entry.sequence())).collect()
+}
+
+/// Journals that what is older than records which are about to go is dead. What cannot be journalled
+/// now is so later, or counted.
+fn journal_gone(engine: &Engine, gone: &[(JournalOp, Sequence)]) {
+    if gone.is_empty() {
+        return;
+    }
+    gone.iter().for_each(|_| engine.note_journalled());
+    let _ = engine.counted(engine.journal.append_late(gone));
 }
 
 /// Forgets what else the index has in a segment: nobody could read what that is. The index would

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::format::{RecordKind, SummaryEntry};
 use crate::in_memory::{Memory, State};
+use crate::index::Location;
 use crate::sync::Arc;
 use crate::{ByteSize, Clock, Config, CreateOptions, GroupId, Object, Stats, Store};
 
@@ -175,6 +177,29 @@ fn what_is_gone_stays_gone_though_an_older_state_was_left_in_the_index() {
         }
         bench.store.close().unwrap();
     }
+}
+
+/// A read may find the older state while the record with the newer is still to be replayed.
+#[test]
+fn what_was_read_before_the_newer_was_replayed_leaves_memory() {
+    let bench = Bench::new();
+    bench.make("key", SMALL);
+    let object = bench.read("key").unwrap();
+    let engine = bench.store.engine();
+    let hash = engine.hash(b"key");
+    let held = || engine.cache.resident.shard(hash).get(hash).and_then(|it| it.state.location());
+    let older = held().expect("it is in memory, and on disk");
+    let newer = SummaryEntry {
+        hash: hash.get(),
+        group: 1,
+        seq: object.seq.get() + 1,
+        offset_units: 64,
+        stored_units: 64,
+        kind: Some(RecordKind::Object),
+    };
+    engine.insert_replayed(&newer, Location::new(older.units() + 64));
+    assert_eq!(held(), None);
+    assert_eq!(engine.index.candidates(hash.get()).len(), 1);
 }
 
 /// Its segment is written to no more: nothing but the index knows the older state.
