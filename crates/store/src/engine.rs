@@ -95,7 +95,8 @@ pub(crate) struct Engine {
     pub(crate) workers: Workers,
     pub(crate) hash_seed: u64,
     pub(crate) next_seq: Padded<AtomicU64>,
-    /// Deletes from the journal, by key hash; consulted until recovery has applied them.
+    /// Deletes from the journal, by key hash; consulted until recovery has applied
+    /// them, and afterwards by reads that began before.
     pub(crate) journal_deletes: RwLock<HashMap<KeyHash, Sequence>>,
     /// Held shared while an existing object is written again under a new sequence number,
     /// exclusively by purges.

@@ -77,6 +77,8 @@ pub(crate) struct RawRecord {
 pub(crate) struct InHand {
     pub(crate) candidate: Candidate,
     pub(crate) raw: RawRecord,
+    /// As in `Look`, when the candidate was chosen.
+    pub(crate) was_loading: bool,
     /// Of the read, until a worker has its bytes: many may wait for one, and few have one.
     pub(crate) room: Room,
 }
@@ -88,6 +90,9 @@ pub(crate) struct Look {
     pub(crate) shared: bool,
     /// Longest object that is put together from several places; a longer one is too large.
     pub(crate) whole_max: u64,
+    /// Recovery was under way before the candidates were asked for: one that is dead may have been
+    /// among them, and left the index when recovery ended, while it was read.
+    pub(crate) was_loading: bool,
 }
 
 /// Lookups that end in `LookAgain` before the caller stops sharing reads, and before it gives up.
@@ -141,7 +146,8 @@ impl Engine {
         whole_max: u64,
     ) -> Result<Whole, ReadError> {
         for count in 0..LOOKS_MAX {
-            let look = Look { shared: count < LOOKS_SHARED_MAX, whole_max };
+            let was_loading = !self.recovery.is_done();
+            let look = Look { shared: count < LOOKS_SHARED_MAX, whole_max, was_loading };
             if count > 0 {
                 match self.lookup_memory(hash, key) {
                     InMemory::Found(object) => return Ok(Whole::Object(object)),
@@ -158,8 +164,9 @@ impl Engine {
                     self.read_indirect(hash, key, raw, &header, look)?
                 }
                 (Indirect::Dead, _) => Found::Gone,
-                (_, Some(InHand { candidate, raw, room })) => {
+                (_, Some(InHand { candidate, raw, was_loading, room })) => {
                     drop(room);
+                    let look = Look { was_loading, ..look };
                     self.accept_one(hash, key, &candidate, raw, look)?
                 }
                 (_, None) => self.look(hash, key, look)?,
@@ -433,8 +440,7 @@ impl Engine {
         if bytes.get(header.key_range()) != Some(key) {
             return Ok(Found::OtherKey);
         }
-        let death = self.death(header.group(), key, header.sequence(), header.expires_s);
-        if let Some(death) = death {
+        if let Some(death) = self.death_of(&header, key, look.was_loading) {
             return Ok(self.dead(hash, candidate.location, raw.life, death));
         }
         match header.kind {

@@ -3,6 +3,7 @@
 //! Invariant: a hit makes no system call and no allocation, and takes one short lock. Threads: any.
 
 use crate::engine::Engine;
+use crate::format::RecordHeader;
 use crate::index::Location;
 use crate::object::Object;
 use crate::stats::add;
@@ -114,6 +115,19 @@ impl Engine {
             return Some(Death::Expired);
         }
         self.was_deleted(group, key, seq).then_some(Death::Purged)
+    }
+
+    /// The same of a record on disk, found by a candidate that was chosen while recovery was under way
+    /// or not: what it has not applied yet counts then, though it may have ended since.
+    pub(super) fn death_of(
+        &self,
+        header: &RecordHeader,
+        key: &[u8],
+        was_loading: bool,
+    ) -> Option<Death> {
+        let death = self.death(header.group(), key, header.sequence(), header.expires_s);
+        let kills = || was_loading && self.recovery_kills(header.key_hash(), header.sequence());
+        death.or_else(|| kills().then_some(Death::Purged))
     }
 
     /// Counts a miss by death.

@@ -279,6 +279,7 @@ impl Engine {
         self: &Arc<Engine>,
         asked: Asked,
         candidate: &Candidate,
+        was_loading: bool,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
         reserved: Option<Room>,
     ) {
@@ -319,6 +320,7 @@ impl Engine {
                 None => fallback(run.map(|run| InHand {
                     candidate,
                     raw: this.raw_of_page(run, page, candidate.location, life),
+                    was_loading,
                     room,
                 })),
             }

@@ -169,8 +169,9 @@ impl Engine {
         key: &[u8],
         is_by_head: impl Fn(&Candidate) -> bool,
     ) -> Result<Option<Resolved>, ReadError> {
+        let was_loading = !self.recovery.is_done();
         for candidate in self.ordered_candidates(hash).iter().take_while(|one| is_by_head(one)) {
-            let found = self.resolve_candidate(hash, key, candidate)?.into_resolved();
+            let found = self.resolve_candidate(hash, key, candidate, was_loading)?.into_resolved();
             if found.is_some() {
                 return Ok(found);
             }
@@ -196,6 +197,7 @@ impl Engine {
         hash: KeyHash,
         key: &[u8],
         candidate: &Candidate,
+        was_loading: bool,
     ) -> Result<ByHead, ReadError> {
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let life = self.life_of(candidate.location);
@@ -216,16 +218,20 @@ impl Engine {
             let moved = !self.knows(hash, candidate.location, life);
             return Ok(if moved { ByHead::LookAgain } else { ByHead::OtherKey });
         }
+        if let Some(death) = self.death_of(&head.header, key, was_loading) {
+            return Ok(ByHead::of(&self.dead(hash, candidate.location, life, death)));
+        }
         self.by_head(hash, key, (candidate.location, life), head)
     }
 
     /// The key's object, if the head of its newest candidate is kept and tells all: neither what a
     /// patch is about nor what is lost. No I/O, and nothing changes.
     pub(crate) fn by_kept_head(&self, hash: KeyHash, key: &[u8]) -> Option<KeptHead> {
+        let was_loading = !self.recovery.is_done();
         let newest = *self.ordered_candidates(hash).first()?;
         let head = self.kept_head(newest.location)?;
         let header = &head.header;
-        let is_dead = || self.death(header.group(), key, header.sequence(), header.expires_s);
+        let is_dead = || self.death_of(header, key, was_loading);
         if !head.is_of(hash, key) || is_dead().is_some() {
             return None;
         }
@@ -250,7 +256,8 @@ impl Engine {
         LargeObject { info, seq, extents: vec![extent], head }
     }
 
-    /// What the key's record is by its head, which lies at a location in this life of its segment.
+    /// What the key's record is by its head, which lies at a location in this life of its segment,
+    /// and is not dead.
     fn by_head(
         self: &Arc<Engine>,
         hash: KeyHash,
@@ -259,10 +266,6 @@ impl Engine {
         head: Arc<Head>,
     ) -> Result<ByHead, ReadError> {
         let header = head.header;
-        let death = self.death(header.group(), key, header.sequence(), header.expires_s);
-        if let Some(death) = death {
-            return Ok(ByHead::of(&self.dead(hash, location, life, death)));
-        }
         match header.kind {
             // It has replaced, meanwhile, the long object whose head was to be read.
             RecordKind::Object if !header.chunked => return Ok(ByHead::LookAgain),

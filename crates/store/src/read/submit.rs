@@ -49,6 +49,7 @@ impl Engine {
         if self.cache.resident.shard(hash).contains(hash) {
             return fallback(None);
         }
+        let was_loading = !self.recovery.is_done();
         let candidates = self.ordered_candidates(hash);
         let [candidate] = candidates[..] else { return fallback(None) };
         let bytes = candidate.length_class.units() * UNIT_BYTES;
@@ -56,7 +57,7 @@ impl Engine {
             return fallback(None);
         }
         if self.wants_page(hash, &candidate) {
-            return self.submit_page_read(asked, &candidate, fallback, reserved);
+            return self.submit_page_read(asked, &candidate, was_loading, fallback, reserved);
         }
         let (segment, start, len) = self.blocks_of(candidate.location, bytes);
         let Some(room) = self.room_to_submit(len as usize, reserved) else {
@@ -84,7 +85,7 @@ impl Engine {
                 this.count_read(&this.counters.object_reads, len);
                 this.note_object_read(started);
             }
-            let in_hand = InHand { candidate, raw, room };
+            let in_hand = InHand { candidate, raw, was_loading, room };
             this.object_was_read(asked, in_hand, outcome.is_ok(), lead, fallback);
         });
     }
@@ -103,9 +104,9 @@ impl Engine {
             self.flights.land(lead);
             return fallback(Some(in_hand));
         }
-        let InHand { candidate, raw, room } = in_hand;
+        let InHand { candidate, raw, was_loading, room } = in_hand;
         let found = if done {
-            let look = Look { shared: true, whole_max: self.piece_max() };
+            let look = Look { shared: true, whole_max: self.piece_max(), was_loading };
             self.accept(hash, &key, &candidate, raw, look).ok()
         } else {
             Some(self.unreadable(hash, candidate.location, raw.life))

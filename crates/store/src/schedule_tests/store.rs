@@ -224,6 +224,36 @@ fn shuttle_new_metadata_undoes_nothing() {
     }
 }
 
+/// What was deleted before a crash is found by nobody, whenever a read begins and however long its
+/// I/O takes.
+#[test]
+fn shuttle_what_was_deleted_is_not_read_while_a_crash_is_recovered_from() {
+    explore(100, || {
+        let bytes = State::new(DEVICE_BYTES, false);
+        let store = open(&bytes);
+        store.create(b"key", GroupId::new(1), &value(1, 800)).wait().unwrap();
+        store.sync().unwrap();
+        store.checkpoint().unwrap();
+        store.remove(b"key").unwrap();
+        let left = bytes.lock().unwrap().copied();
+        store.close().unwrap();
+        let crashed = Arc::new(open(&left));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let crashed = Arc::clone(&crashed);
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        assert!(read(&crashed, b"key").is_none(), "it was deleted");
+                    }
+                })
+            })
+            .collect();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        crashed.wait_recovered();
+        Arc::into_inner(crashed).expect("the threads have ended").close().unwrap();
+    });
+}
+
 /// Damages this value on the device.
 fn damage(bytes: &Bytes, value: &[u8]) {
     let device = Memory::device(bytes);
