@@ -112,7 +112,7 @@ fn shuttle_a_flight_has_one_leader_and_everybody_lands() {
                                     there.store(true, Ordering::SeqCst);
                                 }
                                 leading.store(false, Ordering::SeqCst);
-                                flights.land(lead);
+                                drop(lead);
                             }
                             Joined::Follower(flight) => flight.wait(),
                         }

@@ -27,7 +27,7 @@ use crate::object::{ObjectInfo, ObjectRange};
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
-use crate::read::range::Source;
+use crate::read::disk::Source;
 use crate::read::stream::Reader;
 use crate::stats::Stats;
 use crate::types::{ByteSize, GroupId};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::disk::{Found, Look, RawRecord};
+use super::disk::{Found, Look, RawRecord, Source};
 use super::flight::{Flight, Joined, Lead};
 use super::large::LargeObject;
 use super::lost::{Lost, or_lost};
@@ -86,7 +86,7 @@ impl Engine {
         };
         let length = large.info.length_bytes;
         if length > look.whole_max {
-            return Ok(Found::TooLong(Box::new(large)));
+            return Ok(Found::Source(Source::Disk(Arc::new(large))));
         }
         let lead = match self.lead_unplaced(header.sequence(), candidate.location, look) {
             Ok(lead) => lead,
@@ -106,7 +106,7 @@ impl Engine {
         let place = (candidate.location, life);
         let object = self.assemble(hash, place, header, &pieces, &mut waited)?;
         drop(lead);
-        Ok(Found::Object(object))
+        Ok(Found::in_memory(object))
     }
 
     /// Leads all who put this version together at once while its record has no location, by which

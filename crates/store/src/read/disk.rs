@@ -35,25 +35,30 @@ pub(crate) struct Asked {
     pub(crate) promise: Arc<Promise>,
 }
 
-/// The outcome of reading one candidate.
+/// The source of an object's bytes.
+pub(crate) enum Source {
+    Memory(Object),
+    /// It is longer than what is put together from several places for this caller, or only its head
+    /// was to be read.
+    Disk(Arc<LargeObject>),
+}
+
+/// What one candidate is to a key, or all of them.
 pub(crate) enum Found {
-    Object(Object),
-    /// Another key with the same tag.
+    Source(Source),
+    /// Another key with the same tag: the search goes on. Of all candidates: none is the key's.
     OtherKey,
-    /// The key's object, but expired, purged, damaged or unreadable: a miss that ends the search.
+    /// The key's object, but expired, purged, damaged, incomplete or unreadable: a miss that ends
+    /// the search, and is counted.
     Gone,
-    /// The key's object, longer than what is put together from several places for this caller.
-    TooLong(Box<LargeObject>),
     /// Another thread was reading it, or it moved meanwhile: the lookup must be repeated.
     LookAgain,
 }
 
-/// The outcome of reading an object whole.
-pub(crate) enum Whole {
-    Object(Object),
-    /// Where its bytes lie.
-    TooLong(Box<LargeObject>),
-    Nothing,
+impl Found {
+    pub(crate) fn in_memory(object: Object) -> Found {
+        Found::Source(Source::Memory(object))
+    }
 }
 
 /// An object whose manifest or patch is in memory, without its bytes.
@@ -128,11 +133,11 @@ impl Engine {
     ) -> Outcome {
         let max = self.piece_max();
         match self.read_whole(hash, key, in_hand, max)? {
-            Whole::Object(object) => Ok(Some(object)),
-            Whole::TooLong(large) => {
+            Some(Source::Memory(object)) => Ok(Some(object)),
+            Some(Source::Disk(large)) => {
                 Err(ReadError::TooLargeForMemory { length: large.info.length_bytes, max })
             }
-            Whole::Nothing => Ok(None),
+            None => Ok(None),
         }
     }
 
@@ -144,20 +149,20 @@ impl Engine {
         key: &[u8],
         mut in_hand: Option<InHand>,
         whole_max: u64,
-    ) -> Result<Whole, ReadError> {
+    ) -> Result<Option<Source>, ReadError> {
         for count in 0..LOOKS_MAX {
             let was_loading = !self.recovery.is_done();
             let look = Look { shared: count < LOOKS_SHARED_MAX, whole_max, was_loading };
             if count > 0 {
                 match self.lookup_memory(hash, key) {
-                    InMemory::Found(object) => return Ok(Whole::Object(object)),
-                    InMemory::Dead => return Ok(Whole::Nothing),
+                    InMemory::Found(object) => return Ok(Some(Source::Memory(object))),
+                    InMemory::Dead => return Ok(None),
                     InMemory::Nothing => {}
                 }
             }
             let indirect = self.indirect_in_memory(hash, key);
             if let Some(object) = self.lookup_assembled(hash, &indirect) {
-                return Ok(Whole::Object(object));
+                return Ok(Some(Source::Memory(object)));
             }
             let found = match (indirect, in_hand.take()) {
                 (Indirect::Found(raw, header), _) => {
@@ -172,25 +177,25 @@ impl Engine {
                 (_, None) => self.look(hash, key, look)?,
             };
             match found {
-                Found::Object(object) => {
-                    add(&self.counters.hits_disk, 1);
-                    return Ok(Whole::Object(object));
+                Found::Source(source) => {
+                    let is_read = matches!(source, Source::Memory(_));
+                    add(&self.counters.hits_disk, u64::from(is_read));
+                    return Ok(Some(source));
                 }
-                Found::TooLong(large) => return Ok(Whole::TooLong(large)),
                 Found::OtherKey if self.came_meanwhile(hash, key) => {}
                 Found::OtherKey => {
                     let is_known = !self.index.candidates(hash.get()).is_empty();
                     let (known, not) =
                         (&self.counters.misses_collision, &self.counters.misses_not_found);
                     add(if is_known { known } else { not }, 1);
-                    return Ok(Whole::Nothing);
+                    return Ok(None);
                 }
-                Found::Gone => return Ok(Whole::Nothing),
+                Found::Gone => return Ok(None),
                 Found::LookAgain => {}
             }
         }
         add(&self.counters.misses_overwritten, 1);
-        Ok(Whole::Nothing)
+        Ok(None)
     }
 
     /// As `lookup_memory`, for an object that an earlier read has put together.
@@ -299,7 +304,7 @@ impl Engine {
                 // neighbour.
                 self.note_alone(hash, &candidate);
                 let found = self.read_object(hash, key, &candidate, look);
-                self.flights.land(lead);
+                drop(lead);
                 found
             }
         }
@@ -404,7 +409,7 @@ impl Engine {
             }
             Joined::Leader(lead) => {
                 let found = self.accept(hash, key, candidate, raw, look);
-                self.flights.land(lead);
+                drop(lead);
                 found
             }
         }
@@ -501,14 +506,14 @@ impl Engine {
         let object = Object::of(&entry.record(), false);
         if !self.knows(hash, candidate.location, raw.life) {
             // Replaced or removed during the read: valid for this reader, but not for later ones.
-            return Found::Object(object);
+            return Found::in_memory(object);
         }
         if stored as u64 > self.page_record_max() {
             if self.publish_read(hash, entry, raw.life) {
                 let start = raw.start as u32;
                 self.cache.track(raw.run.clone(), queue, start..start + stored as u32);
             }
-            return Found::Object(object);
+            return Found::in_memory(object);
         }
         let record = raw.run.bytes(raw.start, stored);
         if let Some((run, offset)) = self.cache.append(queue, record, true) {
@@ -517,9 +522,9 @@ impl Engine {
             let object = Object::of(&copied.record(), false);
             let may = || self.is_newest(hash, candidate.location, raw.life);
             self.cache.publish_logged(hash, copied, may);
-            return Found::Object(object);
+            return Found::in_memory(object);
         }
-        Found::Object(object)
+        Found::in_memory(object)
     }
 
     /// Publishes a record read in this life of its segment, unless a newer version exists; true if

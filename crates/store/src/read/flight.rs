@@ -39,7 +39,7 @@ pub(crate) enum Joined {
     Follower(Arc<Flight>),
 }
 
-/// Ends the flight when dropped, also by a panic (a policy or device of the embedder may): else
+/// Whoever is first. Dropped, it ends the flight, wakes the followers and runs their closures; also by a panic (a policy or device of the embedder may): else
 /// nobody would ever get what lies there.
 pub(crate) struct Lead {
     shards: Arc<Shards>,
@@ -61,11 +61,6 @@ impl Flights {
         let flight = Arc::new(Flight::default());
         shard.insert(place, Arc::clone(&flight));
         Joined::Leader(Lead { shards: Arc::clone(&self.shards), place, flight })
-    }
-
-    /// Ends a flight, wakes its followers and runs their closures.
-    pub(crate) fn land(&self, lead: Lead) {
-        drop(lead);
     }
 }
 
@@ -132,7 +127,7 @@ mod tests {
             });
         }
         assert_eq!(count.load(Ordering::Relaxed), 0, "it has not landed");
-        flights.land(lead);
+        drop(lead);
         assert_eq!(count.load(Ordering::Relaxed), 2);
         let late = Arc::clone(&count);
         flight.then(move || {
@@ -141,6 +136,6 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 3, "who comes late does not wait");
         flight.wait();
         let Joined::Leader(next) = flights.join(7) else { panic!("that flight is over") };
-        flights.land(next);
+        drop(next);
     }
 }

@@ -144,7 +144,7 @@ impl Engine {
             Joined::Leader(lead) => lead,
         };
         if !look.shared {
-            self.flights.land(lead);
+            drop(lead);
             return Ok(None);
         }
         let mut pages = vec![(page, lead)];
@@ -152,7 +152,7 @@ impl Engine {
         let life = self.life_of(candidate.location);
         let Some(run) = self.read_pages(pages) else { return Ok(None) };
         if let Some(object) = self.lookup_fresh(hash, key) {
-            return Ok(Some(Found::Object(object)));
+            return Ok(Some(Found::in_memory(object)));
         }
         let raw = self.raw_of_page(run, page, candidate.location, life);
         self.accept_one(hash, key, candidate, raw, look).map(Some)
@@ -269,7 +269,7 @@ impl Engine {
             }
         }
         for (_, lead) in pages {
-            self.flights.land(lead);
+            drop(lead);
         }
     }
 
@@ -335,7 +335,7 @@ impl Engine {
         let room = (bytes > 0).then(|| self.room_to_submit(bytes, None)).flatten();
         if room.is_none() {
             for (_, lead) in pages.drain(1..) {
-                self.flights.land(lead);
+                drop(lead);
             }
         }
         room

@@ -96,7 +96,7 @@ impl Engine {
         }
         self.count_read(&self.counters.page_reads, page.stride);
         report.objects += self.admit_page(page, run);
-        self.flights.land(lead);
+        drop(lead);
         report.pages += 1;
         report.bytes += page.stride;
         Ok(())

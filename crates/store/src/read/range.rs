@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::disk::{Found, Indirect, LOOKS_MAX, Whole};
+use super::disk::{Found, Indirect, LOOKS_MAX, Source};
 use super::heads::Head;
 use super::large::{LargeObject, info_of};
 use super::lost::{Lost, NotRead, or_lost};
@@ -18,28 +18,12 @@ use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
-use crate::object::{Object, ObjectInfo, ObjectRange};
+use crate::object::{ObjectInfo, ObjectRange};
 use crate::stats::add;
 use crate::types::{KeyHash, SegmentLife};
 
 /// Objects up to this size are read whole even for a partial read.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
-/// The source of an object's bytes.
-pub(crate) enum Source {
-    Memory(Object),
-    Disk(Arc<LargeObject>),
-}
-
-/// The outcome of looking at a candidate's head.
-enum ByHead {
-    /// Another key with the same tag.
-    OtherKey,
-    /// The key's object, but expired, purged, damaged or incomplete: a miss that ends the search.
-    Gone,
-    /// The record was outdated when it was read.
-    LookAgain,
-    Large(LargeObject),
-}
 
 /// An object of which the head is kept.
 #[derive(Clone)]
@@ -56,45 +40,15 @@ impl KeptHead {
     }
 }
 
-impl ByHead {
-    /// Of a search that found no object.
-    fn of(missed: &Found) -> ByHead {
-        if matches!(missed, Found::LookAgain) { ByHead::LookAgain } else { ByHead::Gone }
-    }
-
-    /// `None`: the search goes on.
-    fn into_resolved(self) -> Option<Resolved> {
-        match self {
-            ByHead::OtherKey => None,
-            ByHead::Gone => Some(Resolved::Nothing),
-            ByHead::LookAgain => Some(Resolved::LookAgain),
-            ByHead::Large(large) => Some(Resolved::Source(Source::Disk(Arc::new(large)))),
-        }
-    }
-}
-
-/// The outcome of a search.
-enum Resolved {
-    Source(Source),
-    Nothing,
-    LookAgain,
-}
-
-impl Resolved {
-    fn of(object: Option<Object>) -> Resolved {
-        object.map_or(Resolved::Nothing, |object| Resolved::Source(Source::Memory(object)))
-    }
-}
-
 impl Engine {
     /// Finds an object without reading more than its head.
     pub(crate) fn resolve(self: &Arc<Engine>, key: &[u8]) -> Result<Option<Source>, ReadError> {
         let hash = self.hash(key);
         for _ in 0..LOOKS_MAX {
             match self.resolve_once(hash, key)? {
-                Resolved::Source(source) => return Ok(Some(source)),
-                Resolved::Nothing => return Ok(None),
-                Resolved::LookAgain => {}
+                Found::Source(source) => return Ok(Some(source)),
+                Found::Gone | Found::OtherKey => return Ok(None),
+                Found::LookAgain => {}
             }
         }
         add(&self.counters.misses_overwritten, 1);
@@ -121,63 +75,62 @@ impl Engine {
         }))
     }
 
-    fn resolve_once(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Result<Resolved, ReadError> {
+    fn resolve_once(self: &Arc<Engine>, hash: KeyHash, key: &[u8]) -> Result<Found, ReadError> {
         match self.lookup_memory(hash, key) {
-            InMemory::Found(object) => return Ok(Resolved::of(Some(object))),
-            InMemory::Dead => return Ok(Resolved::Nothing),
+            InMemory::Found(object) => return Ok(Found::in_memory(object)),
+            InMemory::Dead => return Ok(Found::Gone),
             InMemory::Nothing => {}
         }
         let indirect = self.indirect_in_memory(hash, key);
         if let Some(object) = self.lookup_assembled(hash, &indirect) {
-            return Ok(Resolved::of(Some(object)));
+            return Ok(Found::in_memory(object));
         }
         match indirect {
             Indirect::Found(raw, header) => {
                 let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
                 let place = (Location::MAX, raw.life);
-                let found = self.indirect_of(hash, key, place, &header, bytes)?;
-                return Ok(found.into_resolved().unwrap_or(Resolved::Nothing));
+                return self.indirect_of(hash, key, place, &header, bytes);
             }
-            Indirect::Dead => return Ok(Resolved::Nothing),
+            Indirect::Dead => return Ok(Found::Gone),
             Indirect::Nothing => {}
         }
         let is_by_head = |candidate: &Candidate| {
             !self.is_read_whole(candidate.length_class) || self.has_head(candidate.location)
         };
-        if let Some(found) = self.resolve_by_heads(hash, key, is_by_head)? {
-            return Ok(found);
+        match self.resolve_by_heads(hash, key, is_by_head)? {
+            Found::OtherKey => {}
+            found => return Ok(found),
         }
         match self.read_whole(hash, key, None, self.whole_max()) {
-            Ok(Whole::Object(object)) => Ok(Resolved::of(Some(object))),
-            // By its record, itself small: a manifest or a patch.
-            Ok(Whole::TooLong(large)) => Ok(Resolved::Source(Source::Disk(Arc::from(large)))),
-            Ok(Whole::Nothing) => Ok(Resolved::Nothing),
+            Ok(source) => Ok(source.map_or(Found::Gone, Found::Source)),
             // A record that is longer than it seemed. If it is not there any more, it was replaced
             // meanwhile.
             Err(ReadError::TooLargeForMemory { .. }) => {
-                Ok(self.resolve_by_heads(hash, key, |_| true)?.unwrap_or(Resolved::LookAgain))
+                Ok(match self.resolve_by_heads(hash, key, |_| true)? {
+                    Found::OtherKey => Found::LookAgain,
+                    found => found,
+                })
             }
             Err(error) => Err(error),
         }
     }
 
     /// Reads the heads of the candidates, newest first, up to one of which the head is not to be
-    /// read. `None`: none of them is the key's.
+    /// read.
     fn resolve_by_heads(
         self: &Arc<Engine>,
         hash: KeyHash,
         key: &[u8],
         is_by_head: impl Fn(&Candidate) -> bool,
-    ) -> Result<Option<Resolved>, ReadError> {
+    ) -> Result<Found, ReadError> {
         let was_loading = !self.recovery.is_done();
         for candidate in self.ordered_candidates(hash).iter().take_while(|one| is_by_head(one)) {
-            let found = self.resolve_candidate(hash, key, candidate, was_loading)?.into_resolved();
-            if found.is_some() {
-                return Ok(found);
+            match self.resolve_candidate(hash, key, candidate, was_loading)? {
+                Found::OtherKey => add(&self.counters.collision_reads, 1),
+                found => return Ok(found),
             }
-            add(&self.counters.collision_reads, 1);
         }
-        Ok(None)
+        Ok(Found::OtherKey)
     }
 
     /// Records that may lie in a page have no checksums for parts, however large the page.
@@ -198,7 +151,7 @@ impl Engine {
         key: &[u8],
         candidate: &Candidate,
         was_loading: bool,
-    ) -> Result<ByHead, ReadError> {
+    ) -> Result<Found, ReadError> {
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let life = self.life_of(candidate.location);
         let class = candidate.length_class;
@@ -207,19 +160,19 @@ impl Engine {
         let head = match or_lost(self.read_head(candidate.location, first_bytes))? {
             Ok(head) => head,
             Err(Lost::Unreadable) => {
-                return Ok(ByHead::of(&self.unreadable(hash, candidate.location, life)));
+                return Ok(self.unreadable(hash, candidate.location, life));
             }
             Err(Lost::Damaged | Lost::Overwritten) => {
-                return Ok(ByHead::of(&self.damaged(hash, candidate.location, life)));
+                return Ok(self.damaged(hash, candidate.location, life));
             }
         };
         if !head.is_of(hash, key) {
             // Another record lies there if the segment was reused before the read.
             let moved = !self.knows(hash, candidate.location, life);
-            return Ok(if moved { ByHead::LookAgain } else { ByHead::OtherKey });
+            return Ok(if moved { Found::LookAgain } else { Found::OtherKey });
         }
         if let Some(death) = self.death_of(&head.header, key, was_loading) {
-            return Ok(ByHead::of(&self.dead(hash, candidate.location, life, death)));
+            return Ok(self.dead(hash, candidate.location, life, death));
         }
         self.by_head(hash, key, (candidate.location, life), head)
     }
@@ -264,16 +217,16 @@ impl Engine {
         key: &[u8],
         (location, life): (Location, SegmentLife),
         head: Arc<Head>,
-    ) -> Result<ByHead, ReadError> {
+    ) -> Result<Found, ReadError> {
         let header = head.header;
         match header.kind {
             // It has replaced, meanwhile, the long object whose head was to be read.
-            RecordKind::Object if !header.chunked => return Ok(ByHead::LookAgain),
-            RecordKind::Part => return Ok(ByHead::of(&self.damaged(hash, location, life))),
+            RecordKind::Object if !header.chunked => return Ok(Found::LookAgain),
+            RecordKind::Part => return Ok(self.damaged(hash, location, life)),
             RecordKind::Object | RecordKind::Manifest | RecordKind::Patch => {}
         }
         if header.kind == RecordKind::Object {
-            return Ok(ByHead::Large(self.of_head(location, head)));
+            return Ok(Found::Source(Source::Disk(Arc::new(self.of_head(location, head)))));
         }
         // The header is of that life, so nothing read since may count for a later one.
         self.indirect_of(hash, key, (location, life), &header, &head.bytes)
@@ -287,9 +240,9 @@ impl Engine {
         (location, life): (Location, SegmentLife),
         header: &RecordHeader,
         record: &[u8],
-    ) -> Result<ByHead, ReadError> {
+    ) -> Result<Found, ReadError> {
         if !verify_record(header, record) {
-            return Ok(ByHead::of(&self.damaged(hash, location, life)));
+            return Ok(self.damaged(hash, location, life));
         }
         let metadata = Bytes::copy_from_slice(&record[header.meta_range()]);
         let value = &record[header.value_range()];
@@ -299,8 +252,8 @@ impl Engine {
             RecordKind::Object | RecordKind::Part => Err(Lost::Damaged),
         };
         Ok(match large {
-            Ok(large) => ByHead::Large(large),
-            Err(lost) => ByHead::of(&self.value_gone(header, location, life, lost)),
+            Ok(large) => Found::Source(Source::Disk(Arc::new(large))),
+            Err(lost) => self.value_gone(header, location, life, lost),
         })
     }
 

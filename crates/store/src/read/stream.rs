@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::range::Source;
+use super::disk::Source;
 use crate::deferred::Deferred;
 use crate::engine::Engine;
 use crate::error::ReadError;

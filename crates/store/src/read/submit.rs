@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::disk::{Asked, Found, InHand, Look, RawRecord};
+use super::disk::{Asked, Found, InHand, Look, RawRecord, Source};
 use super::flight::{Joined, Lead};
 use super::memory::InMemory;
 use super::under_way::Room;
@@ -68,7 +68,7 @@ impl Engine {
             Joined::Leader(lead) => lead,
         };
         let Some(run) = self.cache.take(len as usize, Hint::Neutral) else {
-            self.flights.land(lead);
+            drop(lead);
             return fallback(None);
         };
         self.index.bump_freq(hash.get(), candidate.location, 1);
@@ -101,7 +101,7 @@ impl Engine {
     ) {
         let Asked { hash, key, promise } = asked;
         if done && !self.is_plain(hash, &in_hand.raw) {
-            self.flights.land(lead);
+            drop(lead);
             return fallback(Some(in_hand));
         }
         let InHand { candidate, raw, was_loading, room } = in_hand;
@@ -111,9 +111,9 @@ impl Engine {
         } else {
             Some(self.unreadable(hash, candidate.location, raw.life))
         };
-        self.flights.land(lead);
+        drop(lead);
         match found {
-            Some(Found::Object(object)) => {
+            Some(Found::Source(Source::Memory(object))) => {
                 add(&self.counters.hits_disk, 1);
                 promise.put(Ok(Some(object)));
             }
@@ -123,7 +123,7 @@ impl Engine {
                 add(&self.counters.misses_collision, 1);
                 promise.put(Ok(None));
             }
-            Some(Found::TooLong(_) | Found::LookAgain) | None => fallback(None),
+            Some(Found::Source(Source::Disk(_)) | Found::LookAgain) | None => fallback(None),
         }
         drop(room);
     }

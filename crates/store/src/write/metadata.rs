@@ -18,9 +18,8 @@ use crate::error::{CreateError, ReadError};
 use crate::format::{Patch, RecordKind};
 use crate::index::Location;
 use crate::object::{Object, ObjectInfo};
-use crate::read::disk::Indirect;
+use crate::read::disk::{Indirect, Source};
 use crate::read::memory::InMemory;
-use crate::read::range::Source;
 use crate::stats::{Waiting, add};
 use crate::types::{KeyHash, Sequence};
 

@@ -21,9 +21,9 @@ fn another_key_s_record_ends_the_look_at_a_candidate_only_while_the_index_has_it
     let [candidate] = engine.ordered_candidates(their_hash)[..] else { panic!("one record") };
     let look = || engine.resolve_candidate(hash, key, &candidate, false).unwrap();
     // As if the segment were another's by now, and the key's object kept elsewhere.
-    assert!(matches!(look(), ByHead::LookAgain));
+    assert!(matches!(look(), Found::LookAgain));
     engine.index_insert(hash, candidate.location, candidate.length_class);
-    assert!(matches!(look(), ByHead::OtherKey));
+    assert!(matches!(look(), Found::OtherKey));
     store.close().unwrap();
 }
 
@@ -57,9 +57,12 @@ fn what_was_deleted_before_a_crash_is_dead_to_a_read_that_outlasts_recovery() {
         let by_head = engine.resolve_candidate(large_hash, large, &large_candidate, was_loading);
         (engine.accept(hash, small, &candidate, raw, look).unwrap(), by_head.unwrap())
     };
-    assert!(matches!(found(false), (Found::Object(_), ByHead::Large(_))));
+    assert!(matches!(
+        found(false),
+        (Found::Source(Source::Memory(_)), Found::Source(Source::Disk(_)))
+    ));
     store.drop_memory();
-    assert!(matches!(found(true), (Found::Gone, ByHead::Gone)));
+    assert!(matches!(found(true), (Found::Gone, Found::Gone)));
     store.close().unwrap();
 }
 
