@@ -50,7 +50,7 @@ pub(crate) struct OneShot<T> {
     caller: Caller,
     /// The work, until a thread begins it or the caller is gone: what it holds (a copy of a value
     /// to be created) is not kept for a caller who is gone, however long the queue is.
-    queued: Mutex<Option<Work<'static, T>>>,
+    queued: Mutex<Option<Work<T>>>,
     slot: Mutex<(Option<thread::Result<T>>, Option<Waker>)>,
 }
 
@@ -59,7 +59,7 @@ impl<T> OneShot<T> {
         OneShot::of(None)
     }
 
-    fn of(queued: Option<Work<'static, T>>) -> Arc<OneShot<T>> {
+    fn of(queued: Option<Work<T>>) -> Arc<OneShot<T>> {
         Arc::new(OneShot {
             caller: Caller::new(),
             queued: Mutex::new(queued),
@@ -137,26 +137,26 @@ impl<T> Drop for Awaited<T> {
     }
 }
 
-type Work<'a, T> = Box<dyn FnOnce(&Caller) -> T + Send + 'a>;
+type Work<T> = Box<dyn FnOnce(&Caller) -> T + Send>;
 /// Starts the work, which supplies its outcome to the promise later.
 type Start<T> = Box<dyn FnOnce(Arc<OneShot<T>>) + Send>;
 
-enum State<'a, T> {
+enum State<T> {
     Ready(T),
     /// Blocking work, run inline by `wait` and by a worker when polled.
-    Blocking(Arc<Engine>, Lane, Work<'a, T>),
+    Blocking(Arc<Engine>, Lane, Work<T>),
     /// As `Blocking`, with a way to start it that occupies no thread.
-    Startable(Work<'a, T>, Start<T>),
+    Startable(Work<T>, Start<T>),
     Waiting(Awaited<T>),
     Taken,
 }
 
 /// The state machine behind every operation type.
-pub(crate) struct Deferred<'a, T>(State<'a, T>);
+pub(crate) struct Deferred<T>(State<T>);
 
-impl<'a, T: Send + 'static> Deferred<'a, T> {
+impl<T: Send + 'static> Deferred<T> {
     #[inline]
-    pub(crate) fn ready(value: T) -> Deferred<'a, T> {
+    pub(crate) fn ready(value: T) -> Deferred<T> {
         Deferred(State::Ready(value))
     }
 
@@ -165,31 +165,31 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     pub(crate) fn blocking_in(
         lane: Lane,
         engine: &Arc<Engine>,
-        work: impl FnOnce(&Caller) -> T + Send + 'a,
-    ) -> Deferred<'a, T> {
+        work: impl FnOnce(&Caller) -> T + Send + 'static,
+    ) -> Deferred<T> {
         Deferred(State::Blocking(Arc::clone(engine), lane, Box::new(work)))
     }
 
     /// As `blocking_in`, for a create: many waiting creates must not keep reads from running.
     pub(crate) fn creating(
         engine: &Arc<Engine>,
-        work: impl FnOnce(&Caller) -> T + Send + 'a,
-    ) -> Deferred<'a, T> {
+        work: impl FnOnce(&Caller) -> T + Send + 'static,
+    ) -> Deferred<T> {
         Deferred::blocking_in(Lane::Creates, engine, work)
     }
 
     /// As `blocking_in`, for a streamed create.
     pub(crate) fn writing(
         engine: &Arc<Engine>,
-        work: impl FnOnce(&Caller) -> T + Send + 'a,
-    ) -> Deferred<'a, T> {
+        work: impl FnOnce(&Caller) -> T + Send + 'static,
+    ) -> Deferred<T> {
         Deferred::blocking_in(Lane::Writers, engine, work)
     }
 
     pub(crate) fn startable(
-        work: impl FnOnce() -> T + Send + 'a,
+        work: impl FnOnce() -> T + Send + 'static,
         start: impl FnOnce(Arc<OneShot<T>>) + Send + 'static,
-    ) -> Deferred<'a, T> {
+    ) -> Deferred<T> {
         Deferred(State::Startable(Box::new(|_| work()), Box::new(start)))
     }
 
@@ -206,9 +206,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
             State::Waiting(_) | State::Taken => panic!("an operation is waited for once, unpolled"),
         }
     }
-}
 
-impl<T: Send + 'static> Deferred<'static, T> {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         loop {
             match std::mem::replace(&mut self.0, State::Taken) {

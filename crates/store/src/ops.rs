@@ -21,7 +21,7 @@ macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident -> $output:ty;)*) => {$(
         $(#[$doc])*
         #[must_use = "await it, or call wait()"]
-        pub struct $name(pub(crate) Deferred<'static, $output>);
+        pub struct $name(pub(crate) Deferred<$output>);
 
         impl $name {
             /// True if the outcome is available without further work or waiting. A read is ready if

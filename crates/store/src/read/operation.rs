@@ -17,7 +17,7 @@ use crate::types::KeyHash;
 use crate::workers::Lane;
 
 /// A read that has begun, or is to begin.
-pub(crate) type Reading<T> = Deferred<'static, Result<Option<T>, ReadError>>;
+pub(crate) type Reading<T> = Deferred<Result<Option<T>, ReadError>>;
 
 /// What is known of a key without I/O.
 pub(crate) enum AtOnce {
@@ -86,7 +86,7 @@ impl Engine {
     pub(crate) fn reading<T: Send + 'static>(
         self: &Arc<Engine>,
         work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
-    ) -> Deferred<'static, Result<T, ReadError>> {
+    ) -> Deferred<Result<T, ReadError>> {
         self.reading_in(Lane::Soon, |_| work())
     }
 
@@ -95,7 +95,7 @@ impl Engine {
         self: &Arc<Engine>,
         lane: Lane,
         work: impl FnOnce(&Caller) -> Result<T, ReadError> + Send + 'static,
-    ) -> Deferred<'static, Result<T, ReadError>> {
+    ) -> Deferred<Result<T, ReadError>> {
         if self.is_closed() {
             return Deferred::ready(Err(ReadError::Closed));
         }

@@ -30,7 +30,7 @@ impl Engine {
     pub(crate) fn prefetch_operation(
         self: &Arc<Engine>,
         group: GroupId,
-    ) -> Deferred<'static, Result<PrefetchReport, ReadError>> {
+    ) -> Deferred<Result<PrefetchReport, ReadError>> {
         let this = Arc::clone(self);
         self.reading_in(Lane::Ahead, move |caller| this.prefetch_blocking(group, caller))
     }

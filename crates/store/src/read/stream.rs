@@ -76,7 +76,7 @@ impl Reader {
     }
 
     /// The piece at the current offset: at once if no I/O is needed, otherwise as deferred work.
-    fn piece(&self) -> Result<Bytes, Deferred<'static, Result<Bytes, ReadError>>> {
+    fn piece(&self) -> Result<Bytes, Deferred<Result<Bytes, ReadError>>> {
         match &self.source {
             Source::Memory(object) => {
                 let range = self.offset..self.end;
@@ -102,7 +102,7 @@ impl Reader {
 #[must_use = "await it, or call wait()"]
 pub struct NextChunk<'a> {
     reader: &'a mut Reader,
-    waiting: Option<Deferred<'static, Result<Bytes, ReadError>>>,
+    waiting: Option<Deferred<Result<Bytes, ReadError>>>,
 }
 
 impl NextChunk<'_> {

@@ -90,7 +90,7 @@ impl Engine {
         self: &Arc<Engine>,
         large: &Arc<LargeObject>,
         range: Range<u64>,
-    ) -> Deferred<'static, Outcome<Bytes>> {
+    ) -> Deferred<Outcome<Bytes>> {
         let (this, found, within) = (Arc::clone(self), Arc::clone(large), range.clone());
         let blocking = move || {
             if this.is_closed() {

@@ -16,7 +16,7 @@ use crate::error::CreateError;
 use crate::format::RecordKind;
 use crate::stats::add;
 
-type CreateOperation = Deferred<'static, Result<(), CreateError>>;
+type CreateOperation = Deferred<Result<(), CreateError>>;
 
 /// A create that waits to be begun, and counts as abandoned if it is dropped before: unpolled, or
 /// while it is queued for a thread.

@@ -546,7 +546,7 @@ pub struct Write<'a> {
     writer: &'a mut Writer,
     bytes: &'a [u8],
     begun: bool,
-    waiting: Option<Deferred<'static, ()>>,
+    waiting: Option<Deferred<()>>,
     /// When the wait began, and how many bytes were left then.
     since: Option<(Instant, usize)>,
     /// Nothing was waiting to be written before the attempt, so only readers hold the memory.
