@@ -40,6 +40,14 @@ impl Look {
         }
         shard.candidates(pair).iter().map(|c| c.location).collect()
     }
+
+    fn has_any(self, index: &Index, hash: u64) -> bool {
+        let (shard, mut pair) = index.locate(hash);
+        if self.reversed {
+            (pair.first, pair.second) = (pair.second, pair.first);
+        }
+        shard.has_any(pair)
+    }
 }
 
 fn insert(index: &Index, hash: u64, location: u64) -> usize {
@@ -60,9 +68,9 @@ fn pair_of(index: &Index, hash: u64) -> Pair {
     index.geometry.locate(hash).1
 }
 
-#[test]
-fn loom_readers_find_an_entry_that_moves() {
-    check(|look| {
+/// Readers see an entry that moves to its other bucket and back.
+fn check_while_an_entry_moves(see: fn(Look, &Index, u64)) {
+    check(move |look| {
         let index = Arc::new(Index::new(SLOTS));
         let hash = hash_in(SLOTS, 0, 0);
         insert(&index, hash, 1);
@@ -78,9 +86,21 @@ fn loom_readers_find_an_entry_that_moves() {
                 }
             })
         };
-        assert_eq!(look.candidates(&index, hash), [Location::new(1)]);
+        see(look, &index, hash);
         writer.join().unwrap();
     });
+}
+
+#[test]
+fn loom_readers_find_an_entry_that_moves() {
+    check_while_an_entry_moves(|look, index, hash| {
+        assert_eq!(look.candidates(index, hash), [Location::new(1)]);
+    });
+}
+
+#[test]
+fn loom_readers_know_of_an_entry_that_moves() {
+    check_while_an_entry_moves(|look, index, hash| assert!(look.has_any(index, hash)));
 }
 
 #[test]

@@ -211,6 +211,14 @@ impl Index {
         shard.candidates(pair)
     }
 
+    /// Whether [`Index::candidates`] would find any entry. Takes no lock, and less time where there
+    /// is none.
+    #[inline]
+    pub fn has_any(&self, hash: u64) -> bool {
+        let (shard, pair) = self.locate(hash);
+        shard.has_any(pair)
+    }
+
     /// Inserts an entry; always succeeds, evicting others if need be. An entry with the same tag,
     /// buckets and location is replaced. Up to three entries with the same tag are kept; beyond
     /// that the oldest is dropped.

@@ -110,6 +110,25 @@ impl<'a> Shard<'a> {
         found
     }
 
+    /// Whether there is any entry with the pair's key bits.
+    #[inline]
+    pub(super) fn has_any(self, pair: Pair) -> bool {
+        // An entry in the middle of a move is seen once or twice, never not at all.
+        self.read_steadily(|| {
+            self.has_any_in(pair.first, pair.key)
+                || (pair.second != pair.first && self.has_any_in(pair.second, pair.key))
+        })
+    }
+
+    /// As [`Shard::matches_in`], without a branch for each slot.
+    #[inline]
+    fn has_any_in(self, bucket: u32, key: u64) -> bool {
+        let slots = &self.buckets[bucket as usize];
+        let matches =
+            |slot: &AtomicU64| self.key_bits.match_slot(slot.load(Ordering::Acquire), key);
+        slots.iter().fold(false, |any, slot| any | matches(slot))
+    }
+
     #[inline]
     fn matches(self, pair: Pair) -> Candidates {
         let mut found = Candidates::new();

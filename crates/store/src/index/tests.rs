@@ -28,6 +28,7 @@ fn insert(index: &Index, hash: u64, location: u64) -> Inserted {
 fn found(index: &Index, hash: u64) -> Vec<Location> {
     let mut found: Vec<_> = index.candidates(hash).iter().map(|c| c.location).collect();
     found.sort_unstable();
+    assert_eq!(index.has_any(hash), !found.is_empty());
     found
 }
 

@@ -108,6 +108,10 @@ impl Engine {
     /// The candidates in live segments, newest first.
     pub(crate) fn ordered_candidates(&self, hash: KeyHash) -> Vec<Candidate> {
         self.stir();
+        // Of what is not on disk, every miss asks more than once.
+        if !self.index.has_any(hash.get()) {
+            return Vec::new();
+        }
         let mut all: Vec<Candidate> = self.index.candidates(hash.get()).iter().collect();
         all.retain(|c| {
             let (segment, _) = self.space.split(c.location);
