@@ -16,11 +16,11 @@ const DAY_S: u64 = 86_400;
 /// A two-digit year further ahead than this belongs to the past.
 const YEARS_AHEAD_MAX: u64 = 50;
 
-const MONTHS: [&[u8]; 12] = [
-    b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec",
-];
 const DAYS: [&[u8]; 7] =
     [b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday", b"sunday"];
+
+/// Days of a year before each month, without a leap day.
+const DAYS_BEFORE_MONTH: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
 /// Reads an HTTP date; `now_s` is needed for the two-digit years of the second format.
 pub fn parse(text: &[u8], now_s: u64) -> Option<u64> {
@@ -59,7 +59,7 @@ fn imf_fixdate(text: &[u8]) -> Option<u64> {
     let fixed: &[u8; 26] = rest.try_into().ok()?;
     let separators = [(0, b','), (1, b' '), (4, b' '), (8, b' '), (13, b' '), (22, b' ')];
     let in_place = separators.iter().all(|(at, byte)| fixed[*at] == *byte);
-    if !in_place || !is_day(day_name, 3) || !fixed[23..].eq_ignore_ascii_case(b"GMT") {
+    if !in_place || !is_day(day_name) || !fixed[23..].eq_ignore_ascii_case(b"GMT") {
         return None;
     }
     let year = digits(&fixed[9..13])?;
@@ -95,7 +95,7 @@ fn asctime_date(text: &[u8]) -> Option<u64> {
     let fixed: &[u8; 24] = text.try_into().ok()?;
     let separators = [(3, b' '), (7, b' '), (10, b' '), (19, b' ')];
     let in_place = separators.iter().all(|(at, byte)| fixed[*at] == *byte);
-    if !in_place || !is_day(&fixed[..3], 3) {
+    if !in_place || !is_day(&fixed[..3]) {
         return None;
     }
     let day = if fixed[8] == b' ' { digits(&fixed[9..10])? } else { digits(&fixed[8..10])? };
@@ -103,14 +103,36 @@ fn asctime_date(text: &[u8]) -> Option<u64> {
     seconds(year, month(&fixed[4..7])?, day, time_of_day(&fixed[11..19])?)
 }
 
-fn is_day(name: &[u8], length: usize) -> bool {
-    DAYS.iter().any(|day| day[..length].eq_ignore_ascii_case(name))
+fn is_day(name: &[u8]) -> bool {
+    matches!(
+        three_letters(name).as_ref(),
+        Some(b"mon" | b"tue" | b"wed" | b"thu" | b"fri" | b"sat" | b"sun")
+    )
 }
 
 /// 1 to 12.
 fn month(name: &[u8]) -> Option<u64> {
-    let index = MONTHS.iter().position(|month| month.eq_ignore_ascii_case(name))?;
-    Some(index as u64 + 1)
+    Some(match &three_letters(name)? {
+        b"jan" => 1,
+        b"feb" => 2,
+        b"mar" => 3,
+        b"apr" => 4,
+        b"may" => 5,
+        b"jun" => 6,
+        b"jul" => 7,
+        b"aug" => 8,
+        b"sep" => 9,
+        b"oct" => 10,
+        b"nov" => 11,
+        b"dec" => 12,
+        _ => return None,
+    })
+}
+
+/// In lower case.
+fn three_letters(name: &[u8]) -> Option<[u8; 3]> {
+    let name: [u8; 3] = name.try_into().ok()?;
+    Some(name.map(|letter| letter.to_ascii_lowercase()))
 }
 
 fn digits(text: &[u8]) -> Option<u64> {
@@ -155,7 +177,8 @@ fn seconds(year: u64, month: u64, day: u64, time_s: u64) -> Option<u64> {
     if year < 1970 {
         return Some(0);
     }
-    let days_in_months: u64 = (1..month).map(|month| month_days(year, month)).sum();
+    let leap_day = u64::from(month > 2 && is_leap(year));
+    let days_in_months = DAYS_BEFORE_MONTH[month as usize - 1] + leap_day;
     Some((days_before_year(year) + days_in_months + day - 1) * DAY_S + time_s)
 }
 
