@@ -84,12 +84,22 @@ fn bare_address(text: &str) -> Option<IpAddr> {
 /// Removes what untrusted clients state about scheme, host and path. With underscores for hyphens
 /// nobody states it who may: to origins that make variables of fields both are the same.
 pub(crate) fn forget_told(headers: &mut HeaderMap, trusts: bool) {
-    let told = |name: &&HeaderName| is_disguised(name) || (!trusts && TELLING.contains(name));
     // Hardly any request has such a field.
-    if headers.keys().any(|name| told(&name)) {
-        let names: Vec<_> = headers.keys().filter(told).cloned().collect();
+    if headers.keys().any(|name| is_forgotten(name, trusts)) {
+        let told = headers.keys().filter(|name| is_forgotten(name, trusts));
+        let names: Vec<_> = told.cloned().collect();
         names.iter().for_each(|name| drop(headers.remove(name)));
     }
+}
+
+/// Whether [`forget_told`] removes this field.
+pub(crate) fn is_forgotten(name: &HeaderName, trusts: bool) -> bool {
+    is_disguised(name) || (!trusts && is_telling(name))
+}
+
+/// Asked of every field of a request: most are told by their first letter.
+fn is_telling(name: &HeaderName) -> bool {
+    may_tell(name.as_str().as_bytes()) && TELLING.contains(name)
 }
 
 /// Whether a name is that of a telling field but for underscores.
@@ -97,7 +107,12 @@ fn is_disguised(name: &HeaderName) -> bool {
     let name = name.as_str().as_bytes();
     let hyphen = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };
     let is = |telling: &HeaderName| telling.as_str().bytes().eq(name.iter().map(hyphen));
-    name.contains(&b'_') && TELLING.iter().any(is)
+    may_tell(name) && name.contains(&b'_') && TELLING.iter().any(is)
+}
+
+/// Whether a name begins as those of [`TELLING`] do.
+fn may_tell(name: &[u8]) -> bool {
+    matches!(name.first(), Some(b'f' | b'x'))
 }
 
 /// How a request arrived, as told to its origin.
@@ -209,6 +224,30 @@ mod tests {
             }
             let expected = expected.map(|text| text.parse().unwrap());
             assert_eq!(client(&headers), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_tells_is_forgotten_however_it_is_written() {
+        for name in &TELLING {
+            for (name, trusted) in [
+                (name.as_str().to_owned(), true),
+                (name.as_str().replacen('-', "_", 1), false),
+                (name.as_str().replace('-', "_"), false),
+            ] {
+                // A name without a hyphen is no disguise.
+                let stays = trusted || !name.contains('_');
+                let mut headers = HeaderMap::new();
+                headers.insert("accept", HeaderValue::from_static("a"));
+                headers.insert("x-other_field", HeaderValue::from_static("b"));
+                let name = HeaderName::try_from(name).unwrap();
+                headers.insert(&name, HeaderValue::from_static("c"));
+                let mut of_trusted = headers.clone();
+                forget_told(&mut headers, false);
+                forget_told(&mut of_trusted, true);
+                assert!(!headers.contains_key(&name), "{name}");
+                assert_eq!((headers.len(), of_trusted.contains_key(&name)), (2, stays), "{name}");
+            }
         }
     }
 
