@@ -235,7 +235,8 @@ impl Collapse {
 
     /// Leads or follows for `key`.
     pub(crate) fn join(self: &Arc<Collapse>, key: &[u8]) -> Role {
-        if self.is_uncacheable(key) { Role::Alone } else { self.lead_or_follow(key) }
+        let hash = self.hash(key);
+        if self.is_noted(hash) { Role::Alone } else { self.lead_or_follow_by(key, hash) }
     }
 
     /// As [`Collapse::join`], for a request with `Authorization`, whose response may be private to
@@ -247,6 +248,10 @@ impl Collapse {
     /// As [`Collapse::join`], for the validation of a stored response: since that was cacheable,
     /// remembered uncacheability is ignored.
     pub(crate) fn lead_or_follow(self: &Arc<Collapse>, key: &[u8]) -> Role {
+        self.lead_or_follow_by(key, self.hash(key))
+    }
+
+    fn lead_or_follow_by(self: &Arc<Collapse>, key: &[u8], hash: u64) -> Role {
         let mut leads = lock(&self.leads);
         match leads.entry(Key::from(key)) {
             Entry::Occupied(lead) => Role::Follower(lead.get().clone()),
@@ -259,6 +264,7 @@ impl Collapse {
                 Role::Leader(Lead {
                     collapse: self.clone(),
                     key,
+                    hash,
                     variant: None,
                     outcome: None,
                     news,
@@ -304,34 +310,50 @@ impl Collapse {
 
     /// True if responses under `key` are remembered as uncacheable.
     pub(crate) fn is_uncacheable(&self, key: &[u8]) -> bool {
-        let (slot, hash) = self.slot(key);
-        slot.load(Ordering::Relaxed) == hash
+        self.is_noted(self.hash(key))
     }
 
     /// Remembers that responses under `key` cannot be shared.
     fn remember_uncacheable(&self, key: &[u8]) {
-        let (slot, hash) = self.slot(key);
-        slot.store(hash, Ordering::Relaxed);
+        self.note(self.hash(key));
     }
 
     /// Remembers that responses under `key` can be shared.
     pub(crate) fn remember_cacheable(&self, key: &[u8]) {
-        let (slot, hash) = self.slot(key);
-        if slot.load(Ordering::Relaxed) == hash {
-            slot.store(0, Ordering::Relaxed);
+        self.unnote(self.hash(key));
+    }
+
+    /// A key's hash among the uncacheable; zero is that of none.
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key) | 1
+    }
+
+    fn is_noted(&self, hash: u64) -> bool {
+        self.slot(hash).load(Ordering::Relaxed) == hash
+    }
+
+    fn note(&self, hash: u64) {
+        self.slot(hash).store(hash, Ordering::Relaxed);
+    }
+
+    fn unnote(&self, hash: u64) {
+        if self.is_noted(hash) {
+            self.slot(hash).store(0, Ordering::Relaxed);
         }
     }
 
-    fn slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
-        let hash = self.hasher.hash_one(key) | 1;
-        (&self.uncacheable[(hash >> 32) as usize % UNCACHEABLE_SLOTS], hash)
+    fn slot(&self, hash: u64) -> &AtomicU64 {
+        &self.uncacheable[(hash >> 32) as usize % UNCACHEABLE_SLOTS]
     }
 }
 
-/// Takes this lead out of the table. By now another one may have its place.
+/// Takes this lead out of the table. By now another one may have its place, and keeps it.
 fn take_out(leads: &mut HashMap<Key, Arc<News>>, key: &[u8], lead: &Arc<News>) {
-    if leads.get(key).is_some_and(|there| Arc::ptr_eq(there, lead)) {
-        leads.remove(key);
+    // Hashes the key once where it is still the lead's, as mostly.
+    if let Some((key, there)) = leads.remove_entry(key)
+        && !Arc::ptr_eq(&there, lead)
+    {
+        leads.insert(key, there);
     }
 }
 
@@ -348,6 +370,8 @@ fn credentials_key(key: &[u8]) -> Vec<u8> {
 pub(crate) struct Lead {
     collapse: Arc<Collapse>,
     key: Key,
+    /// The key's hash among the uncacheable.
+    hash: u64,
     /// Key of the variant, once known, if not `key`.
     variant: Option<Key>,
     news: Arc<News>,
@@ -381,8 +405,8 @@ impl Lead {
     /// Publishes the outcome and gives up the lead.
     pub(crate) fn end(mut self, outcome: Outcome) {
         match outcome {
-            Outcome::NotStored => self.collapse.remember_uncacheable(&self.key),
-            Outcome::Stored => self.collapse.remember_cacheable(&self.key),
+            Outcome::NotStored => self.collapse.note(self.hash),
+            Outcome::Stored => self.collapse.unnote(self.hash),
             _ => {}
         }
         self.outcome = Some(outcome);
