@@ -14,9 +14,9 @@ use crate::io::pieces::join_small;
 use crate::purge::stamp::Stamp;
 use crate::rules::NotStoredReason;
 use crate::rules::parts::{self, Part};
-use crate::vault::Epoch;
 use crate::vault::entry::{Apart, StoredResponse};
 use crate::vault::sections::{self, SECTION_BYTES, section_key};
+use crate::vault::{Epoch, Placement};
 
 /// A response on its way into the store. Boxed, because it is large and passed on at every step.
 pub(crate) struct Insertion {
@@ -72,6 +72,11 @@ impl Insertion {
     /// All groups that the response will be in.
     pub(crate) fn groups(&self) -> Vec<GroupId> {
         self.response.groups_with(self.group).collect()
+    }
+
+    /// Its placement once it is stored.
+    pub(super) fn placement(&self) -> Placement {
+        Placement { group: self.group, in_memory: true, stamp: self.stamp.clone() }
     }
 
     /// Prepares for a body of this length, if the length is known.

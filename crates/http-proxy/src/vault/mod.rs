@@ -459,12 +459,12 @@ impl Vault {
         primary: &[u8],
         insertion: Box<Insertion>,
     ) -> Result<(), NotStoredReason> {
-        let _ordered = self.lock(primary).await;
         let (is_whole, epoch) = (insertion.response.part.is_none(), insertion.epoch);
+        debug_assert_eq!(epoch.resource, self.hasher.hash_one(primary));
+        let _ordered = self.stripe_of(epoch.resource).lock.lock().await;
         let groups = insertion.groups();
         let is_current = || self.is_current_in(epoch, groups.iter().copied());
-        let placement = self.placement_now(insertion.group, epoch, &insertion.response);
-        if !is_current() || placement.is_some_and(|at| self.is_gone(&insertion.key, &at)) {
+        if !is_current() || self.is_gone(&insertion.key, &insertion.placement()) {
             // What is purged may not displace what was fetched after the purge.
             return Err(NotStoredReason::Invalidated);
         }
