@@ -75,6 +75,14 @@ impl Groups {
     }
 }
 
+/// Whether a response has a field by which its origin groups it, or tags it for purges. Few have,
+/// and comparing their few names takes less time than looking for each of these.
+pub fn is_grouped(response: &HeaderMap) -> bool {
+    let groups =
+        |name: &str| matches!(name, "cache-groups" | "surrogate-key" | "cache-tag" | "xkey");
+    response.keys().any(|name| groups(name.as_str()))
+}
+
 /// A name that no other rule or host can produce.
 pub fn full_name(rule: Rule, host: &str, name: &[u8]) -> Vec<u8> {
     let mark = match rule {

@@ -135,6 +135,7 @@ fn quoted_strings(line: &[u8], names: &mut Vec<Vec<u8>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::group::is_grouped;
 
     fn stamp(tags: &[u64]) -> Stamp {
         let moment = Moment { ledger: 7, generation: 9 };
@@ -189,6 +190,10 @@ mod tests {
             ("xkey", "k1"),
         ] {
             headers.append(name, value.parse().unwrap());
+        }
+        for (name, value) in &headers {
+            let one = HeaderMap::from_iter([(name.clone(), value.clone())]);
+            assert!(is_grouped(&one) && !tag_names(&one).is_empty(), "{name}");
         }
         let names: Vec<_> =
             tag_names(&headers).into_iter().map(|n| String::from_utf8(n).unwrap()).collect();

@@ -5,7 +5,7 @@ use http::HeaderMap;
 
 use crate::config::{Grouping, ProxyConfig};
 use crate::request::Ask;
-use crate::rules::group::Groups;
+use crate::rules::group::{Groups, is_grouped};
 use crate::ruleset::ResponseEffects;
 
 impl ResponseEffects<'_> {
@@ -19,7 +19,8 @@ impl ResponseEffects<'_> {
     ) -> Groups {
         let target = &ask.target;
         let (host, path) = (&target.host, target.path_and_query.as_str());
-        let named = Groups::named(host, response);
+        let grouped = is_grouped(response);
+        let named = if grouped { Groups::named(host, response) } else { None };
         if let Some(name) = self.group {
             let mut others = Vec::new();
             if let Some(named) = named {
@@ -28,7 +29,8 @@ impl ResponseEffects<'_> {
             }
             return Groups { home: named_group("r", "", name.as_bytes()), others };
         }
-        let by_fields = named.or_else(|| Groups::by_surrogate_key(host, response));
+        let by_key = || if grouped { Groups::by_surrogate_key(host, response) } else { None };
+        let by_fields = named.or_else(by_key);
         by_fields.unwrap_or_else(|| match by_grouping(&config.groups.by, ask, response) {
             None => Groups::by_page(host, ask.host_asked(), path, &ask.headers, response),
             Some(home) => Groups { home, others: Vec::new() },

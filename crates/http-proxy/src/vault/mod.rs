@@ -47,7 +47,7 @@ use crate::purge::ledger::Ledger;
 use crate::purge::marks::Standing;
 use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::cache_groups;
-use crate::rules::group::Groups;
+use crate::rules::group::{Groups, is_grouped};
 use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
 use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
@@ -154,6 +154,9 @@ impl Epoch {
     /// or if the ledger has not loaded its purges or cannot write them.
     fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
         let moment = self.moment.ok_or(NotStoredReason::Store)?;
+        if !is_grouped(&response.headers) {
+            return Ok(Stamp { moment, tags: Vec::new() });
+        }
         let tags = stamp::tags_of(&response.headers).ok_or(NotStoredReason::HeadersTooLarge)?;
         if cache_groups::are_too_many(&response.headers) {
             return Err(NotStoredReason::HeadersTooLarge);
