@@ -342,14 +342,35 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     remove_of_connection(headers, |_| false);
 }
 
+/// A copy without what belongs to one connection, and with room for so many more fields. Of the
+/// rest it has what `stays`, in the order of the original.
+pub fn without_hop_by_hop(
+    headers: &HeaderMap,
+    room: usize,
+    stays: impl Fn(&HeaderName) -> bool,
+) -> HeaderMap {
+    let named = named_by_connection(headers);
+    let is_left_out = |name| is_hop_by_hop(name) || named.contains(name) || !stays(name);
+    let mut copy = HeaderMap::with_capacity(headers.keys_len() + room);
+    for (name, value) in headers.iter().filter(|(name, _)| !is_left_out(name)) {
+        copy.append(name, value.clone());
+    }
+    copy
+}
+
+/// The fields that `Connection` names.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    if !headers.contains_key(CONNECTION) {
+        return Vec::new();
+    }
+    let names = list_members(headers, &CONNECTION);
+    names.filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
+}
+
 /// The same, but for what is kept though `Connection` names it.
 fn remove_of_connection(headers: &mut HeaderMap, is_kept: impl Fn(&HeaderName) -> bool) {
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
-            .filter_map(|name| HeaderName::from_bytes(name).ok())
-            .filter(|name| !is_kept(name))
-            .collect();
-        for name in named {
+    for name in named_by_connection(headers) {
+        if !is_kept(&name) {
             headers.remove(name);
         }
     }

@@ -304,3 +304,38 @@ fn every_reason_has_its_own_name_and_place() {
         assert_eq!(same.count(), 1, "{reason:?}");
     }
 }
+
+/// RFC 9110 §7.6.1.
+#[test]
+fn a_copy_without_what_is_of_the_connection_is_in_order() {
+    let lines = [
+        ("connection", "close, X-Hop,b:d"),
+        ("host", "h"),
+        ("accept", "a"),
+        ("x-hop", "1"),
+        ("x-many", "1"),
+        ("te", "trailers"),
+        ("keep-alive", "5"),
+        ("accept-language", "en"),
+        ("x-many", "2"),
+        ("connection", "cookie"),
+        ("cookie", "c"),
+        ("upgrade", "h2c"),
+        ("x-last", "z"),
+    ];
+    let given = headers(&lines);
+    let copy = without_hop_by_hop(&given, 3, |name| name != "host");
+    let kept: Vec<_> =
+        copy.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+    let expected = [
+        ("accept", "a"),
+        ("x-many", "1"),
+        ("x-many", "2"),
+        ("accept-language", "en"),
+        ("x-last", "z"),
+    ];
+    assert_eq!(kept, expected);
+    let mut removed = given.clone();
+    remove_hop_by_hop(&mut removed);
+    assert_eq!(without_hop_by_hop(&given, 0, |_| true), removed);
+}

@@ -38,6 +38,10 @@ const VIA_REPEATS_MAX: usize = 8;
 static PROXYS: [HeaderName; 3] =
     [VIA, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("forwarded")];
 
+/// Fields that are added to most requests to origins: `Host`, `Via`, three or four of the client,
+/// and two conditions.
+const ADDED: usize = 8;
+
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// A request without its body.
@@ -172,31 +176,7 @@ impl Ask {
         shared: &Shared,
         body: OriginBody,
     ) -> Request<OriginBody> {
-        let mut headers = self.headers.clone();
-        storing::remove_hop_by_hop(&mut headers);
-        if self.headers.contains_key(TE) {
-            headers.insert(TE, TRAILERS);
-        }
-        // Servers of HTTP/2 drop trailers that were not announced, Go's among them.
-        if matches!(body, OriginBody::Stream(_)) {
-            for line in self.headers.get_all(TRAILER) {
-                headers.append(TRAILER, line.clone());
-            }
-        }
-        vary::reduce_request(&mut headers, &shared.config.caching);
-        headers.remove(EXPECT);
-        headers.remove(HOST);
-        let host = self.host_told();
-        let own = || shared.sites.get(self.site).host_header.clone();
-        let preserved = host.clone().filter(|_| shared.config.preserve_host);
-        headers.insert(HOST, preserved.unwrap_or_else(own));
-        // If rules edited the headers, this was done before.
-        if !self.edited {
-            forwarded::forget_told(&mut headers, shared.config.forwarded.trust_client);
-        }
-        let (peer, version, target) = (&self.peer, self.version, &self.target);
-        let received = forwarded::Received { peer, version, target, host };
-        forwarded::add(&mut headers, &shared.config, &shared.via, received);
+        let headers = self.origin_headers(shared, matches!(body, OriginBody::Stream(_)));
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         let target = &self.target.path_and_query;
@@ -227,6 +207,36 @@ impl Ask {
             });
         }
         request
+    }
+
+    /// The fields for the origin, written once: the client's without those that end here, then ours.
+    fn origin_headers(&self, shared: &Shared, has_body: bool) -> HeaderMap {
+        let trusts = shared.config.forwarded.trust_client;
+        let stays = |name: &HeaderName| {
+            // If rules edited the headers, what was told was forgotten before.
+            *name != EXPECT
+                && *name != HOST
+                && (self.edited || !forwarded::is_forgotten(name, trusts))
+        };
+        let mut headers = storing::without_hop_by_hop(&self.headers, ADDED, stays);
+        if self.headers.contains_key(TE) {
+            headers.insert(TE, TRAILERS);
+        }
+        // Servers of HTTP/2 drop trailers that were not announced, Go's among them.
+        if has_body {
+            for line in self.headers.get_all(TRAILER) {
+                headers.append(TRAILER, line.clone());
+            }
+        }
+        vary::reduce_request(&mut headers, &shared.config.caching);
+        let host = self.host_told();
+        let own = || shared.sites.get(self.site).host_header.clone();
+        let preserved = host.clone().filter(|_| shared.config.preserve_host);
+        headers.insert(HOST, preserved.unwrap_or_else(own));
+        let (peer, version, target) = (&self.peer, self.version, &self.target);
+        let received = forwarded::Received { peer, version, target, host };
+        forwarded::add(&mut headers, &shared.config, &shared.via, received);
+        headers
     }
 
     /// The client's host as the origin is told it: as in the key, so that nothing depends on how the
