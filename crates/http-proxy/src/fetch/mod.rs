@@ -24,7 +24,7 @@ mod variants;
 
 use std::sync::Arc;
 
-use http::{Method, Response, StatusCode, response};
+use http::{Method, Request, Response, StatusCode, response};
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
@@ -116,16 +116,12 @@ impl<'a> Fetch<'a> {
 
     /// Asks the origin.
     pub(crate) async fn run(mut self, worker: &Worker) -> Answer {
-        let mut request = self.ask.to_origin_request(&worker.shared, OriginBody::Empty);
-        let headers = request.headers_mut();
-        let conditional = match (&self.found, self.conditions) {
-            (_, Conditions::Clients) => false,
-            (Some(found), Conditions::Ours) => {
-                validation::make_conditional(headers, &found.response.headers)
-            }
-            (None, Conditions::Ours) => self.ask_about_variants(worker, headers).await,
-        };
-        let response = match worker.fetcher.send(request).await {
+        if self.found.is_none() && self.conditions == Conditions::Ours {
+            self.find_variants(worker).await;
+        }
+        let (request, conditional) = self.request(worker, OriginBody::Empty);
+        let again = |body| self.request(worker, body).0;
+        let response = match worker.fetcher.send(request, &again).await {
             Ok(response) => response,
             Err(error) => return Box::pin(self.failed(worker, error)).await,
         };
@@ -160,6 +156,23 @@ impl<'a> Fetch<'a> {
             Box::pin(self.learn_from_head(worker, &response)).await;
         }
         self.received(worker, response).await
+    }
+
+    /// The request to the origin, and whether it has conditions of ours in place of the client's.
+    fn request(&self, worker: &Worker, body: OriginBody) -> (Request<OriginBody>, bool) {
+        let mut request = self.ask.to_origin_request(&worker.shared, body);
+        let headers = request.headers_mut();
+        let conditional = match (&self.found, self.conditions) {
+            (_, Conditions::Clients) => false,
+            (Some(found), Conditions::Ours) => {
+                validation::make_conditional(headers, &found.response.headers)
+            }
+            (None, Conditions::Ours) => {
+                let variants = self.variants.iter().map(|variant| &variant.response.headers);
+                validation::make_conditional_on_any(headers, variants)
+            }
+        };
+        (request, conditional)
     }
 
     pub(crate) fn caching<'w>(&self, worker: &'w Worker) -> &'w CachingConfig {
@@ -245,12 +258,16 @@ impl<'a> Fetch<'a> {
         if let Some(found) = self.found.take() {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
-        let mut request = self.ask.to_origin_request(&worker.shared, OriginBody::Empty);
-        validation::remove_conditions(request.headers_mut());
+        let unconditional = |body| {
+            let mut request = self.ask.to_origin_request(&worker.shared, body);
+            validation::remove_conditions(request.headers_mut());
+            request
+        };
         // What has changed by now is in the answer to this request.
         self.epoch = worker.shared.vault.epoch(&self.ask.target.primary);
         self.request_time_ms = worker.now_ms();
-        match worker.fetcher.send(request).await {
+        let request = unconditional(OriginBody::Empty);
+        match worker.fetcher.send(request, &unconditional).await {
             Ok(response) if response.status() == StatusCode::NOT_MODIFIED => {
                 self.failed(worker, FetchError::Unasked).await
             }

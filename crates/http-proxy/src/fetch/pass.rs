@@ -35,7 +35,8 @@ pub(crate) async fn pass(
     let second_bytes = worker.shared.config.limits.upload_second_bytes_min;
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
-    let sending = worker.fetcher.send(ask.to_origin_request(&worker.shared, body));
+    let request = |body| ask.to_origin_request(&worker.shared, body);
+    let sending = worker.fetcher.send(request(body), &request);
     match answered(worker, ask, sending).await {
         Err(error) => origin_failed(worker, error, status),
         Ok((response, unsettled)) if stands_for_get(worker, ask, &response, epoch) => {

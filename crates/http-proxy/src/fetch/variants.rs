@@ -22,13 +22,8 @@ use crate::vault::{Found, FoundBody, Variant};
 use crate::worker::Worker;
 
 impl Fetch<'_> {
-    /// Replaces the client's conditions by the tags of stored variants, if there are any. False:
-    /// the request is unconditional.
-    pub(crate) async fn ask_about_variants(
-        &mut self,
-        worker: &Worker,
-        request: &mut HeaderMap,
-    ) -> bool {
+    /// Looks for stored variants that the origin may be asked about.
+    pub(crate) async fn find_variants(&mut self, worker: &Worker) {
         let asks = self.status.forward == Some(ForwardReason::VaryMiss)
             && self.ask.method == Method::GET
             && !self.ask.wishes.no_store;
@@ -42,8 +37,6 @@ impl Fetch<'_> {
                     && validation::may_stand_for_another(&self.ask.headers, &stored.headers)
             });
         }
-        let headers = self.variants.iter().map(|variant| &variant.response.headers);
-        validation::make_conditional_on_any(request, headers)
     }
 
     /// Serves the variant that a 304 identifies, and stores it for this request's values too.

@@ -279,13 +279,16 @@ pub(crate) async fn ask_origin(
 ) -> Result<Asked, FetchError> {
     let epoch = worker.shared.vault.epoch(&ask.target.primary);
     let request_time_ms = worker.now_ms();
-    let mut request = ask.to_origin_request(&worker.shared, OriginBody::Empty);
-    validation::remove_conditions(request.headers_mut());
     let (first, last) = slices.bounds(index);
-    if let Ok(range) = HeaderValue::try_from(format!("bytes={first}-{last}")) {
-        request.headers_mut().insert(RANGE, range);
-    }
-    let response = worker.fetcher.send(request).await?;
+    let ranged = |body| {
+        let mut request = ask.to_origin_request(&worker.shared, body);
+        validation::remove_conditions(request.headers_mut());
+        if let Ok(range) = HeaderValue::try_from(format!("bytes={first}-{last}")) {
+            request.headers_mut().insert(RANGE, range);
+        }
+        request
+    };
+    let response = worker.fetcher.send(ranged(OriginBody::Empty), &ranged).await?;
     if response.status() == StatusCode::NOT_MODIFIED {
         return Err(FetchError::Unasked);
     }

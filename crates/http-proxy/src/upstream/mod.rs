@@ -48,7 +48,7 @@ use crate::ruleset::SiteId;
 use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
-use crate::upstream::pool::{Leased, Outgoing, Pool, SendError};
+use crate::upstream::pool::{Again, Leased, Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
 
@@ -192,15 +192,17 @@ impl Fetcher {
         Ok((0..pools.len()).map(|index| index == tried).collect())
     }
 
-    /// Sends a request and waits for the headers of the final response.
+    /// Sends a request and waits for the headers of the final response. `again` makes the same
+    /// request once more.
     pub(crate) async fn send(
         &self,
         request: Request<OriginBody>,
+        again: &Again<'_>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let open = self.open_to(&request)?;
         self.counters.forwarded.one();
         let deadline = self.total_timeout.map(|limit| Instant::now() + limit);
-        let result = self.send_until(Box::new(request), open, deadline).await;
+        let result = self.send_until(Box::new(request), again, open, deadline).await;
         if result.is_err() {
             self.counters.origin_errors.one();
         }
@@ -267,26 +269,28 @@ impl Fetcher {
     async fn send_until(
         &self,
         request: Outgoing,
+        again: &Again<'_>,
         open: Vec<bool>,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         match request.extensions().get::<Arc<Route>>().cloned() {
-            None => self.send_to_site(request, open, deadline).await,
-            Some(route) => Box::pin(self.send_anywhere(request, &route, deadline)).await,
+            None => self.send_to_site(request, again, open, deadline).await,
+            Some(route) => Box::pin(self.send_anywhere(request, again, &route, deadline)).await,
         }
     }
 
     async fn send_anywhere(
         &self,
         request: Outgoing,
+        again: &Again<'_>,
         route: &Route,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pool = self.anywhere.pool(&route.host, route.port);
         let hold = self.hold(&pool, deadline).await?;
         let sent = match deadline {
-            None => pool.send_retrying(request, Some(route), None, &self.counters).await,
-            Some(deadline) => self.send_by(deadline, &pool, request, Some(route)).await,
+            None => pool.send_retrying(request, again, Some(route), None, &self.counters).await,
+            Some(deadline) => self.send_by(deadline, &pool, request, again, Some(route)).await,
         };
         let response = sent.map_err(|failed| failed.error)?;
         Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
@@ -295,6 +299,7 @@ impl Fetcher {
     async fn send_to_site(
         &self,
         mut request: Outgoing,
+        again: &Again<'_>,
         mut open: Vec<bool>,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
@@ -309,8 +314,10 @@ impl Fetcher {
             let hold = self.hold(pool, deadline).await?;
             let begun = Instant::now();
             let sent = match deadline {
-                None => pool.send_retrying(request, None, None, &self.counters).await,
-                Some(deadline) => Box::pin(self.send_by(deadline, pool, request, None)).await,
+                None => pool.send_retrying(request, again, None, None, &self.counters).await,
+                Some(deadline) => {
+                    Box::pin(self.send_by(deadline, pool, request, again, None)).await
+                }
             };
             let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
             if sent.is_ok() || !is_over || begun.elapsed() >= self.fair_time {
@@ -342,11 +349,12 @@ impl Fetcher {
         deadline: Instant,
         pool: &Pool,
         request: Outgoing,
+        again: &Again<'_>,
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Leased>, SendError> {
         let upload = request.body().idle();
         let due = Some(deadline.into_std());
-        let sending = pool.send_retrying(request, permit, due, &self.counters);
+        let sending = pool.send_retrying(request, again, permit, due, &self.counters);
         timeout_at(deadline, sending).await.unwrap_or_else(|_| {
             let error = match upload.is_some_and(|upload| upload.is_paused()) {
                 true => FetchError::ClientTimeout,

@@ -33,7 +33,7 @@ use crate::upstream::pinned::Pinned;
 use crate::upstream::shared::{Place, Shared};
 
 pub(crate) use leased::Leased;
-pub(crate) use send::{Outgoing, SendError};
+pub(crate) use send::{Again, Outgoing, SendError};
 
 /// Longest idle time of a connection that may carry a request which must not be sent twice. The
 /// origin may be closing a connection that has been idle for longer.

@@ -32,6 +32,10 @@ use crate::upstream::version::{as_http1, as_http2};
 /// A request on its way. Boxed, because it is large and moves at every step.
 pub(crate) type Outgoing = Box<Request<OriginBody>>;
 
+/// Makes the request that was sent once more, with this body. A copy of each request would be made
+/// in vain for nearly all.
+pub(crate) type Again<'a> = dyn Fn(OriginBody) -> Request<OriginBody> + Sync + 'a;
+
 /// The failure of a request, with the request itself if none of its bytes were written, or if it
 /// may be sent twice and the HTTP/2 origin sent nothing on a new connection.
 pub(crate) struct SendError {
@@ -58,6 +62,7 @@ impl Pool {
     pub(crate) async fn send_retrying(
         &self,
         request: Outgoing,
+        again: &Again<'_>,
         permit: Option<&dyn Permit>,
         deadline: Option<Instant>,
         counters: &Counters,
@@ -77,7 +82,7 @@ impl Pool {
         };
         let repeatable = was_pooled && may_repeat(&request);
         let refusable = matches!(connection, Connection::Http2(_));
-        let spare = (repeatable || refusable).then(|| spare_copy(&request));
+        let spare = (repeatable || refusable).then(|| request.body().again());
         let SendError { error, unsent } = match self.send_on(connection, request).await {
             Ok(response) => return Ok(response),
             // No time is left to connect once more; another origin of the site may be tried.
@@ -85,12 +90,14 @@ impl Pool {
             Err(failed) => failed,
         };
         let spare = spare.filter(|spare| match error {
-            FetchError::Refused => spare.body().is_whole(),
+            FetchError::Refused => spare.is_whole(),
             FetchError::Broken => repeatable,
             _ => false,
         });
-        let Some(request) = unsent.filter(|_| was_pooled).or(spare) else {
-            return Err(SendError { error, unsent: None });
+        let request = match (unsent.filter(|_| was_pooled), spare) {
+            (Some(unsent), _) => unsent,
+            (None, Some(body)) => Box::new(again(body)),
+            (None, None) => return Err(SendError { error, unsent: None }),
         };
         counters.retries.one();
         Box::pin(self.send_anew(request, permit, deadline)).await
