@@ -132,6 +132,7 @@ impl Pool {
                 address,
                 keeps: None,
                 lengths_only: false,
+                timer: None,
             }));
         }
         let opened = shared::open(stream, settings, due).await?;

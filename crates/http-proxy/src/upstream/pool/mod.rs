@@ -13,6 +13,7 @@ mod leased;
 mod send;
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use http::Request;
 use hyper::body::Body as _;
 use hyper::client::conn::http1;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Sleep, timeout};
 
 use crate::config::ProxyConfig;
 use crate::config::tables::HEADER_LINES_MAX;
@@ -107,6 +108,8 @@ pub(in crate::upstream) struct Http1 {
     /// The origin answered in HTTP/1.0. hyper then speaks HTTP/1.0 too and would omit a body of
     /// unknown length, which that version cannot carry.
     lengths_only: bool,
+    /// For the time that an answer may take. It stays armed: most answers come long before.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 enum Connection {

@@ -6,18 +6,21 @@
 //! an HTTP/2 origin sent nothing on a new connection within the connect timeout. Every wait has a
 //! time limit. Threads: the pool's worker.
 
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Sleep, timeout};
 
 use crate::error::{BodyError, FetchError};
 use crate::forward::Permit;
+use crate::io::deadline::poll_deadline;
 use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
 use crate::metrics::Counters;
@@ -148,10 +151,15 @@ impl Pool {
         request: Outgoing,
     ) -> Result<Response<Leased>, SendError> {
         let idle = request.body().idle();
+        let timer = idle.is_none().then_some(&mut connection.timer);
         let pinned = request.extensions().get::<Pinned>().cloned();
         let sending = connection.sender.try_send_request(as_http1(*request));
         let asked = Asked(Some(connection.task.clone()));
-        let response = self.head_of(sending, idle.clone()).await?.map_err(SendError::of)?;
+        let sent = match timer {
+            Some(timer) => self.head_within(timer, sending).await?,
+            None => self.head_of(sending, idle.clone()).await?,
+        };
+        let response = sent.map_err(SendError::of)?;
         asked.answered();
         let bytes_max = self.inner.settings.header_bytes_max;
         let checked = check_head(response.headers(), bytes_max);
@@ -253,6 +261,22 @@ impl Pool {
             sent = sending => Ok(sent),
             () = idle.expired(limit) => Err(late),
         }
+    }
+
+    /// As [`Pool::head_of`], for a request without a body, with the timer of its connection.
+    async fn head_within<T>(
+        &self,
+        timer: &mut Option<Pin<Box<Sleep>>>,
+        sending: impl Future<Output = T>,
+    ) -> Result<T, SendError> {
+        let deadline = tokio::time::Instant::now() + self.inner.settings.origin_header_timeout;
+        let mut sending = pin!(sending);
+        poll_fn(|cx| match sending.as_mut().poll(cx) {
+            Poll::Ready(sent) => Poll::Ready(Ok(sent)),
+            Poll::Pending => poll_deadline(timer, deadline, cx)
+                .map(|()| Err(SendError { error: FetchError::HeaderTimeout, unsent: None })),
+        })
+        .await
     }
 
     /// Why a request failed on an HTTP/2 connection. A connection that refuses requests gets no
