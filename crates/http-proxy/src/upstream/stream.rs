@@ -129,6 +129,10 @@ impl AsyncWrite for SparingStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // A request without a body is one piece.
+        if let [only] = slices {
+            return self.poll_write(cx, only);
+        }
         let this = self.get_mut();
         let write = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
         this.written(slices.iter().map(|slice| slice.len()).sum(), write)
