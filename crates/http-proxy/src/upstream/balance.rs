@@ -22,6 +22,26 @@ pub(crate) struct Candidate {
     pub(crate) tried: bool,
 }
 
+/// The origins of a site that a request may still go to.
+#[derive(Default)]
+pub(crate) struct Open {
+    /// Of all, only this one.
+    pub(crate) only: Option<usize>,
+    /// Not these, which could not be reached.
+    pub(crate) asked: Vec<usize>,
+}
+
+impl Open {
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.only.is_none_or(|only| only == index) && !self.asked.contains(&index)
+    }
+
+    /// Whether it has any of the first `count`.
+    pub(crate) fn has_any(&self, count: usize) -> bool {
+        (0..count).any(|index| self.has(index))
+    }
+}
+
 /// Hash of an origin's name.
 pub(crate) fn name_hash(name: &str) -> u64 {
     XxHash3_64::oneshot(name.as_bytes())

@@ -47,7 +47,7 @@ use crate::metrics::Counters;
 use crate::ruleset::SiteId;
 use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
-use crate::upstream::balance::Candidate;
+use crate::upstream::balance::{Candidate, Open};
 use crate::upstream::pool::{Again, Leased, Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
@@ -174,22 +174,22 @@ impl Fetcher {
         pools.any(|pool| pool.endpoint().health().may_try(self.check_interval, now))
     }
 
-    /// Whether each origin of the request's site may be asked: all, or, if the whole site is known
-    /// to be down, only the one whose trial request is due.
-    fn open_to(&self, request: &Request<OriginBody>) -> Result<Vec<bool>, FetchError> {
+    /// The origins of the request's site that may be asked: all, or, if the whole site is known to
+    /// be down, only the one whose trial request is due.
+    fn open_to(&self, request: &Request<OriginBody>) -> Result<Open, FetchError> {
         if request.extensions().get::<Arc<Route>>().is_some() {
-            return Ok(Vec::new());
+            return Ok(Open::default());
         }
         let pools = &self.site_of(request).pools;
         if !are_known_down(pools) {
-            return Ok(vec![true; pools.len()]);
+            return Ok(Open::default());
         }
         let now = std::time::Instant::now();
         let mut pools_tried = pools.iter().map(Pool::endpoint);
         let tried = pools_tried
             .position(|endpoint| endpoint.health().take_try(self.check_interval, now))
             .ok_or(FetchError::Down)?;
-        Ok((0..pools.len()).map(|index| index == tried).collect())
+        Ok(Open { only: Some(tried), asked: Vec::new() })
     }
 
     /// Sends a request and waits for the headers of the final response. `again` makes the same
@@ -237,7 +237,6 @@ impl Fetcher {
         let pools = &site.pools;
         let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
         while let Some(index) = self.choose(pools, &open, key_of(request)) {
-            open[index] = false;
             let sent = self.upgrade_at(&pools[index], request, None).await;
             self.judge(&pools[index], pools.len(), sent.as_ref().err());
             match sent {
@@ -248,7 +247,8 @@ impl Fetcher {
                 Err(error) if error.is_unreachable() => last_error = error,
                 Err(error) => return Err(error),
             }
-            if open.contains(&true) {
+            open.asked.push(index);
+            if open.has_any(pools.len()) {
                 self.counters.origin_failovers.one();
             }
         }
@@ -270,7 +270,7 @@ impl Fetcher {
         &self,
         request: Outgoing,
         again: &Again<'_>,
-        open: Vec<bool>,
+        open: Open,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         match request.extensions().get::<Arc<Route>>().cloned() {
@@ -300,7 +300,7 @@ impl Fetcher {
         &self,
         mut request: Outgoing,
         again: &Again<'_>,
-        mut open: Vec<bool>,
+        mut open: Open,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
@@ -309,7 +309,6 @@ impl Fetcher {
         let mut last_error = FetchError::Connect(None);
         let mut own = held(pools, &request);
         while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
-            open[index] = false;
             let pool = &pools[index];
             let hold = self.hold(pool, deadline).await?;
             let begun = Instant::now();
@@ -332,7 +331,8 @@ impl Fetcher {
                     if error.is_unreachable() && !is_over =>
                 {
                     (request, last_error) = (unsent, error);
-                    if open.contains(&true) {
+                    open.asked.push(index);
+                    if open.has_any(pools.len()) {
                         self.counters.origin_failovers.one();
                     }
                 }
@@ -385,21 +385,21 @@ impl Fetcher {
         &self.sites[site.among_ruled().map_or(0, |place| place + 1)]
     }
 
-    fn choose(&self, pools: &[Pool], open: &[bool], key: u64) -> Option<usize> {
-        if let [only] = open {
-            return only.then_some(0);
+    fn choose(&self, pools: &[Pool], open: &Open, key: u64) -> Option<usize> {
+        if pools.len() == 1 {
+            return open.has(0).then_some(0);
         }
         let now = std::time::Instant::now();
-        let candidate = |(pool, open): (&Pool, &bool)| {
+        let candidate = |(index, pool): (usize, &Pool)| {
             let endpoint = pool.endpoint();
             Candidate {
                 name_hash: endpoint.name_hash,
                 load: endpoint.load(),
                 healthy: endpoint.health().is_healthy(now),
-                tried: !open,
+                tried: !open.has(index),
             }
         };
-        let candidates: Vec<_> = pools.iter().zip(open).map(candidate).collect();
+        let candidates: Vec<_> = pools.iter().enumerate().map(candidate).collect();
         balance::choose(&candidates, self.choice, key)
     }
 
