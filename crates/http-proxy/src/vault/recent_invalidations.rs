@@ -2,9 +2,9 @@
 //! way tells whether an invalidation concerns it.
 //!
 //! Invariant: an invalidation of a resource is never missed. An invalidation of another resource
-//! counts as one of this resource only if more than `MAX` came during the fill, or if the hashes
-//! collide. So it is with groups. Threads: shared by all workers; a query costs one load while
-//! nothing was invalidated.
+//! counts as one of this resource only if more than `MAX` others were invalidated during the fill,
+//! however often, or if the hashes collide. So it is with groups. Threads: shared by all workers; a
+//! query costs one load while nothing was invalidated.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,13 +12,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::io::locks::lock;
 
-/// The invalidations of one stripe, or of groups; the latest `MAX` are remembered individually.
+/// The invalidations of one stripe, or of groups; the `MAX` resources that were invalidated last
+/// are remembered individually.
 #[derive(Default)]
 pub(super) struct RecentInvalidations<const MAX: usize> {
     /// All invalidations so far. Written under the lock of `recent`.
     count: AtomicU64,
-    /// Hashes of the latest ones, the newest at the back.
-    recent: Mutex<VecDeque<u64>>,
+    recent: Mutex<Recent>,
+}
+
+#[derive(Default)]
+struct Recent {
+    /// The latest invalidation of each resource, the newest at the back. One of each, so that a
+    /// resource that is invalidated all the time does not push out the others.
+    latest: VecDeque<Invalidation>,
+    /// The count of the newest that was forgotten.
+    forgotten: u64,
+}
+
+struct Invalidation {
+    /// Hash of the resource.
+    resource: u64,
+    /// The count with it.
+    count: u64,
 }
 
 impl<const MAX: usize> RecentInvalidations<MAX> {
@@ -55,12 +71,20 @@ impl<const MAX: usize> RecentInvalidations<MAX> {
         is_first.then(|| self.count())
     }
 
-    fn add_to(&self, recent: &mut VecDeque<u64>, resource: u64) -> u64 {
-        if recent.len() == MAX {
-            recent.pop_front();
+    fn add_to(&self, recent: &mut Recent, resource: u64) -> u64 {
+        let Recent { latest, forgotten } = recent;
+        if let Some(place) = latest.iter().rposition(|one| one.resource == resource) {
+            latest.remove(place);
+        } else if latest.len() == MAX
+            && let Some(oldest) = latest.pop_front()
+        {
+            *forgotten = oldest.count;
         }
-        recent.push_back(resource);
-        self.count.fetch_add(1, Ordering::SeqCst) + 1
+        // Nobody else counts meanwhile.
+        let count = self.count() + 1;
+        latest.push_back(Invalidation { resource, count });
+        self.count.store(count, Ordering::SeqCst);
+        count
     }
 
     /// Whether the resource was, or may have been, invalidated since the count was `count`.
@@ -70,13 +94,18 @@ impl<const MAX: usize> RecentInvalidations<MAX> {
 
     /// Whether the resource was certainly invalidated since the count was `count`.
     pub(super) fn has_surely(&self, resource: u64, count: u64) -> bool {
-        let since = usize::try_from(self.count().saturating_sub(count)).unwrap_or(usize::MAX);
-        since > 0 && lock(&self.recent).iter().rev().take(since).any(|one| *one == resource)
+        self.count() != count && lock(&self.recent).has(resource, count)
     }
 
-    fn is_among(&self, recent: &VecDeque<u64>, resource: u64, count: u64) -> bool {
-        let since = usize::try_from(self.count().saturating_sub(count)).unwrap_or(usize::MAX);
-        since > recent.len() || recent.iter().rev().take(since).any(|one| *one == resource)
+    fn is_among(&self, recent: &Recent, resource: u64, count: u64) -> bool {
+        recent.forgotten > count || recent.has(resource, count)
+    }
+}
+
+impl Recent {
+    fn has(&self, resource: u64, count: u64) -> bool {
+        let mut since = self.latest.iter().rev().take_while(|one| one.count > count);
+        since.any(|one| one.resource == resource)
     }
 }
 
@@ -101,6 +130,23 @@ mod tests {
         assert!(invalidated.has(7, begun), "more than can be told apart");
         assert!(!invalidated.has_surely(7, begun) && invalidated.has_surely(1, begun));
         assert!(!invalidated.has(7, invalidated.count()));
+    }
+
+    /// As that of a busy form, which every POST invalidates.
+    #[test]
+    fn one_that_is_invalidated_all_the_time_affects_no_other() {
+        let invalidated = RecentInvalidations::<RECENT_MAX>::default();
+        let begun = invalidated.count();
+        invalidated.add(8);
+        for _ in 0..10 * RECENT_MAX {
+            invalidated.add(1);
+        }
+        assert!(invalidated.has(1, begun) && invalidated.has_surely(1, begun));
+        assert!(!invalidated.has(7, begun), "another one was not");
+        assert!(invalidated.has(8, begun), "one from before is remembered");
+        let later = invalidated.count();
+        invalidated.add(9);
+        assert!(!invalidated.has(1, later) && !invalidated.has(8, later));
     }
 
     #[test]
