@@ -206,7 +206,7 @@ counters! {
     stale_on_error: "Stale responses served because the origin failed.",
     client_preconditions_failed: "Answers 412 to a client from the cache.",
     damaged_entries: "Stored metadata that could not be decoded, taken for a miss.",
-    store_errors: "Reads of the store that failed, taken for a miss.",
+    store_errors: "Reads of the store that failed, or took over 5 s: taken for a miss.",
     origin_body_bytes: "Bytes of bodies received from origins.",
     log_lines_dropped: "Access log lines dropped because what they are written to was too slow.",
 }

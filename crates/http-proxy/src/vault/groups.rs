@@ -16,6 +16,7 @@ use crate::purge::marks::{PREFIX_MAX, Scope};
 use crate::rules::NotStoredReason;
 use crate::rules::group;
 use crate::vault::entry::Membership;
+use crate::vault::in_time::{Late, in_time};
 use crate::vault::{Epoch, Vault};
 
 /// Prefix of sentinel keys; no resource's key begins with it.
@@ -32,16 +33,16 @@ impl Vault {
     /// True if none of the groups was purged since the response was stored.
     pub(crate) async fn all_groups_stand(&self, groups: &[Membership]) -> bool {
         for member in groups {
-            if self.generation_of(member.group).await != Some(member.generation) {
+            if self.generation_of(member.group).await != Ok(Some(member.generation)) {
                 return false;
             }
         }
         true
     }
 
-    pub(crate) async fn generation_of(&self, group: GroupId) -> Option<u64> {
-        let object = self.store.read(&sentinel_key(group)).await.ok()??;
-        Some(u64::from_le_bytes(object.get(..)?.try_into().ok()?))
+    pub(super) async fn generation_of(&self, group: GroupId) -> Result<Option<u64>, Late> {
+        let object = in_time(self.store.read(&sentinel_key(group))).await?.ok().flatten();
+        Ok(object.and_then(|object| Some(u64::from_le_bytes(object.get(..)?.try_into().ok()?))))
     }
 
     /// Makes a response a member of these groups, by recording their sentinels.
@@ -60,7 +61,7 @@ impl Vault {
     pub(crate) async fn join_group(&self, group: GroupId) -> Result<Membership, NotStoredReason> {
         let key = sentinel_key(group);
         let _ordered = self.lock(&key).await;
-        if let Some(generation) = self.generation_of(group).await {
+        if let Some(generation) = self.generation_of(group).await? {
             return Ok(Membership { group, generation });
         }
         let generation = fastrand::u64(..);

@@ -551,8 +551,8 @@ mod tests {
         assert_eq!(said(), Err(BodyError::Broken));
     }
 
-    #[test]
-    fn while_much_is_in_transit_only_what_is_read_along_is_kept_and_who_joins_waits() {
+    #[tokio::test]
+    async fn while_much_is_in_transit_only_what_is_read_along_is_kept_and_who_joins_waits() {
         let directory = tempfile::tempdir().unwrap();
         let body = body_of(directory.path(), 0, Some(2 * SECTION_BYTES + SECTION_BYTES / 2));
         let half = Bytes::from(vec![1; NEAR_BYTES as usize / 2]);

@@ -23,10 +23,10 @@ impl Vault {
     /// Removes a resource and returns how many responses it had.
     pub(crate) async fn purge_url(&self, primary: &[u8]) -> Result<u64, damelo::PurgeError> {
         let variants = match self.read_marker(primary).await {
-            Some((_, variants)) => {
+            Ok(Some((_, variants))) => {
                 variants.iter().filter(|key| self.store.may_contain(key)).count() as u64
             }
-            None => 1,
+            Ok(None) | Err(_) => 1,
         };
         self.end_epoch(primary);
         let _ordered = self.lock(primary).await;

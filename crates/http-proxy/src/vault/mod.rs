@@ -19,6 +19,7 @@ pub(crate) mod entry;
 mod found;
 mod groups;
 mod hints;
+mod in_time;
 pub(crate) mod inflight;
 pub(crate) mod insertion;
 mod invalidate;
@@ -52,6 +53,7 @@ use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
 use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::vault::hints::GroupHints;
+use crate::vault::in_time::{Late, in_time};
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
@@ -347,9 +349,9 @@ impl Vault {
         want_body: bool,
         counters: &Counters,
     ) -> Option<Probed> {
-        let object = match read.await {
-            Ok(object) => object?,
-            Err(_) => {
+        let object = match in_time(read).await {
+            Ok(Ok(object)) => object?,
+            Ok(Err(_)) | Err(Late) => {
                 counters.store_errors.one();
                 return None;
             }
@@ -435,7 +437,7 @@ impl Vault {
             return Err(NotStoredReason::Invalidated);
         }
         let metadata = stamped(&metadata, epoch)?;
-        match self.store.lookup(key).await {
+        match in_time(self.store.lookup(key)).await? {
             Ok(Some(info)) if info.metadata == *blob => {
                 if !self.is_current_in(epoch, updated.groups_with(info.group)) {
                     return Err(NotStoredReason::Invalidated);
@@ -448,7 +450,7 @@ impl Vault {
             Older::MayComeBack => self.store.refresh_metadata(key, &metadata),
             Older::IsWrong => self.store.set_metadata(key, &metadata),
         };
-        match set.await {
+        match in_time(set).await? {
             Ok(true) => Ok(()),
             // Removed or replaced since: the newer state stands.
             Ok(false) | Err(CreateError::Superseded) => Err(NotStoredReason::Superseded),
@@ -497,9 +499,10 @@ impl Vault {
         Some(Placement { group, in_memory: true, stamp: epoch.stamp(response).ok()? })
     }
 
-    /// True if the key holds a complete response, which a part must not replace.
+    /// True if the key holds, or may hold, a complete response, which a part must not replace.
     async fn holds_whole(&self, key: &[u8]) -> bool {
-        match self.standing_response(key).await {
+        let Ok(standing) = self.standing_response(key).await else { return true };
+        match standing {
             Some((_, StoredResponse { part: None, apart: Some(apart), .. })) => {
                 self.sections(key, &apart).has(0..u64::MAX)
             }
@@ -509,8 +512,9 @@ impl Vault {
     }
 
     /// The response stored under a key, without its body, if no hard purge covers it.
-    async fn standing_response(&self, key: &[u8]) -> Option<(Bytes, StoredResponse)> {
-        self.standing_of(key, self.store.lookup(key).await.ok()??)
+    async fn standing_response(&self, key: &[u8]) -> Result<Option<(Bytes, StoredResponse)>, Late> {
+        let info = in_time(self.store.lookup(key)).await?.ok().flatten();
+        Ok(info.and_then(|info| self.standing_of(key, info)))
     }
 
     /// As [`Vault::standing_response`], of what was found under the key.

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::io::locks;
 use crate::vault::entry::Apart;
+use crate::vault::in_time::in_time;
 use crate::vault::part_reads::PartReads;
 
 /// Length of every section but the last.
@@ -223,6 +224,11 @@ impl Sections {
         if self.offset >= self.length_bytes {
             return Ok(None);
         }
+        in_time(self.read_on()).await.unwrap_or(Err(ReadError::Gone))
+    }
+
+    /// Reads the next piece.
+    async fn read_on(&mut self) -> Result<Option<Bytes>, ReadError> {
         let (section, within) = (self.offset / SECTION_BYTES, self.offset % SECTION_BYTES);
         let opened = match self.open.take() {
             Some((open, opened)) if open == section => opened,
@@ -358,7 +364,7 @@ mod tests {
     }
 
     fn run<T>(work: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
     }
 
     fn open(store: &Store, shared: &Arc<WholeReads>) -> Sections {

@@ -7,6 +7,7 @@
 use bytes::{BufMut, Bytes};
 use damelo::GroupId;
 
+use super::in_time::{Late, in_time};
 use super::part_reads::{CHUNK_BYTES, READ_WHOLE_BYTES_MAX, cost_of_part};
 use super::sections::held;
 use super::{Epoch, FoundBody, Placement, Probed, Target, Vault};
@@ -122,9 +123,10 @@ impl Vault {
         stretch: Stretch,
         counters: &Counters,
     ) -> Option<Slice> {
-        let range = match self.store.read_range(key, stretch.start..stretch.end).await {
-            Ok(range) => range?,
-            Err(_) => {
+        let reading = self.store.read_range(key, stretch.start..stretch.end);
+        let range = match in_time(reading).await {
+            Ok(Ok(range)) => range?,
+            Ok(Err(_)) | Err(Late) => {
                 counters.store_errors.one();
                 return None;
             }
@@ -147,7 +149,7 @@ impl Vault {
     /// The generation of a resource's slices: a component of their keys until they are removed.
     pub(crate) async fn slices_generation(&self, primary: &[u8]) -> Option<u64> {
         self.has_slices(primary).then_some(())?;
-        self.generation_of(slices_group(primary)).await
+        self.generation_of(slices_group(primary)).await.ok().flatten()
     }
 
     /// False if this slice is certainly not stored. Costs no I/O.
@@ -175,7 +177,7 @@ impl Vault {
         if !from_disk && self.may_contain(&key) && !looking.is_ready() {
             return SlicePolicy::OnDisk;
         }
-        let info = looking.await.ok().flatten();
+        let info = in_time(looking).await.ok().and_then(Result::ok).flatten();
         match info.and_then(|info| self.standing_of(&key, info)) {
             Some((_, response)) if self.all_groups_stand(&response.groups).await => {
                 SlicePolicy::Known(response.policy)

@@ -8,6 +8,7 @@ use damelo::{CreateOptions, GroupId};
 use http::HeaderMap;
 use http::header::HeaderName;
 
+use super::in_time::{Late, in_time};
 use super::{Found, Placement, Vault, decode};
 use crate::metrics::Counters;
 use crate::purge::marks::Standing;
@@ -26,6 +27,9 @@ pub(crate) struct Variant {
     pub(crate) response: StoredResponse,
 }
 
+/// A marker, the keys of its variants, and where it lies.
+type LyingMarker = (VaryMarker, Vec<Vec<u8>>, Placement);
+
 impl Vault {
     /// The key for a response without `Vary`. Some origins omit the field from occasional
     /// responses. Such a response must not displace the variants (RFC 9111 §4.1), so it becomes one
@@ -36,7 +40,7 @@ impl Vault {
         request: &HeaderMap,
         group: GroupId,
     ) -> Result<Vec<u8>, NotStoredReason> {
-        if self.may_contain(primary) && self.read_marker(primary).await.is_some() {
+        if self.may_contain(primary) && self.read_marker(primary).await?.is_some() {
             return self.place_variant(primary, Vec::new(), request, group).await;
         }
         Ok(primary.to_vec())
@@ -51,7 +55,7 @@ impl Vault {
         group: GroupId,
     ) -> Result<Vec<u8>, NotStoredReason> {
         let _ordered = self.lock(primary).await;
-        let (marker, mut variants) = match self.read_marker(primary).await {
+        let (marker, mut variants) = match self.read_marker(primary).await? {
             // A marker with at least these names serves this response too.
             Some((marker, variants)) if names.iter().all(|n| marker.names.contains(n)) => {
                 (marker, variants)
@@ -83,10 +87,10 @@ impl Vault {
 
     /// The stored variants of a resource without their bodies, newest first, at most `max`.
     pub(crate) async fn variants(&self, primary: &[u8], max: usize) -> Vec<Variant> {
-        let Some((_, keys)) = self.read_marker(primary).await else { return Vec::new() };
+        let Ok(Some((_, keys))) = self.read_marker(primary).await else { return Vec::new() };
         let mut variants = Vec::new();
         for key in keys.into_iter().rev().take(max) {
-            if let Some((blob, response)) = self.standing_response(&key).await
+            if let Ok(Some((blob, response))) = self.standing_response(&key).await
                 && self.all_groups_stand(&response.groups).await
             {
                 variants.push(Variant { key, blob, response });
@@ -104,23 +108,31 @@ impl Vault {
 
     /// The marker of a resource and the keys of the variants that it lists. One that was purged is
     /// none: lookups do not follow it, so that what is stored now must not be listed in it either.
-    pub(super) async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
-        let (marker, variants, placement) = self.lying_marker(primary).await?;
-        (self.standing(primary, &placement) != Standing::Gone).then_some((marker, variants))
+    pub(super) async fn read_marker(
+        &self,
+        primary: &[u8],
+    ) -> Result<Option<(VaryMarker, Vec<Vec<u8>>)>, Late> {
+        let lying = self.lying_marker(primary).await?;
+        let standing = lying.filter(|(_, _, at)| self.standing(primary, at) != Standing::Gone);
+        Ok(standing.map(|(marker, variants, _)| (marker, variants)))
     }
 
     /// The same, purged or not.
-    async fn lying_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>, Placement)> {
-        let object = self.store.read(primary).await.ok()??;
-        let (entry, stamp) = decode(&Bytes::copy_from_slice(object.metadata()))?;
-        let Entry::Marker(marker) = entry else { return None };
-        let placement = Placement { group: object.group(), in_memory: object.from_memory(), stamp };
-        Some((marker, decode_variants(&object), placement))
+    async fn lying_marker(&self, primary: &[u8]) -> Result<Option<LyingMarker>, Late> {
+        let object = in_time(self.store.read(primary)).await?.ok().flatten();
+        Ok(object.and_then(|object| {
+            let (entry, stamp) = decode(&Bytes::copy_from_slice(object.metadata()))?;
+            let Entry::Marker(marker) = entry else { return None };
+            let (group, in_memory) = (object.group(), object.from_memory());
+            let placement = Placement { group, in_memory, stamp };
+            Some((marker, decode_variants(&object), placement))
+        }))
     }
 
     /// Keys of the variants of a resource, also of those that went with its marker.
     pub(crate) async fn variants_of(&self, primary: &[u8]) -> Vec<Vec<u8>> {
-        self.lying_marker(primary).await.map(|(_, variants, _)| variants).unwrap_or_default()
+        let lying = self.lying_marker(primary).await.ok().flatten();
+        lying.map(|(_, variants, _)| variants).unwrap_or_default()
     }
 }
 

@@ -1,0 +1,177 @@
+//! The limit on a wait for the store: a disk that hangs says nothing, not even that it has failed.
+//!
+//! Invariant: no answer waits longer than [`READ_WAIT_MAX`] for one read of the store, after which
+//! the origin is asked. What is in memory costs no timer. Threads: the caller's.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use tokio::time::{Duration, sleep};
+
+use crate::rules::NotStoredReason;
+
+/// Longest wait for a read of the store: longer than a busy disk lets wait, and as long as an
+/// origin may by default take to be reached.
+const READ_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The store did not answer in time: whether it has what was looked for is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Late;
+
+impl From<Late> for NotStoredReason {
+    fn from(_: Late) -> NotStoredReason {
+        NotStoredReason::Store
+    }
+}
+
+/// Waits for a read of the store, which must be harmless to drop.
+pub(super) async fn in_time<T>(reading: impl Future<Output = T>) -> Result<T, Late> {
+    let (mut reading, mut limit) = (pin!(reading), None);
+    poll_fn(|cx| {
+        if let Poll::Ready(read) = reading.as_mut().poll(cx) {
+            return Poll::Ready(Ok(read));
+        }
+        // Boxed, since the future of a hit reserves the room.
+        let limit = limit.get_or_insert_with(|| Box::pin(sleep(READ_WAIT_MAX)));
+        limit.as_mut().poll(cx).map(|()| Err(Late))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::{io, mem};
+
+    use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+    use damelo::{ByteSize, Config, GroupId, Store};
+    use damelo_store_sim::{SimClock, SimDisk, SimOptions, SimWorld};
+    use http::{HeaderMap, StatusCode, Version};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::config::{ProxyConfig, Target as Origin};
+    use crate::metrics::Counters;
+    use crate::purge::ledger::Ledger;
+    use crate::rules::group::Groups;
+    use crate::rules::{ForwardReason, Policy};
+    use crate::vault::entry::StoredResponse;
+    use crate::vault::{Lookup, Target, Vault};
+
+    const SIZE: u64 = 64 << 20;
+
+    /// A disk whose reads, if wanted, never end.
+    struct Hanging {
+        disk: Arc<dyn Device>,
+        hangs: Arc<AtomicBool>,
+    }
+
+    impl Device for Hanging {
+        fn info(&self) -> &DeviceInfo {
+            self.disk.info()
+        }
+
+        fn submit(&self, io: Io) {
+            match io.op == IoOp::Read && self.hangs.load(Ordering::SeqCst) {
+                true => mem::forget(io),
+                false => self.disk.submit(io),
+            }
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.disk.read_at(offset, buf)
+        }
+
+        fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+            self.disk.write_at(offset, buf)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            self.disk.sync()
+        }
+
+        fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
+            self.disk.journal(offset, len)
+        }
+
+        fn stats(&self) -> DeviceStats {
+            self.disk.stats()
+        }
+    }
+
+    fn target(path: &str) -> Target {
+        Target {
+            primary: format!("http://a{path}").into_bytes(),
+            scheme: "http",
+            host: "a".to_owned(),
+            client_host: "a".to_owned(),
+            path_and_query: path.parse().unwrap(),
+        }
+    }
+
+    /// Stores a response of so many bytes, a member of another group than its own.
+    async fn put(vault: &Vault, target: &Target, headers: &HeaderMap, bytes: usize) {
+        let groups = Groups { home: b"h".to_vec(), others: vec![b"o".to_vec()] };
+        let stored = StoredResponse::new(
+            StatusCode::OK,
+            Version::HTTP_11,
+            Policy::default(),
+            headers.clone(),
+        );
+        let epoch = vault.epoch(&target.primary);
+        let request = HeaderMap::new();
+        let length = Some(bytes as u64);
+        let begun = vault.begin(target, epoch, &request, stored, length, &groups).await;
+        let mut insertion = begun.unwrap();
+        let body = vec![7; bytes].into();
+        vault.write(&mut insertion, &body, Duration::from_secs(9)).await.unwrap();
+        vault.commit(&target.primary, insertion).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_makes_misses() {
+        let options = SimOptions { history: false, ..SimOptions::new(1) };
+        let world = SimWorld::start(&[SimDisk::blank(SIZE)], &options, Arc::new(SimClock::new()));
+        let hangs = Arc::new(AtomicBool::new(false));
+        let hanging = |disk| Arc::new(Hanging { disk, hangs: hangs.clone() }) as Arc<dyn Device>;
+        let disks = world.devices().into_iter().map(hanging).collect();
+        let mut config = Config::new("sim", ByteSize::new(SIZE));
+        config.memory = ByteSize::new(8 << 20);
+        let store = Store::open_on(config, disks, world.clock()).unwrap();
+        store.wait_recovered();
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
+        let vault = Vault::new(store.clone(), ledger, &config);
+        let (none, vary) =
+            (HeaderMap::new(), HeaderMap::from_iter([(http::header::VARY, "a".parse().unwrap())]));
+        let (small, large, varied) = (target("/small"), target("/large"), target("/varied"));
+        put(&vault, &small, &none, 1 << 10).await;
+        put(&vault, &large, &none, 600 << 10).await;
+        put(&vault, &varied, &vary, 1 << 10).await;
+        let counters = Counters::default();
+        let find = async |target: &Target| {
+            vault.lookup(&target.primary, &HeaderMap::new(), true, &counters).await
+        };
+        assert!(matches!(find(&small).await, Lookup::Found(_)));
+        let Lookup::Found(found) = find(&large).await else { panic!("it is there") };
+        store.sync().unwrap();
+        store.drop_memory();
+
+        hangs.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        let Lookup::Missed { reason, .. } = find(&small).await else { panic!("it hangs") };
+        assert_eq!((reason, begun.elapsed()), (ForwardReason::UriMiss, READ_WAIT_MAX));
+        assert_eq!(counters.store_errors.get(), 1);
+        let crate::vault::FoundBody::Large(mut body) = found.body else { panic!("it is large") };
+        assert!(body.read_first(0..9).await.is_err());
+        assert!(vault.variants(&varied.primary, 9).await.is_empty());
+        // What it has is unknown, and must not be replaced as if it were nothing.
+        let joined = vault.join_group(GroupId::of(b"o")).await;
+        assert_eq!(joined.unwrap_err(), NotStoredReason::Store);
+        let placed = vault.place_default(&varied.primary, &none, GroupId::of("h")).await;
+        assert_eq!(placed.unwrap_err(), NotStoredReason::Store);
+        assert!(vault.holds_whole(&small.primary).await);
+    }
+}
