@@ -181,6 +181,25 @@ fn a_reload_counts_from_the_next_request_of_a_connection_that_lives() {
 }
 
 #[test]
+fn a_reload_keeps_the_connections_to_origins_that_it_does_not_concern() {
+    let origin = Origin::start(|_| reply(200, "cache-control: no-store", "x"));
+    let proxy = Proxy::start_with(&origin, |config| config.workers = 1);
+    assert_eq!(proxy.get("/").status(), 200);
+    let reload = |name: &str, settings: &str| {
+        let mut new = Settings::parse(settings).unwrap().proxy;
+        new.name = name.to_owned();
+        proxy.info.control.reload(new).unwrap();
+        eventually("the worker sees the new settings", || {
+            let answer = support::ask_at(proxy.info.address, "GET", "/", "", b"");
+            answer.cache().contains(name)
+        });
+        origin.connections()
+    };
+    assert_eq!(reload("second", ""), 1);
+    assert_eq!(reload("third", "[timeouts]\nconnect = \"4s\"\n"), 2, "what it does concern");
+}
+
+#[test]
 fn reloads_under_load_disturb_nobody() {
     let origin = Origin::start(|request| reply(200, "cache-control: max-age=60", request.path()));
     let proxy = Proxy::start(&origin);

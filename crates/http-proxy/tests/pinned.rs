@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use damelo_http_proxy::{ForwardConfig, ProxyConfig, run_forward};
-use support::{Home, Message, Origin, PATIENCE, Proxy, read_message, reply};
+use damelo_http_proxy::{Control, ForwardConfig, ProxyConfig, Settings, run_forward};
+use support::{Home, Message, Origin, PATIENCE, Proxy, eventually, read_message, reply};
 
 /// An origin that knows users by their connection: `Authorization: NTLM hello` is answered by a
 /// challenge, `NTLM NAME` after that is a login, `Negotiate NAME` is one at once, and what follows
@@ -132,6 +132,24 @@ fn a_login_of_a_connection_is_its_clients_alone() {
     assert_eq!(Client::of(proxy.info.address, "/mail").ask("").status(), 401);
 }
 
+/// A reload that concerns no connection to an origin.
+fn rename(control: &Control, mut config: ProxyConfig, mut ask: impl FnMut() -> Message) {
+    config.name = "other".to_owned();
+    control.reload(config).expect("good settings");
+    eventually("the worker sees the new settings", || ask().cache().contains("other;"));
+}
+
+#[test]
+fn a_reload_leaves_a_login_of_a_connection() {
+    let (origin, proxy) = proxied();
+    let mut ann = Client::of(proxy.info.address, "/mail");
+    assert_eq!(ann.log_in("ann", "").text(), "mail of ann");
+    let settings = Settings::parse("").expect("settings").proxy;
+    rename(&proxy.info.control, settings, || ann.ask(""));
+    assert_eq!(ann.ask("").text(), "mail of ann");
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
 #[test]
 fn a_login_that_is_sent_again_is_its_clients_alone_too() {
     let (origin, proxy) = proxied();
@@ -157,7 +175,8 @@ fn a_login_through_a_forward_proxy() {
         let ready = |info: damelo_http_proxy::RunningInfo| ready.send(info).expect("test lives");
         run_forward(proxy, ForwardConfig::default(), store, ready, stopped).expect("proxy runs");
     });
-    let address = info.recv_timeout(PATIENCE).expect("proxy starts").address;
+    let info = info.recv_timeout(PATIENCE).expect("proxy starts");
+    let address = info.address;
     let mail = format!("http://{}/mail", origin.address);
     let mut ann = Client::of(address, &mail);
     assert_eq!(ann.log_in("ann", "").text(), "mail of ann");
@@ -165,6 +184,7 @@ fn a_login_through_a_forward_proxy() {
     ann.target = format!("http://{}/", elsewhere.address);
     assert_eq!(ann.ask("").text(), "x", "hers to one origin is not used for another");
     ann.target = mail;
+    rename(&info.control, ProxyConfig::for_forward(address), || ann.ask(""));
     assert_eq!(ann.ask("").text(), "mail of ann");
     assert_eq!(origin.connections.load(Ordering::SeqCst), 2);
     drop(ann);

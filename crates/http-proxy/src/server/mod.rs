@@ -331,13 +331,13 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     let (alive, mut ended) = mpsc::channel::<()>(1);
     let drain_timeout = {
         let mut reloads = start.shared;
-        let make = |shared: Arc<Shared>| {
-            let fetcher =
-                Fetcher::new(&shared.sites, &shared.config, &shared.transit, counters.clone());
+        let make = |shared: Arc<Shared>, former: Option<&Fetcher>| {
+            let Shared { sites, config, transit, .. } = &*shared;
+            let fetcher = Fetcher::new(sites, config, transit, counters.clone(), former);
             let (counters, relay, alive) = (counters.clone(), relay.clone(), alive.clone());
             Arc::new(Worker { shared, counters, fetcher, relay, alive })
         };
-        let first = make(reloads.borrow_and_update().clone());
+        let first = make(reloads.borrow_and_update().clone(), None);
         let worker = Arc::new(ArcSwap::new(first));
         let accepting = listen::accept_all(worker.clone(), start.gate, opened, start.stop);
         let mut accepting = std::pin::pin!(accepting);
@@ -346,7 +346,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
                 () = accepting.as_mut() => break,
                 Ok(()) = reloads.changed() => {
                     let shared = reloads.borrow_and_update().clone();
-                    worker.store(make(shared));
+                    worker.store(make(shared, Some(&worker.load().fetcher)));
                 }
                 () = sleep(sweep_interval(&worker.load())) => worker.load().fetcher.sweep(),
             }

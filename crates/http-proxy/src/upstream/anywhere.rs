@@ -24,6 +24,10 @@ impl AnyPools {
         AnyPools { settings, pools: Mutex::default() }
     }
 
+    pub(crate) fn settings(&self) -> &PoolSettings {
+        &self.settings
+    }
+
     /// Drops connections that have been idle for too long, and pools that have none.
     pub(crate) fn sweep(&self) {
         lock(&self.pools).retain(|_, pool| !pool.sweep());

@@ -48,6 +48,7 @@ use crate::ruleset::SiteId;
 use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::{Candidate, Open};
+use crate::upstream::endpoint::Endpoint;
 use crate::upstream::pool::{Again, Leased, Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
@@ -73,7 +74,7 @@ pub(crate) struct Fetcher {
     /// rules.
     sites: Vec<SitePools>,
     /// Pools of a forward proxy.
-    anywhere: AnyPools,
+    anywhere: Arc<AnyPools>,
     transit: Arc<Transit>,
     counters: Arc<Counters>,
     choice: OriginChoice,
@@ -106,14 +107,22 @@ impl SitePools {
 }
 
 impl Fetcher {
+    /// With the pools of the `former` one that are as they would be made now: a reload closes no
+    /// connection to an origin that it does not concern.
     pub(crate) fn new(
         sites: &Sites,
         config: &ProxyConfig,
         transit: &Arc<Transit>,
         counters: Arc<Counters>,
+        former: Option<&Fetcher>,
     ) -> Fetcher {
         let settings = PoolSettings::of(config, transit);
-        let pool = |endpoint: &Arc<_>| Pool::new(Arc::clone(endpoint), settings.clone());
+        let pool = |endpoint: &Arc<_>| {
+            let former = former.and_then(|former| former.pool_of(endpoint, &settings));
+            former.unwrap_or_else(|| Pool::new(Arc::clone(endpoint), settings.clone()))
+        };
+        let anywhere = former.map(|former| &former.anywhere);
+        let anywhere = anywhere.filter(|pools| *pools.settings() == settings).cloned();
         let site = |origin: &Arc<Origin>| SitePools {
             pools: origin.endpoints.iter().map(pool).collect(),
             own_name: (!config.preserve_host).then(|| OwnName::new(origin)),
@@ -122,7 +131,7 @@ impl Fetcher {
         let fair_time = timeouts.connect.min(timeouts.origin_header);
         Fetcher {
             sites: sites.all().map(site).collect(),
-            anywhere: AnyPools::new(settings.clone()),
+            anywhere: anywhere.unwrap_or_else(|| Arc::new(AnyPools::new(settings.clone()))),
             transit: transit.clone(),
             counters,
             choice: upstream.origin_choice,
@@ -135,6 +144,12 @@ impl Fetcher {
             total_timeout: timeouts.total,
             fair_time: timeouts.total.map_or(fair_time, |total| fair_time.min(total / 2)),
         }
+    }
+
+    /// The pool of this endpoint, if it has these settings.
+    fn pool_of(&self, endpoint: &Arc<Endpoint>, settings: &PoolSettings) -> Option<Pool> {
+        let mut pools = self.sites.iter().flat_map(|site| &site.pools);
+        pools.find(|pool| pool.serves(endpoint, settings)).cloned()
     }
 
     /// Closes connections that have been idle for too long.

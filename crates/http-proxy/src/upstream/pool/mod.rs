@@ -41,7 +41,7 @@ pub(crate) use send::{Again, Outgoing, SendError};
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Settings of a pool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PoolSettings {
     pub(crate) idle_max: usize,
     pub(crate) idle_timeout: Duration,
@@ -158,6 +158,11 @@ impl Pool {
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
+    }
+
+    /// Whether it has just this endpoint and these settings.
+    pub(crate) fn serves(&self, endpoint: &Arc<Endpoint>, settings: &PoolSettings) -> bool {
+        Arc::ptr_eq(&self.inner.endpoint, endpoint) && self.inner.settings == *settings
     }
 
     /// Whether both are handles to the same pool.
