@@ -19,7 +19,7 @@ use support::frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, frame, http2_raw, next_frame,
 };
 use support::wire::{ask_http2, block_on, http2_to};
-use support::{Home, Message, Nobody, Origin, Proxy, eventually, read_message, reply};
+use support::{Gate, Home, Message, Nobody, Origin, Proxy, Reply, eventually, read_message, reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// An origin that agrees to any upgrade, or to another that `X-Other` names, and then sends back
@@ -286,14 +286,42 @@ fn an_origin_may_decline() {
     let origin = Origin::start(|_| reply(403, "Cache-Control: max-age=60", "no"));
     let proxy = Proxy::start(&origin);
     for _ in 0..2 {
-        let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
-        let head = b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\
-            Upgrade: websocket\r\n\r\n";
-        stream.write_all(head).expect("write");
-        let answer = read_message(&mut BufReader::new(stream), false).expect("an answer");
+        let answer = declined_by(&proxy, "");
         assert_eq!((answer.status(), answer.text().as_str()), (403, "no"));
     }
     assert_eq!(origin.count(), 2, "never from the cache");
+}
+
+fn declined_by(proxy: &Proxy, fields: &str) -> Message {
+    let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+    let head = format!(
+        "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n{fields}\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("write");
+    read_message(&mut BufReader::new(stream), false).expect("an answer")
+}
+
+/// As those of other requests.
+#[test]
+fn what_an_origin_says_to_decline_ends_in_time_and_does_not_begin_broken() {
+    let held = Gate::default();
+    let hold = (65536, held.clone());
+    let origin = Origin::start(move |request| match request.has("x-broken") {
+        true => Reply { break_after: Some(0), ..reply(403, "", "no") },
+        false => Reply { hold: Some(hold.clone()), ..reply(403, "", vec![b'x'; 100_000]) },
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.timeouts.total = Some(Duration::from_millis(300));
+    });
+    let answer = declined_by(&proxy, "");
+    assert_eq!((answer.status(), answer.complete), (403, false), "it would take for ever");
+    held.open();
+    // What comes later than the head is sent.
+    eventually("it is broken when it comes", || {
+        let answer = declined_by(&proxy, "X-Broken: 1\r\n");
+        answer.status() == 502 && answer.cache().contains("detail=origin-broken")
+    });
 }
 
 /// RFC 9111 §4.4. Nobody sees what such a method does in a tunnel, so that counts as a change.

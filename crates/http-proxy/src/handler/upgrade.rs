@@ -24,6 +24,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
 use crate::client::cut::Cut;
+use crate::error::FetchError;
 use crate::fetch::pass::send_upgrade;
 use crate::handler::record::TunnelRecord;
 use crate::handler::tunnel;
@@ -113,7 +114,11 @@ impl Upgrade {
             return answer::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
         }
         if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-            let body = Timed::of_response(body, worker.idle_limit(), parts.version);
+            let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
+            if body.begins_broken().await {
+                // Nothing was sent yet: the client need not see it break.
+                return answer::origin_failed(worker, FetchError::Broken, status);
+            }
             return (answer::pass_on(ask, parts, body), status);
         }
         let agreed = parts.headers.get(UPGRADE).cloned();

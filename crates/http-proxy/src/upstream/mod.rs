@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use http::header::HOST;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
@@ -231,12 +231,10 @@ impl Fetcher {
         request: Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         self.counters.forwarded.one();
+        let deadline = self.total_timeout.map(|limit| Instant::now() + limit);
         let sent = match request.extensions().get::<Arc<Route>>().cloned() {
-            Some(route) => {
-                let pool = self.anywhere.pool(&route.host, route.port);
-                self.upgrade_at(&pool, &request, Some(&*route)).await
-            }
-            None => self.upgrade_at_site(&request).await,
+            Some(route) => self.upgrade_anywhere(&request, &route, deadline).await,
+            None => self.upgrade_at_site(&request, deadline).await,
         };
         if sent.is_err() {
             self.counters.origin_errors.one();
@@ -244,22 +242,39 @@ impl Fetcher {
         sent
     }
 
+    async fn upgrade_anywhere(
+        &self,
+        request: &Request<OriginBody>,
+        route: &Route,
+        deadline: Option<Instant>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        let pool = self.anywhere.pool(&route.host, route.port);
+        let hold = self.hold(&pool, deadline).await?;
+        self.upgrade_at(&pool, request, Some(route), hold, deadline).await
+    }
+
     async fn upgrade_at_site(
         &self,
         request: &Request<OriginBody>,
+        deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (site, renaming) = (self.site_of(request), Renaming::of(request));
         let pools = &site.pools;
         let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
         while let Some(index) = self.choose(pools, &open, key_of(request)) {
-            let sent = self.upgrade_at(&pools[index], request, None).await;
-            self.judge(&pools[index], pools.len(), sent.as_ref().err());
+            let pool = &pools[index];
+            let hold = self.hold(pool, deadline).await?;
+            let begun = Instant::now();
+            let sent = self.upgrade_at(pool, request, None, hold, deadline).await;
+            if sent.is_ok() || !is_over(deadline) || begun.elapsed() >= self.fair_time {
+                self.judge(pool, pools.len(), sent.as_ref().err());
+            }
             match sent {
                 Ok(mut response) => {
                     site.lead_back(response.headers_mut(), renaming.as_ref());
                     return Ok(response);
                 }
-                Err(error) if error.is_unreachable() => last_error = error,
+                Err(error) if error.is_unreachable() && !is_over(deadline) => last_error = error,
                 Err(error) => return Err(error),
             }
             open.asked.push(index);
@@ -275,10 +290,20 @@ impl Fetcher {
         pool: &Pool,
         request: &Request<OriginBody>,
         permit: Option<&dyn Permit>,
+        hold: Hold,
+        deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
-        let hold = self.hold(pool, None).await?;
-        let response = pool.send_upgrade(request, permit).await?;
-        Ok(response.map(|body| FetchedBody::new(body).holding(hold, None)))
+        let sending = pool.send_upgrade(request, permit);
+        let response = match deadline {
+            None => sending.await?,
+            Some(deadline) => {
+                timeout_at(deadline, sending).await.unwrap_or(Err(FetchError::HeaderTimeout))?
+            }
+        };
+        // A tunnel lasts as long as it is used.
+        let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let deadline = deadline.filter(|_| !is_tunnel);
+        Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
     }
 
     async fn send_until(
@@ -333,7 +358,7 @@ impl Fetcher {
                     Box::pin(self.send_by(deadline, pool, request, again, None)).await
                 }
             };
-            let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let is_over = is_over(deadline);
             if sent.is_ok() || !is_over || begun.elapsed() >= self.fair_time {
                 self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
             }
@@ -477,6 +502,10 @@ impl Fetcher {
         let load: Arc<AtomicUsize> = endpoint.load.clone();
         Ok(Hold::new(self.counters.clone(), self.transit.clone(), Load::new(load), place))
     }
+}
+
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Instant::now())
 }
 
 /// Index of the pool that the client's pinned connection belongs to.
