@@ -342,12 +342,19 @@ fn one_client_has_so_many_connections_and_no_more() {
         let answer = read_message(&mut BufReader::new(&stream), false).expect("an answer");
         (stream, answer.status())
     };
-    let (first, second) = (open("198.51.100.1"), open("198.51.100.1"));
+    let (mut first, mut second) = (open("198.51.100.1"), open("198.51.100.1"));
     assert_eq!((first.1, second.1), (200, 200));
+    for stream in [&mut first.0, &mut second.0] {
+        // Half of the next one: it is in use.
+        stream.write_all(&GET[..5]).expect("write");
+    }
     assert_eq!(open("198.51.100.1").1, 429);
     assert_eq!(open("198.51.100.2").1, 200);
     drop(first);
     eventually("a place comes free", || open("198.51.100.1").1 == 200);
+    let unused = ["198.51.100.3"; 2].map(open);
+    assert_eq!((unused[0].1, unused[1].1), (200, 200));
+    assert_eq!(open("198.51.100.3").1, 200, "what it does not use makes room");
 }
 
 #[test]

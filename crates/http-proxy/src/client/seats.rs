@@ -15,6 +15,15 @@ use crate::io::locks::lock;
 /// Time between two looks at all connections, each of which takes time in proportion to them.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Where less than one in so many places is free, connections that nobody uses make room, until
+/// twice as many are.
+pub(crate) const FEW_SHARE: usize = 16;
+/// What nobody has used for so long makes room while places are left: longer than clients that are
+/// at work pause between two requests.
+const UNUSED_MIN: Duration = Duration::from_secs(5);
+/// The same once none is left: still longer than a request is on its way.
+pub(crate) const UNUSED_MIN_FULL: Duration = Duration::from_secs(1);
+
 /// The open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Seats {
@@ -38,18 +47,33 @@ pub(crate) struct Seat {
 impl Seats {
     /// Adds a connection, until it ends.
     pub(crate) fn seat(self: &Arc<Seats>, activity: &Arc<Activity>) {
+        activity.sit(self.take(activity));
+    }
+
+    /// Adds a connection, until its seat is dropped.
+    pub(crate) fn take(self: &Arc<Seats>, activity: &Arc<Activity>) -> Seat {
         let mut taken = lock(&self.taken);
         let number = taken.next;
         taken.next += 1;
         taken.seats.insert(number, Arc::downgrade(activity));
-        drop(taken);
-        activity.sit(Seat { seats: Arc::clone(self), number });
+        Seat { seats: Arc::clone(self), number }
+    }
+
+    /// Has connections that nobody uses leave, if few of `max` places are free or somebody waits
+    /// for one.
+    pub(crate) fn keep_free(&self, max: usize, free: usize, waiting: usize, now: Instant) {
+        let few = max / FEW_SHARE;
+        if free < few || waiting > 0 {
+            let wanted = (2 * few).max(waiting).saturating_sub(free);
+            let unused_min = if free == 0 { UNUSED_MIN_FULL } else { UNUSED_MIN };
+            self.make_room(wanted, unused_min, now);
+        }
     }
 
     /// Has so many connections leave that nobody has used for so long, those first that nobody has
     /// used for longest. Those that are leaving already count. Does nothing shortly after the last
     /// time.
-    pub(crate) fn make_room(&self, wanted: usize, unused_min: Duration, now: Instant) {
+    fn make_room(&self, wanted: usize, unused_min: Duration, now: Instant) {
         let mut taken = lock(&self.taken);
         if taken.looked.is_some_and(|looked| now < looked + LOOK_INTERVAL) {
             return;
@@ -81,8 +105,6 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const UNUSED_MIN: Duration = Duration::from_secs(5);
 
     fn open(seats: &Arc<Seats>, count: usize) -> Vec<Arc<Activity>> {
         let activities = (0..count).map(|_| Activity::new(Arc::default(), None));

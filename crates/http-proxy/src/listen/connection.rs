@@ -151,7 +151,7 @@ fn timeouts(worker: &Worker) -> &Timeouts {
 async fn prepare(
     worker: &Worker,
     gate: &Gate,
-    activity: &Activity,
+    activity: &Arc<Activity>,
     kind: Kind,
     socket: Socket,
     from: Option<IpAddr>,
@@ -174,7 +174,7 @@ async fn prepare(
             }
         }
     }
-    let Some(counted) = gate.clients.admit(client) else {
+    let Some(counted) = gate.clients.admit(client, activity).await else {
         return Err(Refused::With(TOO_MANY, Box::new(stream)));
     };
     activity.count(counted);

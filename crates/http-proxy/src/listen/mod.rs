@@ -47,15 +47,6 @@ use crate::worker::Worker;
 /// Pause after a failed accept, whose most likely cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Where less than one in so many places is free, connections that nobody uses make room, until
-/// twice as many are.
-const FEW_SHARE: usize = 16;
-/// What nobody has used for so long makes room while places are left: longer than clients that are
-/// at work pause between two requests.
-const UNUSED_MIN: Duration = Duration::from_secs(5);
-/// The same once none is left: still longer than a request is on its way.
-const UNUSED_MIN_FULL: Duration = Duration::from_secs(1);
-
 /// Refused clients whose connection is open without a place; further ones may lose what they are
 /// told.
 const FAREWELLS_MAX: usize = 64;
@@ -131,14 +122,9 @@ impl Gate {
 
     /// Has connections that nobody uses leave, if few places are free or somebody waits for one.
     fn make_room(&self) {
-        let few = self.connections_max / FEW_SHARE;
         let free = self.connections.available_permits();
         let waiting = self.waiting.load(Ordering::Relaxed);
-        if free < few || waiting > 0 {
-            let wanted = (2 * few).max(waiting).saturating_sub(free);
-            let unused_min = if free == 0 { UNUSED_MIN_FULL } else { UNUSED_MIN };
-            self.seats.make_room(wanted, unused_min, Instant::now());
-        }
+        self.seats.keep_free(self.connections_max, free, waiting, Instant::now());
     }
 
     fn say_full(&self) {
@@ -258,6 +244,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 mod tests {
     use super::*;
     use crate::client::activity::Activity;
+    use crate::client::seats::{FEW_SHARE, UNUSED_MIN_FULL};
 
     const PLACES: usize = 64;
 
