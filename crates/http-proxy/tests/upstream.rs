@@ -196,6 +196,20 @@ fn connections_are_used_again_until_they_are_too_old() {
 }
 
 #[test]
+fn a_connection_that_is_old_enough_gets_no_further_requests() {
+    let origin = no_store();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.workers = 1;
+        config.timeouts.pool_age = Duration::from_millis(20);
+    });
+    for connections in 1..4 {
+        assert_eq!(proxy.get("/").text(), "x");
+        assert_eq!(origin.connections(), connections);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn of_too_many_idle_connections_the_oldest_goes() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let (home, url) = (Home::new(), format!("http://{}", listener.local_addr().expect("address")));

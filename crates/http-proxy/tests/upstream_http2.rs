@@ -3,14 +3,14 @@
 
 mod support;
 
-use std::io::BufReader;
+use std::io::{BufReader, Read as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use damelo_http_proxy::{ProxyConfig, Target};
-use support::wire::{Authority, Http2Origin, acceptor, block_on, http2_frame};
+use support::wire::{Authority, Http2Origin, LARGE_BYTES, acceptor, block_on, http2_frame};
 use support::{Gate, Home, PATIENCE, Proxy, eventually, read_message, read_some, send_to};
 
 /// A proxy with one worker, so that all requests share its connections, before an origin that
@@ -125,6 +125,23 @@ fn slow_clients_leave_room_on_a_connection_of_http2() {
     });
     expect_another_answer(&proxy, &origin);
     assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn beside_a_connection_of_http2_that_is_old_enough_another_is_opened() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let (proxy, slow) = slow_readers(&home, &origin, 1, |config| {
+        config.workers = 1;
+        config.timeouts.pool_age = Duration::from_millis(20);
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    expect_another_answer(&proxy, &origin);
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 2);
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("it goes on");
+        assert!(rest.len() + 1000 >= LARGE_BYTES, "{}", rest.len());
+    }
 }
 
 #[test]

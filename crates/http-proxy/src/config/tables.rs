@@ -149,6 +149,8 @@ pub struct Timeouts {
     pub tunnel_idle: Duration,
     /// How long an idle origin connection is kept. Default 30 s.
     pub pool_idle: Duration,
+    /// How long an origin connection gets new requests at most. Default 1 h.
+    pub pool_age: Duration,
     /// Longest wait of a request for another one that fetches the same resource. Default 10 s.
     pub collapse: Duration,
     /// Time that responses under way have to finish when the proxy is stopped. Default 10 s.
@@ -168,6 +170,7 @@ impl Default for Timeouts {
             total: None,
             tunnel_idle: Duration::from_secs(600),
             pool_idle: Duration::from_secs(30),
+            pool_age: Duration::from_secs(3600),
             collapse: Duration::from_secs(10),
             drain: Duration::from_secs(10),
         }

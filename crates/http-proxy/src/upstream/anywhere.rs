@@ -61,6 +61,7 @@ mod tests {
         let settings = PoolSettings {
             idle_max: 1,
             idle_timeout: Duration::from_secs(60),
+            age_max: Duration::from_secs(3600),
             connect_timeout: Duration::from_secs(1),
             origin_header_timeout: Duration::from_secs(1),
             header_bytes_max: 8192,

@@ -2,7 +2,8 @@
 //!
 //! A host with several addresses must stay reachable if one of them drops packets. So the next
 //! address is tried when the last one was silent for [`ATTEMPT_DELAY`], or at once when an attempt
-//! failed; the first connection wins and the other attempts are dropped. Invariants: the name is
+//! failed; the first connection wins and the other attempts are dropped. Connections to one origin
+//! begin at its addresses in turn, or the first would get all of them. Invariants: the name is
 //! resolved once, and the proxy connects to the very address that it checked against the rules; an
 //! address that is not permitted is never tried. Threads: the caller's.
 
@@ -25,12 +26,14 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Limit on the addresses of one host that are tried; a name may have any number.
 const ADDRESSES_MAX: usize = 16;
 
-/// Connects to a permitted address of a host before `due`.
+/// Connects to a permitted address of a host before `due`. `turn` says which is tried first among
+/// those of a family.
 pub(crate) async fn dial_tcp(
     host: &str,
     port: u16,
     permit: Option<&dyn Permit>,
     due: Instant,
+    turn: usize,
 ) -> Result<TcpStream, FetchError> {
     let resolved = timeout_at(due, names::addresses(host)).await;
     let resolved = resolved.map_err(|_| FetchError::ResolveTimeout(host.into()))??;
@@ -43,7 +46,7 @@ pub(crate) async fn dial_tcp(
         address
     };
     let addresses = resolved.iter().map(with_port);
-    let connecting = connect_among(addresses, permit, TcpStream::connect);
+    let connecting = connect_among(addresses, permit, turn, TcpStream::connect);
     timeout_at(due, connecting).await.unwrap_or(Err(FetchError::ConnectTimeout))
 }
 
@@ -51,6 +54,7 @@ pub(crate) async fn dial_tcp(
 async fn connect_among<S, F>(
     addresses: impl Iterator<Item = SocketAddr>,
     permit: Option<&dyn Permit>,
+    turn: usize,
     connect: impl Fn(SocketAddr) -> F,
 ) -> Result<S, FetchError>
 where
@@ -60,7 +64,7 @@ where
         permit.is_none_or(|permit| permit.permits(address.ip().to_canonical()))
     };
     let (permitted, forbidden): (Vec<_>, Vec<_>) = addresses.partition(may);
-    let connected = first_to_connect(by_turns(permitted), connect).await;
+    let connected = first_to_connect(by_turns(permitted, turn), connect).await;
     connected.map_err(|error| match error {
         // The rules are the reason only if they left no address to try.
         Some(error) => unreached(error),
@@ -74,15 +78,18 @@ pub(crate) fn unreached(error: io::Error) -> FetchError {
     FetchError::Connect(Some(error.kind()))
 }
 
-/// Interleaves the address families, beginning with that of the first address and keeping the order
-/// within each family (RFC 8305 §4).
-fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+/// Interleaves the address families, beginning with that of the first address (RFC 8305 §4) and, of
+/// each, with the address whose turn it is; else they keep their order.
+fn by_turns(addresses: Vec<SocketAddr>, turn: usize) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().copied() else { return addresses };
     let (mut same, mut other): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv4() == first.is_ipv4());
-    // Reversed, because `pop` takes from the end.
-    same.reverse();
-    other.reverse();
+    for family in [&mut same, &mut other] {
+        let begin = turn % family.len().max(1);
+        family.rotate_left(begin);
+        // Reversed, because `pop` takes from the end.
+        family.reverse();
+    }
     let mut turns = Vec::with_capacity(same.len() + other.len());
     while !same.is_empty() || !other.is_empty() {
         turns.extend(same.pop());
@@ -152,13 +159,17 @@ mod tests {
     fn families_take_turns() {
         let (a, b, c) = ("[::1]:1", "[::2]:1", "[::3]:1");
         let (x, y) = ("192.0.2.1:1", "192.0.2.2:1");
-        for (given, expected) in [
-            (vec![a, b, c, x, y], vec![a, x, b, y, c]),
-            (vec![x, y, a], vec![x, a, y]),
-            (vec![a, b], vec![a, b]),
-            (vec![], vec![]),
+        for (given, turn, expected) in [
+            (vec![a, b, c, x, y], 0, vec![a, x, b, y, c]),
+            (vec![a, b, c, x, y], 1, vec![b, y, c, x, a]),
+            (vec![a, b, c, x, y], 2, vec![c, x, a, y, b]),
+            (vec![x, y, a], 0, vec![x, a, y]),
+            (vec![x, y, a], usize::MAX, vec![y, a, x]),
+            (vec![a, b], 0, vec![a, b]),
+            (vec![a, b], 2, vec![a, b]),
+            (vec![], 1, vec![]),
         ] {
-            assert_eq!(by_turns(addresses(&given)), addresses(&expected), "{given:?}");
+            assert_eq!(by_turns(addresses(&given), turn), addresses(&expected), "{given:?}");
         }
     }
 
@@ -199,7 +210,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_is_none_is_named() {
         let due = Instant::now() + Duration::from_secs(60);
-        let error = dial_tcp("nobody.invalid", 80, None, due).await.unwrap_err();
+        let error = dial_tcp("nobody.invalid", 80, None, due, 0).await.unwrap_err();
         assert!(error.is_unreachable() && error.status() == 502);
         assert_eq!(error.to_string(), "the name nobody.invalid could not be resolved");
     }
@@ -223,7 +234,7 @@ mod tests {
         ];
         for (given, expected) in cases {
             let given = addresses(given).into_iter();
-            let failed = connect_among(given, Some(&Ipv4Only), refuse).await.unwrap_err();
+            let failed = connect_among(given, Some(&Ipv4Only), 0, refuse).await.unwrap_err();
             assert_eq!(failed, expected);
         }
     }

@@ -255,14 +255,15 @@ impl Endpoint {
 
     /// Opens a stream, only to an address that `permit` allows; returns it with its address, which
     /// a Unix socket has none of. The caller limits the time: what is not there when it is `due`
-    /// comes too late.
+    /// comes too late. Of several addresses `turn` says which is tried first.
     pub(crate) async fn connect(
         &self,
         purpose: Purpose,
         permit: Option<&dyn Permit>,
         due: Instant,
+        turn: usize,
     ) -> Result<(Stream, Option<IpAddr>), FetchError> {
-        let (wire, address) = self.dial(permit, due).await?;
+        let (wire, address) = self.dial(permit, due, turn).await?;
         let Some(tls) = &self.tls else { return Ok((Stream::Plain(wire), address)) };
         let connector = if purpose == Purpose::Upgrade { &tls.http1 } else { &tls.any };
         let shaken = connector.connect(tls.name.clone(), wire).await;
@@ -274,6 +275,7 @@ impl Endpoint {
         &self,
         permit: Option<&dyn Permit>,
         due: Instant,
+        turn: usize,
     ) -> Result<(Wire, Option<IpAddr>), FetchError> {
         match &self.dial {
             Dial::Unix(path) => {
@@ -281,7 +283,7 @@ impl Endpoint {
                 Ok((Wire::Unix(stream), None))
             }
             Dial::Tcp { host, port } => {
-                let stream = dial_tcp(host, *port, permit, due).await?;
+                let stream = dial_tcp(host, *port, permit, due, turn).await?;
                 // Nagle's algorithm would delay small requests; a failure here only costs time.
                 let _ = stream.set_nodelay(true);
                 let address = stream.peer_addr().map_err(unreached)?.ip();

@@ -27,7 +27,7 @@ use crate::error::FetchError;
 use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
 use crate::upstream::OriginBody;
-use crate::upstream::pool::PoolSettings;
+use crate::upstream::pool::{Age, PoolSettings};
 use crate::upstream::stream::{SparingStream, Stream as Wire};
 
 /// Time limit for an origin's answer to a PING.
@@ -179,6 +179,7 @@ pub(super) struct Shared {
 struct Http2 {
     sender: http2::SendRequest<OriginBody>,
     address: Option<IpAddr>,
+    age: Age,
     used: Instant,
     preface: Preface,
     peer: Arc<Peer>,
@@ -265,13 +266,15 @@ impl Shared {
         self.connections.is_empty()
     }
 
-    /// Drops connections that have closed, been idle for `idle_timeout`, or whose origin did not
-    /// send its SETTINGS in time, or has fallen silent.
+    /// Drops connections that have closed, are too old, have been idle for `idle_timeout`, or whose
+    /// origin did not send its SETTINGS in time, or has fallen silent. Requests in flight on them
+    /// continue.
     pub(super) fn retain_usable(&mut self, idle_timeout: Duration) {
+        let now = Instant::now();
         self.connections.retain(|one| {
             let idle = one.streams() == 0 && one.used.elapsed() >= idle_timeout;
             let lost = one.peer.lost.load(Ordering::Relaxed) || one.preface.is_overdue();
-            one.sender.is_ready() && !idle && !lost
+            one.sender.is_ready() && !one.age.is_over(now) && !idle && !lost
         });
     }
 
@@ -303,8 +306,9 @@ impl Shared {
         &mut self,
         Opened { sender, preface, peer }: Opened,
         address: Option<IpAddr>,
+        age: Age,
     ) -> Place {
-        let mut one = Http2 { sender, address, used: Instant::now(), preface, peer };
+        let mut one = Http2 { sender, address, age, used: Instant::now(), preface, peer };
         let place = one.place();
         self.connections.push(one);
         place

@@ -224,7 +224,7 @@ pub(crate) async fn get_tls_on(
 }
 
 /// More than the buffers of sockets hold.
-const LARGE_BYTES: usize = 24 << 20;
+pub(crate) const LARGE_BYTES: usize = 24 << 20;
 
 /// An origin that speaks HTTP/2 only. A response has the request's URL, whether it had a `Host`
 /// field, and its body; the request's `Via` is in `seen-via`, its `Trailer` in `seen-trailer` and

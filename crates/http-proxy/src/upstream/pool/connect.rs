@@ -18,7 +18,7 @@ use crate::io::locks::lock;
 use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Purpose;
 use crate::upstream::pinned::Pinned;
-use crate::upstream::pool::{Connection, Http1, Pool, allowed};
+use crate::upstream::pool::{Age, Connection, Http1, Lasting, Pool, allowed};
 use crate::upstream::shared::{self, Outcome, Preface};
 use crate::upstream::stream::{SparingStream, Stream};
 
@@ -89,7 +89,8 @@ impl Pool {
     ) -> Result<http1::SendRequest<OriginBody>, FetchError> {
         let due = Instant::now() + self.inner.settings.connect_timeout;
         let opening = async {
-            let connecting = self.inner.endpoint.connect(Purpose::Upgrade, permit, due.into());
+            let (endpoint, turn) = (&self.inner.endpoint, self.turn());
+            let connecting = endpoint.connect(Purpose::Upgrade, permit, due.into(), turn);
             let (stream, _) = connecting.await?;
             let (sender, connection) = self.speak_http1(stream, BUFFER_BYTES_MIN).await?;
             tokio::spawn(connection.with_upgrades());
@@ -116,7 +117,7 @@ impl Pool {
         due: Instant,
     ) -> Result<Connection, FetchError> {
         let endpoint = &self.inner.endpoint;
-        let (stream, address) = endpoint.connect(purpose, permit, due.into()).await?;
+        let (stream, address) = endpoint.connect(purpose, permit, due.into(), self.turn()).await?;
         let (settings, shares) = (&self.inner.settings, purpose == Purpose::Requests);
         if !endpoint.is_http2(&stream) {
             if shares {
@@ -129,7 +130,7 @@ impl Pool {
             return Ok(Connection::Http1(Http1 {
                 sender,
                 task,
-                address,
+                lasting: Box::new(Lasting { address, age: Age::begin(settings.age_max) }),
                 keeps: None,
                 lengths_only: false,
                 timer: None,
@@ -140,7 +141,7 @@ impl Pool {
             return Ok(Connection::Http2(shared::unshared(opened)));
         }
         let mut shared = lock(&self.inner.shared);
-        Ok(Connection::Http2(shared.put(opened, address)))
+        Ok(Connection::Http2(shared.put(opened, address, Age::begin(settings.age_max))))
     }
 
     /// Speaks HTTP/1.1 on a new stream. The read buffer may grow to `buffer_bytes_max`, or to the
@@ -159,6 +160,11 @@ impl Pool {
             .handshake(TokioIo::new(SparingStream::new(stream, &settings.transit)))
             .await
             .map_err(|_| FetchError::Broken)
+    }
+
+    /// The number of the next connection.
+    fn turn(&self) -> usize {
+        self.inner.turn.fetch_add(1, Ordering::Relaxed)
     }
 
     fn awaited_preface(&self, permit: Option<&dyn Permit>) -> Option<Preface> {

@@ -1,19 +1,21 @@
 //! Connections to one endpoint: idle HTTP/1.1 connections, and HTTP/2 connections that requests
 //! share.
 //!
-//! `connect` opens connections, `send` sends requests on them, `leased` is the body of a response
+//! `connect` opens connections, for as long as `age` says; `send` sends requests on them, `leased` is the body of a response
 //! and gives its connection back; this file keeps the connections in between.
 //!
 //! Invariants: a connection is in the pool or belongs to one exchange, never both; a connection
-//! that closed or was idle for too long is never handed out. Every wait has a time limit. Threads:
+//! that closed, or is too old, or was idle for too long is never handed out. Every wait has a time limit. Threads:
 //! a pool belongs to one worker; its connections live on that worker's event loop.
 
+mod age;
 mod connect;
 mod leased;
 mod send;
 
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,7 @@ use crate::upstream::endpoint::Endpoint;
 use crate::upstream::pinned::Pinned;
 use crate::upstream::shared::{Place, Shared};
 
+pub(in crate::upstream) use age::Age;
 pub(crate) use leased::Leased;
 pub(crate) use send::{Again, Outgoing, SendError};
 
@@ -45,6 +48,8 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(crate) struct PoolSettings {
     pub(crate) idle_max: usize,
     pub(crate) idle_timeout: Duration,
+    /// How long a connection gets new requests.
+    pub(crate) age_max: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) origin_header_timeout: Duration,
     pub(crate) header_bytes_max: usize,
@@ -65,6 +70,7 @@ impl PoolSettings {
         PoolSettings {
             idle_max: config.limits.pool_idle_max,
             idle_timeout: config.timeouts.pool_idle,
+            age_max: config.timeouts.pool_age,
             connect_timeout: config.timeouts.connect,
             origin_header_timeout: config.timeouts.origin_header,
             header_bytes_max: config.limits.header_bytes_max,
@@ -88,6 +94,8 @@ struct Inner {
     settings: PoolSettings,
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Shared>,
+    /// Numbers the connections, so that each begins at another address.
+    turn: AtomicUsize,
     /// Held while connecting to an endpoint that may speak HTTP/2: the requests that wait for it
     /// may share the new connection.
     connecting: tokio::sync::Mutex<()>,
@@ -102,7 +110,8 @@ pub(in crate::upstream) struct Http1 {
     sender: http1::SendRequest<OriginBody>,
     /// The task that reads and writes.
     task: AbortHandle,
-    address: Option<IpAddr>,
+    /// Apart: the rest moves with every request.
+    lasting: Box<Lasting>,
     /// How long the origin announced to keep the idle connection, less a margin.
     keeps: Option<Duration>,
     /// The origin answered in HTTP/1.0. hyper then speaks HTTP/1.0 too and would omit a body of
@@ -110,6 +119,12 @@ pub(in crate::upstream) struct Http1 {
     lengths_only: bool,
     /// For the time that an answer may take. It stays armed: most answers come long before.
     timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What does not change about a connection.
+struct Lasting {
+    address: Option<IpAddr>,
+    age: Age,
 }
 
 enum Connection {
@@ -151,6 +166,8 @@ impl Pool {
                 settings,
                 idle: Mutex::default(),
                 shared: Mutex::default(),
+                // Workers begin at different addresses.
+                turn: AtomicUsize::new(fastrand::usize(..)),
                 connecting: tokio::sync::Mutex::default(),
             }),
         }
@@ -170,7 +187,7 @@ impl Pool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Drops connections that have been idle for too long. True if the pool can be dropped too: it
+    /// Drops connections that are too old or have been idle for too long. True if the pool can be dropped too: it
     /// has no connection and no other handle.
     pub(crate) fn sweep(&self) -> bool {
         let mut idle = lock(&self.inner.idle);
@@ -181,7 +198,7 @@ impl Pool {
         idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
     }
 
-    /// Drops connections that have closed or been idle for too long. A connection that has just
+    /// Drops connections that have closed, are too old or have been idle for too long. A connection that has just
     /// come back may not be ready for a request yet; it stays.
     fn retain_usable(&self, idle: &mut Vec<Idle>) {
         let (limit, now) = (self.inner.settings.idle_timeout, Instant::now());
@@ -189,7 +206,8 @@ impl Pool {
             let limit = one.connection.keeps.map_or(limit, |keeps| keeps.min(limit));
             now.saturating_duration_since(one.since) < limit
         };
-        idle.retain(|one| !one.connection.sender.is_closed() && young(one));
+        let good = |one: &Http1| !one.sender.is_closed() && !one.lasting.age.is_over(now);
+        idle.retain(|one| good(&one.connection) && young(one));
     }
 
     /// A place on a shared HTTP/2 connection, or else the most recently used idle connection that
@@ -202,7 +220,7 @@ impl Pool {
         self.retain_usable(&mut idle);
         let usable = |one: &Idle| {
             one.connection.sender.is_ready()
-                && allowed(one.connection.address, permit)
+                && allowed(one.connection.lasting.address, permit)
                 && (!need.fresh || one.since.elapsed() < FRESH)
                 && one.connection.takes(need)
         };
@@ -224,7 +242,7 @@ impl Pool {
         permit: Option<&dyn Permit>,
         need: Need,
     ) -> Option<Connection> {
-        let may = |own: &Http1| allowed(own.address, permit) && own.takes(need);
+        let may = |own: &Http1| allowed(own.lasting.address, permit) && own.takes(need);
         let mut own = pinned.take(self).filter(may)?;
         // The connection may have come back just now and not be ready; no other can replace it.
         let ready = timeout(self.inner.settings.connect_timeout, own.sender.ready()).await;
