@@ -44,6 +44,7 @@ fn storable(request: &HeaderMap, response: &HeaderMap, caching: &CachingConfig) 
         response,
         directives: &ResponseDirectives::of(response, caching),
         response_time_s: NOW,
+        with_cookie: false,
         selective: false,
     };
     storing::decide(exchange, caching).is_ok()
@@ -132,6 +133,7 @@ fn store_and_reuse(
         headers: response,
         received: response,
         directives: &directives,
+        with_cookie: false,
         request_time_ms: NOW * 1000,
         response_time_ms: NOW * 1000,
     };

@@ -31,6 +31,7 @@ pub mod invalidation;
 pub mod key;
 pub mod negotiation;
 pub mod parts;
+mod personal;
 mod precedence;
 pub mod preconditions;
 pub mod ranges;

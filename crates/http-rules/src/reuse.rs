@@ -12,7 +12,7 @@ use crate::cache_status::ForwardReason;
 use crate::config::CachingConfig;
 use crate::directive::DELTA_SECONDS_MAX;
 use crate::freshness::{self, Lifetime};
-use crate::storing;
+use crate::{personal, storing};
 
 /// Largest backward clock adjustment that makes no response stale, as clock discipline may cause.
 const CLOCK_BACK_MAX_MS: u64 = 60_000;
@@ -36,8 +36,8 @@ pub struct Policy {
     pub stale_if_error_ms: u64,
     /// Validate before every use.
     pub no_cache: bool,
-    /// Never serve stale: `must-revalidate`, `proxy-revalidate` or `s-maxage`, or a cookie that the
-    /// origin does not say is for all.
+    /// Never serve stale: `must-revalidate`, `proxy-revalidate` or `s-maxage`, or a cookie, of the
+    /// response or of its request, beside which the origin does not say that it is for all.
     pub never_stale: bool,
     /// Unchanging while fresh: a client's `max-age` does not cause a validation (RFC 8246 §2.1).
     pub immutable: bool,
@@ -54,6 +54,8 @@ pub struct Arrived<'a> {
     pub received: &'a HeaderMap,
     /// The cache directives of `headers`.
     pub directives: &'a ResponseDirectives,
+    /// The request that brought the body had a cookie.
+    pub with_cookie: bool,
     /// When the request was sent.
     pub request_time_ms: u64,
     /// When the response arrived.
@@ -63,9 +65,11 @@ pub struct Arrived<'a> {
 impl Policy {
     /// The policy of a response.
     pub fn of(arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
-        let Arrived { status, headers, received, directives, request_time_ms, response_time_ms } =
-            arrived;
-        let lifetime = Lifetime::of(status, headers, directives, caching, response_time_ms / 1000);
+        let Arrived { status, headers, received, directives, .. } = arrived;
+        let Arrived { with_cookie, request_time_ms, response_time_ms, .. } = arrived;
+        let own = Lifetime::of(status, headers, directives, caching, response_time_ms / 1000);
+        let (lifetime, is_personal) =
+            personal::judged(with_cookie, headers, directives, caching, own);
         let (swr, sie) = (directives.stale_while_revalidate_s, directives.stale_if_error_s);
         let allowed_beside = caching.stale_beside_s_maxage && (swr.is_some() || sie.is_some());
         Policy {
@@ -78,6 +82,7 @@ impl Policy {
             never_stale: directives.must_revalidate
                 || directives.proxy_revalidate
                 || (directives.s_maxage.is_some() && !allowed_beside)
+                || is_personal
                 || (storing::may_be_for_one_user(headers, directives)
                     && !storing::lets_share_stale_cookies(lifetime, directives)),
             immutable: directives.immutable,
@@ -114,6 +119,12 @@ impl Policy {
     /// Whether it is never fresh: every use is validated first.
     pub fn is_always_validated(&self) -> bool {
         self.no_cache || self.lifetime_ms == 0
+    }
+
+    /// Whether what was stored may be for one user: it is never fresh, nor served stale. A 304 leaves
+    /// it so unless it gives it a lifetime.
+    pub fn may_be_for_one_user(&self) -> bool {
+        self.lifetime_ms == 0 && self.never_stale
     }
 
     /// Whether it lets be served nothing that a newer policy of the same response does not: it may

@@ -18,6 +18,7 @@ fn policy_of(map: &HeaderMap, caching: &CachingConfig) -> Policy {
         headers: map,
         received: map,
         directives: &directives,
+        with_cookie: false,
         request_time_ms: NOW,
         response_time_ms: NOW,
     };
@@ -95,6 +96,49 @@ fn a_cookie_with_a_lifetime_of_nothing_is_never_served_stale() {
             assert!(!policy_of(&map, &caching).never_stale, "{says}");
         }
     }
+}
+
+/// RFC 9111 §4.2.2, §4.2.4.
+#[test]
+fn what_a_cookie_was_sent_for_is_never_served_unasked() {
+    let caching = CachingConfig {
+        stale_if_error_s: 60,
+        stale_while_revalidate_s: 60,
+        ..CachingConfig::default()
+    };
+    let of = |with_cookie, says: &str| {
+        let map = headers(&[
+            ("cache-control", says),
+            ("etag", "\"a\""),
+            ("last-modified", "Sat, 05 Nov 1994 08:49:37 GMT"),
+        ]);
+        let directives = ResponseDirectives::of(&map, &caching);
+        let arrived = Arrived {
+            status: StatusCode::OK,
+            headers: &map,
+            received: &map,
+            directives: &directives,
+            with_cookie,
+            request_time_ms: NOW * 1000,
+            response_time_ms: NOW * 1000,
+        };
+        Policy::of(arrived, &caching)
+    };
+    for says in ["", "max-age=0"] {
+        let policy = of(true, says);
+        assert!(policy.may_be_for_one_user());
+        for wishes in ["", "max-stale, stale-if-error=99"] {
+            assert_eq!(decide(&wish(wishes), &policy, &caching, NOW * 1000), STALE, "{wishes}");
+            for failure in [Failure::Disconnected, Failure::Status(StatusCode::BAD_GATEWAY)] {
+                let now_ms = NOW * 1000;
+                assert!(!may_serve_on_error(&wish(wishes), &policy, failure, &caching, now_ms));
+            }
+        }
+    }
+    assert_eq!(decide(&wish(""), &of(false, ""), &caching, NOW * 1000), SERVE);
+    assert!(!of(false, "max-age=0").may_be_for_one_user());
+    assert!(!of(true, "max-age=9").may_be_for_one_user());
+    assert!(!of(true, "public").may_be_for_one_user());
 }
 
 /// RFC 9111 §4.2, §5.2.1, RFC 5861: every limit but a client's `max-age`, which counts as `Age`

@@ -15,7 +15,7 @@ use crate::freshness::{self, Lifetime, LifetimeSource};
 use crate::preconditions::entity_tag;
 use crate::surrogate::SURROGATE_CONTROL;
 use crate::vary::{self, Vary};
-use crate::{dates, list_members, parts};
+use crate::{dates, list_members, parts, personal};
 
 /// Why a response was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,9 @@ pub enum NotStoredReason {
     /// Nothing makes it cacheable: neither explicit freshness nor a heuristically cacheable status;
     /// or a cookie where freshness would be heuristic.
     NotCacheable,
+    /// The request had a cookie, nothing says that the response is for others, too, and it has no
+    /// entity tag by which the origin could tell.
+    Cookie,
     /// Stale at once and without validator: storing it could never save a transfer.
     NeverUseful,
     /// Larger than the largest object this proxy stores.
@@ -66,7 +69,7 @@ pub enum NotStoredReason {
 
 impl NotStoredReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [NotStoredReason; 20] = [
+    pub const ALL: [NotStoredReason; 21] = [
         NotStoredReason::Method,
         NotStoredReason::RequestNoStore,
         NotStoredReason::NoStore,
@@ -77,6 +80,7 @@ impl NotStoredReason {
         NotStoredReason::Partial,
         NotStoredReason::SetCookie,
         NotStoredReason::NotCacheable,
+        NotStoredReason::Cookie,
         NotStoredReason::NeverUseful,
         NotStoredReason::TooLarge,
         NotStoredReason::HeadersTooLarge,
@@ -102,6 +106,7 @@ impl NotStoredReason {
             NotStoredReason::Partial => "partial",
             NotStoredReason::SetCookie => "set-cookie",
             NotStoredReason::NotCacheable => "not-cacheable",
+            NotStoredReason::Cookie => "cookie",
             NotStoredReason::NeverUseful => "no-validator",
             NotStoredReason::TooLarge => "too-large",
             NotStoredReason::HeadersTooLarge => "headers-too-large",
@@ -138,6 +143,8 @@ pub struct Exchange<'a> {
     pub directives: &'a ResponseDirectives,
     /// When the response arrived.
     pub response_time_s: u64,
+    /// The request that brought its body had a cookie.
+    pub with_cookie: bool,
     /// The request had a range or the client's own conditions: any response but a 200 or 206 is for
     /// this request only.
     pub selective: bool,
@@ -226,23 +233,29 @@ pub fn post_stands_for_get(
 /// The last two conditions: something makes the response cacheable (§3), and storing it can save a
 /// transfer.
 fn worth_storing(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), NotStoredReason> {
-    let Exchange { status, response, directives, response_time_s, .. } = exchange;
-    let lifetime = Lifetime::of(status, response, directives, caching, response_time_s);
+    let Exchange { status, response, directives, response_time_s, with_cookie, .. } = exchange;
+    let own = Lifetime::of(status, response, directives, caching, response_time_s);
+    let (lifetime, is_personal) = personal::judged(with_cookie, response, directives, caching, own);
     // A part without a lifetime would be written in vain, as slices are never validated.
     let lasts =
         status != StatusCode::PARTIAL_CONTENT || (lifetime.seconds > 0 && !directives.no_cache);
-    let cacheable = lifetime.source == LifetimeSource::Explicit
-        || directives.public
-        || (freshness::heuristically_cacheable(status) && lasts);
+    let stated = lifetime.source == LifetimeSource::Explicit || directives.public;
+    let cacheable = stated || freshness::heuristically_cacheable(status);
     if !cacheable
         || (response.contains_key(SET_COOKIE) && !lets_share_cookies(lifetime, directives))
     {
         return Err(NotStoredReason::NotCacheable);
     }
+    if is_personal && (!lasts || entity_tag(response).is_none()) {
+        return Err(NotStoredReason::Cookie);
+    }
+    if !stated && !lasts {
+        return Err(NotStoredReason::NotCacheable);
+    }
     let stale_s = directives.stale_while_revalidate_s.unwrap_or(caching.stale_while_revalidate_s)
         | directives.stale_if_error_s.unwrap_or(caching.stale_if_error_s);
     let validator = entity_tag(response).is_some() || response.contains_key(LAST_MODIFIED);
-    let usable = (lifetime.seconds > 0 || stale_s > 0) && !directives.no_cache;
+    let usable = (lifetime.seconds > 0 || stale_s > 0) && !directives.no_cache && !is_personal;
     if usable || validator { Ok(()) } else { Err(NotStoredReason::NeverUseful) }
 }
 

@@ -22,6 +22,7 @@ fn decide_for(
         response: &response,
         directives: &ResponseDirectives::of(&response, caching),
         response_time_s: NOW,
+        with_cookie: request.contains_key("cookie"),
         selective: request.contains_key("range"),
     };
     decide(exchange, caching)
@@ -224,6 +225,39 @@ fn cookies_are_not_stored_by_a_guess() {
         assert_eq!(decided(&[old, cookie, ("cache-control", "public")]), Ok(()));
         assert_eq!(decided(&[old, cookie, ("expires", "Sun, 06 Nov 1994 09:49:37 GMT")]), Ok(()));
     }
+}
+
+/// RFC 9111 §4.2.2, §4.2.4: what may be for who sent a cookie is kept for validation, and only where
+/// the validator tells one user's page from another's.
+#[test]
+fn what_a_cookie_was_sent_for_is_kept_by_its_tag_alone() {
+    let caching = CachingConfig { stale_if_error_s: 60, ..CachingConfig::default() };
+    let old = ("last-modified", "Sun, 06 Nov 1994 08:00:00 GMT");
+    let (tag, weak) = (("etag", "\"a\""), ("etag", "W/\"a\""));
+    let cc = |value: &'static str| ("cache-control", value);
+    let image = ("content-type", "image/png");
+    let cookie = &[("cookie", "a=b")][..];
+    let refused = Err(Not::Cookie);
+    for (response, expected) in [
+        (vec![], refused),
+        (vec![old], refused),
+        (vec![old, cc("no-cache")], refused),
+        (vec![old, cc("max-age=0")], refused),
+        (vec![tag], Ok(())),
+        (vec![weak, old], Ok(())),
+        (vec![tag, cc("max-age=0, must-revalidate")], Ok(())),
+        (vec![cc("max-age=9")], Ok(())),
+        (vec![old, cc("public")], Ok(())),
+        (vec![old, image], Ok(())),
+        (vec![old, ("vary", "Cookie")], Ok(())),
+    ] {
+        assert_eq!(decide_for("GET", cookie, 200, &response, &caching), expected, "{response:?}");
+        assert_eq!(decide_for("GET", &[], 200, &response, &caching), Ok(()), "{response:?}");
+    }
+    assert_eq!(decide_for("GET", cookie, 302, &[tag], &caching), Err(Not::NotCacheable));
+    let ranged = &[("cookie", "a=b"), ("range", "bytes=0-1")][..];
+    let part = [("content-range", "bytes 0-1/9"), old, tag];
+    assert_eq!(decide_for("GET", ranged, 206, &part, &caching), refused, "no lifetime");
 }
 
 /// RFC 9111 §3.1, RFC 9110 §6.6.1, §7.6.1.

@@ -104,6 +104,7 @@ fn policy_of(status: StatusCode, headers: &HeaderMap, delay_ms: u64) -> Policy {
         headers,
         received: headers,
         directives: &directives,
+        with_cookie: false,
         request_time_ms: NOW_MS - delay_ms,
         response_time_ms: NOW_MS,
     };
@@ -122,6 +123,7 @@ fn storable(status: StatusCode, request: &str, response: &HeaderMap) -> bool {
         response,
         directives: &ResponseDirectives::of(response, &caching),
         response_time_s: NOW,
+        with_cookie: false,
         selective: false,
     };
     storing::decide(exchange, &caching).is_ok()
@@ -287,6 +289,7 @@ proptest! {
             headers: &headers,
             received: &headers,
             directives: &ResponseDirectives::of(&headers, &caching),
+            with_cookie: false,
             request_time_ms: asked_ms,
             response_time_ms: came_at_ms,
         };

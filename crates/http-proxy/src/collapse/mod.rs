@@ -163,6 +163,7 @@ impl Outcome {
             | Not::Partial
             | Not::SetCookie
             | Not::NotCacheable
+            | Not::Cookie
             | Not::NeverUseful
             | Not::TooLarge
             | Not::HeadersTooLarge

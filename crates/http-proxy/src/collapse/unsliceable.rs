@@ -20,6 +20,8 @@ pub(crate) enum Unsliceable {
     NoRanges,
     /// Its slices cannot be stored or joined: ranges are requested as clients send them.
     AsAsked,
+    /// The same for requests with a cookie alone: the slices may be for who sent it.
+    AsAskedWithCookie,
 }
 
 /// The notes.
@@ -36,14 +38,15 @@ impl Notes {
         Notes { slots, hasher: std::hash::RandomState::new() }
     }
 
-    /// The note on a resource, if there is a valid one.
-    pub(crate) fn of(&self, primary: &[u8], now_s: u64) -> Option<Unsliceable> {
+    /// The note on a resource, if there is a valid one for a request with or without a cookie.
+    pub(crate) fn of(&self, primary: &[u8], with_cookie: bool, now_s: u64) -> Option<Unsliceable> {
         let (slot, tag) = self.slot(primary);
         let word = slot.load(Ordering::Relaxed);
         let counts = word >> 32 == tag && (word >> 2) & MINUTES_MASK > now_s / 60;
         match word & 3 {
             1 if counts => Some(Unsliceable::NoRanges),
             2 if counts => Some(Unsliceable::AsAsked),
+            3 if counts && with_cookie => Some(Unsliceable::AsAsked),
             _ => None,
         }
     }
@@ -53,6 +56,7 @@ impl Notes {
         let kind = match what {
             Unsliceable::NoRanges => 1,
             Unsliceable::AsAsked => 2,
+            Unsliceable::AsAskedWithCookie => 3,
         };
         let end = (now_s / 60 + NOTE_MINUTES) & MINUTES_MASK;
         slot.store(tag << 32 | end << 2 | kind, Ordering::Relaxed);
@@ -71,12 +75,15 @@ mod tests {
     #[test]
     fn notes_count_for_a_while() {
         let notes = Notes::new();
-        assert_eq!(notes.of(b"a", 6000), None);
+        assert_eq!(notes.of(b"a", false, 6000), None);
         notes.note(b"a", Unsliceable::NoRanges, 6000);
-        assert_eq!(notes.of(b"a", 6599), Some(Unsliceable::NoRanges));
-        assert_eq!(notes.of(b"b", 6000), None);
-        assert_eq!(notes.of(b"a", 6600), None);
+        assert_eq!(notes.of(b"a", false, 6599), Some(Unsliceable::NoRanges));
+        assert_eq!(notes.of(b"b", false, 6000), None);
+        assert_eq!(notes.of(b"a", false, 6600), None);
         notes.note(b"a", Unsliceable::AsAsked, 6600);
-        assert_eq!(notes.of(b"a", 6600), Some(Unsliceable::AsAsked));
+        assert_eq!(notes.of(b"a", false, 6600), Some(Unsliceable::AsAsked));
+        notes.note(b"a", Unsliceable::AsAskedWithCookie, 6600);
+        assert_eq!(notes.of(b"a", true, 6600), Some(Unsliceable::AsAsked));
+        assert_eq!(notes.of(b"a", false, 6600), None);
     }
 }

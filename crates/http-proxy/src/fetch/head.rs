@@ -78,8 +78,8 @@ impl Fetch<'_> {
         let exchange = self.exchange(&Method::GET, parts, &directives);
         effects.admit(exchange, caching).ok()?;
         let headers = &parts.headers;
-        let mut policy = self.policy(&directives, caching, parts.status, headers, headers);
-        effects.adjust(&mut policy, headers, &directives);
+        let arrived = self.arrived(&directives, parts.status, headers, headers);
+        let policy = effects.policy(arrived, caching);
         let unwishing = RequestDirectives::default();
         if reuse::decide(&unwishing, &policy, caching, worker.now_ms()) != Decision::Serve {
             return None;

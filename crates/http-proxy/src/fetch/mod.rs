@@ -36,7 +36,7 @@ use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::Exchange;
 use crate::rules::{
-    CacheStatus, CachingConfig, ForwardReason, NotStoredReason, Policy, ResponseDirectives,
+    CacheStatus, CachingConfig, ForwardReason, NotStoredReason, ResponseDirectives,
     is_passing_failure, validation,
 };
 use crate::upstream::{FetchedBody, OriginBody, Timed};
@@ -190,25 +190,23 @@ impl<'a> Fetch<'a> {
         self.response_time_ms / 1000
     }
 
-    /// The policy of a response with these headers and their directives, new or merged with a
-    /// stored one's.
-    pub(crate) fn policy(
+    /// A response with these headers and their directives, new or merged with a stored one's.
+    pub(crate) fn arrived<'x>(
         &self,
-        directives: &ResponseDirectives,
-        caching: &CachingConfig,
+        directives: &'x ResponseDirectives,
         status: StatusCode,
-        headers: &http::HeaderMap,
-        received: &http::HeaderMap,
-    ) -> Policy {
-        let arrived = Arrived {
+        headers: &'x http::HeaderMap,
+        received: &'x http::HeaderMap,
+    ) -> Arrived<'x> {
+        Arrived {
             status,
             headers,
             received,
             directives,
+            with_cookie: self.ask.has_cookie(),
             request_time_ms: self.request_time_ms,
             response_time_ms: self.response_time_ms,
-        };
-        Policy::of(arrived, caching)
+        }
     }
 
     /// Publishes the result of a validation. If the response could not be kept, followers may lead:
@@ -346,6 +344,7 @@ impl<'a> Fetch<'a> {
             response: &parts.headers,
             directives,
             response_time_s: self.response_time_s(),
+            with_cookie: self.ask.has_cookie(),
             selective: self.conditions == Conditions::Clients && self.ask.is_selective(),
         }
     }

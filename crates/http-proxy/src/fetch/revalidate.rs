@@ -109,8 +109,10 @@ impl Fetch<'_> {
         let effects =
             hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
         let directives = ResponseDirectives::of(&headers, caching);
-        let mut policy = self.policy(&directives, caching, stored.status, &headers, news);
-        effects.adjust(&mut policy, &headers, &directives);
+        let mut arrived = self.arrived(&directives, stored.status, &headers, news);
+        // What the body was fetched with counts: a 304 says that it is for this client, too.
+        arrived.with_cookie = stored.policy.may_be_for_one_user();
+        let mut policy = effects.policy(arrived, caching);
         // A 304 without the cookie does not make a page for one user one for all, unless it gives
         // it a lifetime. A rule's lifetime of nothing begins with the age on arrival.
         let was_fresh = policy.lifetime_ms > policy.initial_age_ms;
@@ -191,6 +193,7 @@ impl Fetch<'_> {
             response: &merged.headers,
             directives: &ResponseDirectives::of(&merged.headers, caching),
             response_time_s: self.response_time_s(),
+            with_cookie: stored.response.policy.may_be_for_one_user(),
             selective: false,
         };
         let mut edited = merged.headers.clone();

@@ -78,8 +78,8 @@ impl Fetch<'_> {
             Some(merged) => ResponseDirectives::of(merged, caching),
             None => directives,
         };
-        let mut policy = self.policy(&directives, caching, parts.status, headers, &parts.headers);
-        effects.adjust(&mut policy, headers, &directives);
+        let arrived = self.arrived(&directives, parts.status, headers, &parts.headers);
+        let policy = effects.policy(arrived, caching);
         let stored = self.to_store(caching, parts, headers, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, headers);
         let (vault, target) = (&worker.shared.vault, &ask.target);

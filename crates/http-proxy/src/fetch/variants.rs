@@ -89,6 +89,7 @@ impl Fetch<'_> {
             response: &stored.headers,
             directives: &ResponseDirectives::of(&stored.headers, caching),
             response_time_s: self.response_time_s(),
+            with_cookie: stored.policy.may_be_for_one_user(),
             selective: false,
         };
         let mut edited = stored.headers.clone();

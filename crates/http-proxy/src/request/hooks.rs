@@ -14,6 +14,7 @@ use hyper::body::Body;
 
 use crate::request::{Ask, forwarded};
 use crate::rules::freshness::{Lifetime, LifetimeSource};
+use crate::rules::reuse::Arrived;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::{
     CachingConfig, NotStoredReason, Policy, RequestDirectives, ResponseDirectives, group,
@@ -104,15 +105,18 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl ResponseEffects<'_> {
+    /// The policy of a response as the rules have it. Who gives it a lifetime says that it is for all.
+    pub(crate) fn policy(&self, arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
+        let with_cookie = arrived.with_cookie && self.ttl.is_none_or(|ttl| ttl.is_zero());
+        let mut policy = Policy::of(Arrived { with_cookie, ..arrived }, caching);
+        self.adjust(&mut policy, arrived.headers, arrived.directives);
+        policy
+    }
+
     /// Adjusts a response's lifetime and staleness limits as the rules say. What sets a cookie and
     /// has a lifetime of nothing by rule is for validation only, whatever windows the configuration
     /// has.
-    pub(crate) fn adjust(
-        &self,
-        policy: &mut Policy,
-        headers: &HeaderMap,
-        directives: &ResponseDirectives,
-    ) {
+    fn adjust(&self, policy: &mut Policy, headers: &HeaderMap, directives: &ResponseDirectives) {
         if let Some(window) = self.stale_while_revalidate {
             policy.stale_while_revalidate_ms = millis(window);
         }
@@ -169,6 +173,11 @@ impl ResponseEffects<'_> {
             Err(NotStoredReason::NeverUseful) if useful => Ok(()),
             Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
                 if forced || timed =>
+            {
+                Ok(())
+            }
+            Err(NotStoredReason::Cookie)
+                if forced || (timed && self.ttl != Some(Duration::ZERO)) =>
             {
                 Ok(())
             }
@@ -280,6 +289,7 @@ mod tests {
                 response: &headers,
                 directives: &ResponseDirectives::of(&headers, &caching),
                 response_time_s: 0,
+                with_cookie: false,
                 selective: false,
             };
             let admitted = effects.admit(exchange, &caching);
@@ -303,6 +313,10 @@ mod tests {
             (ttl, None, Err(Not::NotCacheable), Ok(())),
             (ttl, None, Err(Not::NoStore), Err(Not::NoStore)),
             (None, Some(true), Err(Not::NoStore), Ok(())),
+            (None, None, Err(Not::Cookie), Err(Not::Cookie)),
+            (Some(Duration::ZERO), None, Err(Not::Cookie), Err(Not::Cookie)),
+            (ttl, None, Err(Not::Cookie), Ok(())),
+            (None, Some(true), Err(Not::Cookie), Ok(())),
             (ttl, Some(true), Err(Not::Private), Err(Not::Private)),
             (ttl, Some(true), Err(Not::Authorization), Err(Not::Authorization)),
             (ttl, Some(true), Err(Not::VaryStar), Err(Not::VaryStar)),

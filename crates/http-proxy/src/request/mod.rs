@@ -14,9 +14,9 @@ pub(crate) use written::Written;
 use std::sync::Arc;
 
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, TE, TRAILER,
-    TRANSFER_ENCODING, VIA,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue,
+    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, TE,
+    TRAILER, TRANSFER_ENCODING, VIA,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Uri, Version};
@@ -161,6 +161,11 @@ impl Ask {
     /// True if a response may be private to this client (RFC 9111 §3.5).
     pub(crate) fn has_credentials(&self) -> bool {
         self.headers.contains_key(AUTHORIZATION)
+    }
+
+    /// Whether the response may be the page of the one user that a cookie names.
+    pub(crate) fn has_cookie(&self) -> bool {
+        self.headers.contains_key(COOKIE)
     }
 
     /// Whether the client receives trailers of a response with these headers: over HTTP/2, or with

@@ -128,7 +128,7 @@ pub(crate) async fn course(
     if may_be_for_one(ask) && !shared.vault.has_slices(primary) {
         return Course::AsAsked;
     }
-    let noted = || shared.collapse.unsliceable.of(primary, worker.now_s());
+    let noted = || shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s());
     if noted().is_none() {
         let probing = support == RangeSupport::Unknown
             && reason != ForwardReason::Request

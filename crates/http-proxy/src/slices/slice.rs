@@ -107,7 +107,7 @@ pub(crate) async fn get(
     let mut broke = None;
     let mut rounds = Rounds::new(shared.config.timeouts.origin_header);
     while rounds.is_one_left() {
-        if shared.collapse.unsliceable.of(primary, worker.now_s()).is_some() {
+        if shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s()).is_some() {
             return Err(Lack::NoSlice);
         }
         match shared.collapse.join(&key).after_rounds(ask.rounds) {
@@ -262,7 +262,8 @@ async fn fetch(
         {
             lead.end(error);
         }
-        let noted = worker.shared.collapse.unsliceable.of(primary, worker.now_s());
+        let noted =
+            worker.shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s());
         match status == StatusCode::PARTIAL_CONTENT && noted.is_none() {
             true => Lack::NotStored,
             false => Lack::NoSlice,
@@ -404,6 +405,8 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     if is_long || part.length_bytes() > limits.body_bytes_max {
         return Err(Some(Unsliceable::AsAsked));
     }
+    // Where slices are stored already, this is more of what is for all.
+    let with_cookie = ask.has_cookie() && !shared.vault.has_slices(&ask.target.primary);
     let directives = ResponseDirectives::of(&headers, caching);
     let exchange = Exchange {
         method: &Method::GET,
@@ -413,6 +416,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         response: &headers,
         directives: &directives,
         response_time_s: asked.response_time_ms / 1000,
+        with_cookie,
         selective: true,
     };
     let admitted = effects.admit(exchange, caching).and_then(|()| effects.admit_new(shared, ask));
@@ -423,11 +427,11 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         headers: &headers,
         received: &headers,
         directives: &directives,
+        with_cookie,
         request_time_ms: asked.request_time_ms,
         response_time_ms: asked.response_time_ms,
     };
-    let mut policy = Policy::of(arrived, caching);
-    effects.adjust(&mut policy, &headers, &directives);
+    let policy = effects.policy(arrived, caching);
     let groups = effects.groups_of(&shared.config, ask, &headers);
     let mut kept =
         storing::stored_headers(&headers, &directives, caching, asked.response_time_ms / 1000);
@@ -443,6 +447,10 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
 /// The reason why a resource cannot be sliced, from the refusal to store a slice of it; `None` if
 /// the request caused the refusal.
 fn unsliced_by(reason: NotStoredReason) -> Option<Unsliceable> {
-    let of_request = reason.is_of_request() || reason == NotStoredReason::FirstRequest;
-    (!of_request).then_some(Unsliceable::AsAsked)
+    match reason {
+        NotStoredReason::Cookie => Some(Unsliceable::AsAskedWithCookie),
+        NotStoredReason::FirstRequest => None,
+        _ if reason.is_of_request() => None,
+        _ => Some(Unsliceable::AsAsked),
+    }
 }
