@@ -56,8 +56,9 @@ impl Question {
     }
 
     /// Whether no other request would be helped by the response, nor this one by another's: a part,
-    /// what a client demands of the origin, and what each request must validate for itself, as what
-    /// is stored could not be reused even on its arrival.
+    /// and what each request must ask the origin for itself, as what is stored could not be reused
+    /// even on its arrival: by what it says, or what the client demands. Many who reload, and want
+    /// nothing older than now, make one request.
     fn is_for_one(&self, worker: &Worker, ask: &Ask) -> bool {
         let caching = &worker.shared.config.caching;
         let reusable = |found: &Found| {
@@ -65,9 +66,10 @@ impl Question {
             let decision = reuse::decide(&ask.wishes, policy, caching, policy.response_time_ms);
             !matches!(decision, Decision::Validate(_))
         };
-        self.reason == ForwardReason::Request
-            || self.conditions == Conditions::Clients
-            || !self.found.as_deref().is_none_or(reusable)
+        // What is not even to be validated suits no request like this one.
+        let missed = || self.reason != ForwardReason::Request;
+        self.conditions == Conditions::Clients
+            || !self.found.as_deref().map_or_else(missed, reusable)
     }
 
     /// Requests the whole, whatever range the client asked for.
