@@ -275,7 +275,7 @@ async fn heed(
             ((Failure::Status(error.status()), "stale-if-error"), Some(error))
         }
         // A response whose body is not stored may have headers that can be shared.
-        Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
+        Following::Ended(Outcome::NotStored(_) | Outcome::NotThisTime)
             if ask.method == Method::HEAD =>
         {
             return Next::Again(None);

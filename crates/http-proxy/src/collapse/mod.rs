@@ -6,19 +6,20 @@
 //! lives, and until a follower finds that a change has outdated the leader's response, or that the
 //! leader waits in vain: then one who comes after it leads. When a resource turns out to vary, its
 //! lead also becomes the lead for the variant. HEADs lead under keys of their own, but follow a
-//! GET's lead while there is one. Uncacheable resources are remembered, so that requests for them do
-//! not queue.
+//! GET's lead while there is one. Uncacheable resources are remembered for a while, so that requests
+//! for them do not queue.
 //!
 //! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 
 mod pauses;
 pub(crate) mod rounds;
 pub(crate) mod sharing;
+mod uncacheable;
 pub(crate) mod unsliceable;
+mod words;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::BuildHasher;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,13 +31,11 @@ use tokio::time::Instant;
 
 use crate::collapse::pauses::Pauses;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
+use crate::collapse::uncacheable::Uncacheable;
 use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
 use crate::io::locks::lock;
 use crate::rules::{NotStoredReason, is_passing_failure, is_server_error};
-
-/// Slots for remembering uncacheable resources; a collision only forgets one of them.
-const UNCACHEABLE_SLOTS: usize = 4096;
 
 /// Suffix of the keys under which HEADs lead. No other key ends with it, since header fields cannot
 /// contain it.
@@ -58,8 +57,9 @@ pub(crate) enum Outcome {
     Sliced,
     /// Headers from a HEAD, which followers may share.
     Head(Arc<SharedResponse>),
-    /// The response must not be shared, by its own headers: followers and later requests go alone.
-    NotStored,
+    /// The response, of this status, must not be shared, by its own headers: followers and later
+    /// requests go alone.
+    NotStored(StatusCode),
     /// The response must not be shared, but the next one may be: the current followers go alone.
     NotThisTime,
     /// The origin gave no response; followers need not ask it again.
@@ -115,8 +115,7 @@ impl News {
 #[derive(Debug)]
 pub(crate) struct Collapse {
     leads: Mutex<HashMap<Key, Arc<News>>>,
-    uncacheable: Box<[AtomicU64]>,
-    hasher: std::hash::RandomState,
+    uncacheable: Uncacheable,
     waiting: AtomicU64,
     /// Resources that slices are not requested of.
     pub(crate) unsliceable: Notes,
@@ -167,7 +166,7 @@ impl Outcome {
             | Not::NeverUseful
             | Not::TooLarge
             | Not::HeadersTooLarge
-            | Not::Rule => Outcome::NotStored,
+            | Not::Rule => Outcome::NotStored(status),
         }
     }
 
@@ -215,8 +214,7 @@ impl Collapse {
     pub(crate) fn new() -> Arc<Collapse> {
         Arc::new(Collapse {
             leads: Mutex::default(),
-            uncacheable: (0..UNCACHEABLE_SLOTS).map(|_| AtomicU64::new(0)).collect(),
-            hasher: std::hash::RandomState::new(),
+            uncacheable: Uncacheable::new(),
             waiting: AtomicU64::new(0),
             unsliceable: Notes::new(),
             unvalidated: Pauses::new(),
@@ -236,8 +234,7 @@ impl Collapse {
 
     /// Leads or follows for `key`.
     pub(crate) fn join(self: &Arc<Collapse>, key: &[u8]) -> Role {
-        let hash = self.hash(key);
-        if self.is_noted(hash) { Role::Alone } else { self.lead_or_follow_by(key, hash) }
+        if self.is_uncacheable(key) { Role::Alone } else { self.lead_or_follow(key) }
     }
 
     /// As [`Collapse::join`], for a request with `Authorization`, whose response may be private to
@@ -249,10 +246,6 @@ impl Collapse {
     /// As [`Collapse::join`], for the validation of a stored response: since that was cacheable,
     /// remembered uncacheability is ignored.
     pub(crate) fn lead_or_follow(self: &Arc<Collapse>, key: &[u8]) -> Role {
-        self.lead_or_follow_by(key, self.hash(key))
-    }
-
-    fn lead_or_follow_by(self: &Arc<Collapse>, key: &[u8], hash: u64) -> Role {
         let mut leads = lock(&self.leads);
         match leads.entry(Key::from(key)) {
             Entry::Occupied(lead) => Role::Follower(lead.get().clone()),
@@ -265,7 +258,6 @@ impl Collapse {
                 Role::Leader(Lead {
                     collapse: self.clone(),
                     key,
-                    hash,
                     variant: None,
                     outcome: None,
                     news,
@@ -299,9 +291,10 @@ impl Collapse {
         self.remember_cacheable(&head_key(key));
     }
 
-    /// Remembers that responses to requests with `Authorization` cannot be shared.
-    pub(crate) fn remember_uncacheable_with_credentials(&self, key: &[u8]) {
-        self.remember_uncacheable(&credentials_key(key));
+    /// Remembers that responses to requests with `Authorization` cannot be shared, as one with this
+    /// status.
+    pub(crate) fn remember_uncacheable_with_credentials(&self, key: &[u8], status: StatusCode) {
+        self.uncacheable.note(&credentials_key(key), status);
     }
 
     /// Remembers that responses to requests with `Authorization` can be shared.
@@ -311,40 +304,12 @@ impl Collapse {
 
     /// True if responses under `key` are remembered as uncacheable.
     pub(crate) fn is_uncacheable(&self, key: &[u8]) -> bool {
-        self.is_noted(self.hash(key))
-    }
-
-    /// Remembers that responses under `key` cannot be shared.
-    fn remember_uncacheable(&self, key: &[u8]) {
-        self.note(self.hash(key));
+        self.uncacheable.has(key)
     }
 
     /// Remembers that responses under `key` can be shared.
     pub(crate) fn remember_cacheable(&self, key: &[u8]) {
-        self.unnote(self.hash(key));
-    }
-
-    /// A key's hash among the uncacheable; zero is that of none.
-    fn hash(&self, key: &[u8]) -> u64 {
-        self.hasher.hash_one(key) | 1
-    }
-
-    fn is_noted(&self, hash: u64) -> bool {
-        self.slot(hash).load(Ordering::Relaxed) == hash
-    }
-
-    fn note(&self, hash: u64) {
-        self.slot(hash).store(hash, Ordering::Relaxed);
-    }
-
-    fn unnote(&self, hash: u64) {
-        if self.is_noted(hash) {
-            self.slot(hash).store(0, Ordering::Relaxed);
-        }
-    }
-
-    fn slot(&self, hash: u64) -> &AtomicU64 {
-        &self.uncacheable[(hash >> 32) as usize % UNCACHEABLE_SLOTS]
+        self.uncacheable.forget(key);
     }
 }
 
@@ -371,8 +336,6 @@ fn credentials_key(key: &[u8]) -> Vec<u8> {
 pub(crate) struct Lead {
     collapse: Arc<Collapse>,
     key: Key,
-    /// The key's hash among the uncacheable.
-    hash: u64,
     /// Key of the variant, once known, if not `key`.
     variant: Option<Key>,
     news: Arc<News>,
@@ -406,8 +369,8 @@ impl Lead {
     /// Publishes the outcome and gives up the lead.
     pub(crate) fn end(mut self, outcome: Outcome) {
         match outcome {
-            Outcome::NotStored => self.collapse.note(self.hash),
-            Outcome::Stored => self.collapse.unnote(self.hash),
+            Outcome::NotStored(status) => self.collapse.uncacheable.note(&self.key, status),
+            Outcome::Stored => self.collapse.remember_cacheable(&self.key),
             _ => {}
         }
         self.outcome = Some(outcome);
@@ -543,17 +506,31 @@ mod tests {
         let Role::Leader(anew) = collapse.join_for_head(b"k") else { panic!("one leads anew") };
         assert!(matches!(collapse.join_for_head(b"k"), Role::Follower(_)));
         drop(anew);
-        head.end(Outcome::NotStored);
+        head.end(Outcome::NotStored(StatusCode::OK));
         assert!(matches!(collapse.join_for_head(b"k"), Role::Alone));
         collapse.remember_head(b"k");
         assert!(matches!(collapse.join_for_head(b"k"), Role::Leader(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_missing_is_not_taken_for_uncacheable_for_long() {
+        let collapse = Collapse::new();
+        for (status, seconds) in [(404, 5), (200, 120)] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let Role::Leader(lead) = collapse.join(b"k") else { panic!("{status}: one leads") };
+            lead.end(Outcome::of_refusal(NotStoredReason::NeverUseful, status));
+            assert!(matches!(collapse.join(b"k"), Role::Alone), "{status}");
+            tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+        }
+        let Role::Leader(_lead) = collapse.join(b"k") else { panic!("it is found out anew") };
+        assert!(matches!(collapse.join(b"k"), Role::Follower(_)));
     }
 
     #[test]
     fn uncacheable_is_remembered_until_it_is_stored() {
         let collapse = Collapse::new();
         let Role::Leader(lead) = collapse.join(b"k") else { panic!("first must lead") };
-        lead.end(Outcome::NotStored);
+        lead.end(Outcome::NotStored(StatusCode::OK));
         assert!(matches!(collapse.join(b"k"), Role::Alone));
         collapse.remember_cacheable(b"k");
         assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
@@ -584,7 +561,7 @@ mod tests {
     #[test]
     fn what_credentials_bring_is_remembered_apart() {
         let collapse = Collapse::new();
-        collapse.remember_uncacheable_with_credentials(b"k");
+        collapse.remember_uncacheable_with_credentials(b"k", StatusCode::OK);
         assert!(matches!(collapse.join_with_credentials(b"k"), Role::Alone));
         assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
         collapse.remember_cacheable_with_credentials(b"k");

@@ -1,12 +1,10 @@
 //! Resources whose validation has just failed, and is not tried again at once.
 //!
-//! Invariant: bounded memory; a collision only ends a pause early. Threads: any; one atomic word per
-//! pause.
-
-use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+//! Invariant: bounded memory; a collision only ends a pause early. Threads: any.
 
 use tokio::time::Instant;
+
+use crate::collapse::words::{Word, Words};
 
 const SLOTS: usize = 4096;
 const PAUSE_MS: u32 = 1000;
@@ -14,21 +12,18 @@ const PAUSE_MS: u32 = 1000;
 /// The pauses.
 #[derive(Debug)]
 pub(crate) struct Pauses {
-    /// 32 bits of the key's hash, and 32 of the millisecond in which its pause ends.
-    slots: Box<[AtomicU64]>,
-    hasher: std::hash::RandomState,
+    /// The millisecond in which each pause ends.
+    ends: Words,
     begun: Instant,
 }
 
 impl Pauses {
     pub(crate) fn new() -> Pauses {
-        let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Pauses { slots, hasher: std::hash::RandomState::new(), begun: Instant::now() }
+        Pauses { ends: Words::new(SLOTS), begun: Instant::now() }
     }
 
     pub(crate) fn of(&self, key: &[u8]) -> Pause<'_> {
-        let hash = self.hasher.hash_one(key);
-        Pause { all: self, slot: &self.slots[hash as u32 as usize % SLOTS], tag: hash >> 32 }
+        Pause { all: self, end: self.ends.of(key) }
     }
 
     fn now_ms(&self) -> u32 {
@@ -40,21 +35,19 @@ impl Pauses {
 #[derive(Clone, Copy)]
 pub(crate) struct Pause<'p> {
     all: &'p Pauses,
-    slot: &'p AtomicU64,
-    tag: u64,
+    end: Word<'p>,
 }
 
 impl Pause<'_> {
     pub(crate) fn begin(self) {
-        let end_ms = self.all.now_ms().wrapping_add(PAUSE_MS);
-        self.slot.store(self.tag << 32 | u64::from(end_ms), Ordering::Relaxed);
+        self.end.set(self.all.now_ms().wrapping_add(PAUSE_MS));
     }
 
     pub(crate) fn is_on(self) -> bool {
-        let word = self.slot.load(Ordering::Relaxed);
+        let end_ms = self.end.get();
         // Of one that ended more is left, as what is below zero is a large number.
-        let left_ms = (word as u32).wrapping_sub(self.all.now_ms());
-        word >> 32 == self.tag && (1..=PAUSE_MS).contains(&left_ms)
+        let left_ms = end_ms.wrapping_sub(self.all.now_ms());
+        end_ms != 0 && (1..=PAUSE_MS).contains(&left_ms)
     }
 }
 

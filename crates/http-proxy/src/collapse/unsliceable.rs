@@ -1,10 +1,9 @@
 //! Resources that cannot be fetched in slices: discovered once, remembered for a while.
 //!
 //! Invariant: bounded memory; after a collision, or after [`NOTE_MINUTES`], the origin is merely
-//! asked again. Threads: any; one atomic word per note.
+//! asked again. Threads: any.
 
-use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::collapse::words::Words;
 
 /// Number of slots for notes.
 const SLOTS: usize = 4096;
@@ -27,22 +26,19 @@ pub(crate) enum Unsliceable {
 /// The notes.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    /// 32 bits of the key's hash, 30 of the minute in which the note expires, 2 of its kind.
-    slots: Box<[AtomicU64]>,
-    hasher: std::hash::RandomState,
+    /// 30 bits of the minute in which each note expires, 2 of its kind.
+    words: Words,
 }
 
 impl Notes {
     pub(crate) fn new() -> Notes {
-        let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Notes { slots, hasher: std::hash::RandomState::new() }
+        Notes { words: Words::new(SLOTS) }
     }
 
     /// The note on a resource, if there is a valid one for a request with or without a cookie.
     pub(crate) fn of(&self, primary: &[u8], with_cookie: bool, now_s: u64) -> Option<Unsliceable> {
-        let (slot, tag) = self.slot(primary);
-        let word = slot.load(Ordering::Relaxed);
-        let counts = word >> 32 == tag && (word >> 2) & MINUTES_MASK > now_s / 60;
+        let word = self.words.of(primary).get();
+        let counts = u64::from(word >> 2) > now_s / 60;
         match word & 3 {
             1 if counts => Some(Unsliceable::NoRanges),
             2 if counts => Some(Unsliceable::AsAsked),
@@ -52,19 +48,13 @@ impl Notes {
     }
 
     pub(crate) fn note(&self, primary: &[u8], what: Unsliceable, now_s: u64) {
-        let (slot, tag) = self.slot(primary);
         let kind = match what {
             Unsliceable::NoRanges => 1,
             Unsliceable::AsAsked => 2,
             Unsliceable::AsAskedWithCookie => 3,
         };
         let end = (now_s / 60 + NOTE_MINUTES) & MINUTES_MASK;
-        slot.store(tag << 32 | end << 2 | kind, Ordering::Relaxed);
-    }
-
-    fn slot(&self, primary: &[u8]) -> (&AtomicU64, u64) {
-        let hash = self.hasher.hash_one(primary);
-        (&self.slots[hash as u32 as usize % SLOTS], hash >> 32)
+        self.words.of(primary).set((end as u32) << 2 | kind);
     }
 }
 

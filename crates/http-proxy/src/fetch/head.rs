@@ -55,7 +55,7 @@ impl Fetch<'_> {
         match self.shareable(worker, &parts, effects) {
             None => {
                 let error = Outcome::of_error(parts.status, &parts.headers);
-                self.end_lead(error.unwrap_or(Outcome::NotStored));
+                self.end_lead(error.unwrap_or(Outcome::NotStored(parts.status)));
             }
             Some(subject) if self.lead.is_some() => {
                 self.end_lead(Outcome::Head(Arc::new(subject)));

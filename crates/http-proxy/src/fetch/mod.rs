@@ -239,13 +239,14 @@ impl<'a> Fetch<'a> {
     /// finds out whether that is permanent.
     fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, parts: &response::Parts) {
         if reason == NotStoredReason::Authorization && self.lead.is_some() {
-            worker.shared.collapse.remember_uncacheable_with_credentials(&self.key);
+            let collapse = &worker.shared.collapse;
+            collapse.remember_uncacheable_with_credentials(&self.key, parts.status);
         }
         let error = Outcome::of_error(parts.status, &parts.headers);
         let outcome = error.filter(|_| reason != NotStoredReason::Store);
         let refusal = || Outcome::of_refusal(reason, parts.status);
         self.end_lead(match outcome.unwrap_or_else(refusal) {
-            Outcome::NotStored if self.found.is_some() => Outcome::Abandoned,
+            Outcome::NotStored(_) if self.found.is_some() => Outcome::Abandoned,
             outcome => outcome,
         });
     }
