@@ -316,6 +316,8 @@ fn what_an_origin_says_to_decline_ends_in_time_and_does_not_begin_broken() {
     });
     let answer = declined_by(&proxy, "");
     assert_eq!((answer.status(), answer.complete), (403, false), "it would take for ever");
+    let ended = || proxy.metric("damelo_proxy_answers_broken_total{by=\"timeout\"}") == 1;
+    eventually("the limit has ended it", ended);
     held.open();
     // What comes later than the head is sent.
     eventually("it is broken when it comes", || {

@@ -193,7 +193,8 @@ impl Fetch<'_> {
             response: &merged.headers,
             directives: &ResponseDirectives::of(&merged.headers, caching),
             response_time_s: self.response_time_s(),
-            with_cookie: stored.response.policy.may_be_for_one_user(),
+            // What brought it was judged then, and a 304 takes no entity tag away.
+            with_cookie: false,
             selective: false,
         };
         let mut edited = merged.headers.clone();

@@ -89,7 +89,8 @@ impl Fetch<'_> {
             response: &stored.headers,
             directives: &ResponseDirectives::of(&stored.headers, caching),
             response_time_s: self.response_time_s(),
-            with_cookie: stored.policy.may_be_for_one_user(),
+            // Its tag is a strong one.
+            with_cookie: false,
             selective: false,
         };
         let mut edited = stored.headers.clone();
