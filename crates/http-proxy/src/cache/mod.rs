@@ -185,6 +185,12 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         if let Some(answer) = known_to_fail(worker, ask, &question).await {
             return answer;
         }
+        if question.found.is_none()
+            && ask.asks_for_changes()
+            && worker.shared.collapse.is_long(&question.key)
+        {
+            question.conditions = Conditions::Clients;
+        }
         if question.is_for_one(worker, ask) {
             return question.put(worker, ask, None).await;
         }

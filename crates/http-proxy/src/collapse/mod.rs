@@ -44,6 +44,9 @@ const HEAD: u8 = 0x04;
 /// Suffix of the keys under which outcomes of requests with `Authorization` are remembered.
 const CREDENTIALS: u8 = 0x05;
 
+/// Suffix of the keys under which is remembered what is too long to be fetched for nobody.
+const LONG: u8 = 0x06;
+
 /// The outcome of a leader's request.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
@@ -302,6 +305,12 @@ impl Collapse {
         self.remember_cacheable(&credentials_key(key));
     }
 
+    /// Whether what is under `key` was too long to be fetched for a client that has it already: the
+    /// next one that asks whether it has changed asks the origin that.
+    pub(crate) fn is_long(&self, key: &[u8]) -> bool {
+        self.uncacheable.has(&long_key(key))
+    }
+
     /// True if responses under `key` are remembered as uncacheable.
     pub(crate) fn is_uncacheable(&self, key: &[u8]) -> bool {
         self.uncacheable.has(key)
@@ -329,6 +338,10 @@ fn head_key(key: &[u8]) -> Vec<u8> {
 
 fn credentials_key(key: &[u8]) -> Vec<u8> {
     [key, &[CREDENTIALS]].concat()
+}
+
+fn long_key(key: &[u8]) -> Vec<u8> {
+    [key, &[LONG]].concat()
 }
 
 /// The right to fetch on behalf of all followers. Dropping it releases them.
@@ -364,6 +377,11 @@ impl Lead {
     /// There was no sound answer: what is stored is not validated behind answers again at once.
     pub(crate) fn pause_validations(&self) {
         self.collapse.unvalidated.of(&self.key).begin();
+    }
+
+    /// Its client has the response already, which is too long to be fetched for nobody.
+    pub(crate) fn remember_long(&self) {
+        self.collapse.uncacheable.note(&long_key(&self.key), StatusCode::OK);
     }
 
     /// Publishes the outcome and gives up the lead.

@@ -71,6 +71,14 @@ impl FillLimits {
             || u128::from(received) * 100
                 >= u128::from(expected) * u128::from(self.finish_percent_min)
     }
+
+    /// Whether a fill continues that nobody has read: while what comes may be short, too.
+    fn worth_storing(&self, received: u64, expected: Option<u64>) -> bool {
+        match expected {
+            Some(_) => self.worth_finishing(received, expected),
+            None => received <= self.finish_bytes_max,
+        }
+    }
 }
 
 /// The storing half of a fill.
@@ -172,8 +180,10 @@ pub(crate) struct Fill {
 enum Client {
     /// Reads along.
     There(mpsc::Sender<Result<Chunk, BodyError>>),
-    /// It was answered with 304; the fill is for others.
+    /// Nobody: the fill is for its own sake.
     NotNeeded,
+    /// It was answered with 304 or 412, without any of the body; the fill is for others.
+    Answered,
     /// It was detached or left; only concurrent readers remain.
     Gone,
 }
@@ -216,6 +226,12 @@ impl Fill {
         fill
     }
 
+    /// Its client wants nothing of the body.
+    pub(crate) fn for_others(mut self) -> Fill {
+        self.client = Client::Answered;
+        self
+    }
+
     /// Runs until the fill has succeeded or failed.
     pub(crate) async fn run(mut self) {
         let stopped = self.pump().await;
@@ -245,6 +261,11 @@ impl Fill {
                 // Not the origin's doing: who still wants the rest may ask for it. Before the lead
                 // ends, so that nobody joins who would get no more than a beginning.
                 self.end_along(Err(BodyError::Store));
+                if matches!(self.client, Client::Answered)
+                    && let Some(lead) = &self.storing.lead
+                {
+                    lead.remember_long();
+                }
                 self.storing.give_up(NotStoredReason::ClientGone);
             }
         }
@@ -303,6 +324,10 @@ impl Fill {
                 self.inflight.as_ref().is_some_and(|inflight| inflight.has_pacer())
             }
             Client::NotNeeded => true,
+            Client::Answered => {
+                let limits = &self.storing.limits;
+                self.is_read_along() || limits.worth_storing(self.received, self.expected)
+            }
             Client::Gone => {
                 let limits = &self.storing.limits;
                 self.is_read_along() || limits.worth_finishing(self.received, self.expected)
@@ -474,6 +499,11 @@ mod tests {
             (u64::MAX, Some(u64::MAX), true),
         ] {
             assert_eq!(limits.worth_finishing(received, expected), goes_on, "{received}");
+        }
+        for (received, expected, goes_on) in
+            [(1, Some(101), true), (1, Some(102), false), (100, None, true), (101, None, false)]
+        {
+            assert_eq!(limits.worth_storing(received, expected), goes_on, "{received}");
         }
     }
 }

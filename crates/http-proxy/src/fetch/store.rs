@@ -232,6 +232,8 @@ impl Fetch<'_> {
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let (fill, chunks) = Fill::new(storing, body, inflight.clone(), wanted);
+        let is_answered = !wanted && self.audience == Audience::Client;
+        let fill = if is_answered { fill.for_others() } else { fill };
         let mut filling = Box::pin(fill.run());
         let mut reader = None;
         if !is_done_at_once(filling.as_mut()).await {

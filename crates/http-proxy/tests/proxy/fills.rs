@@ -614,3 +614,39 @@ fn a_slow_client_whose_answer_nobody_else_can_have_gets_all_of_it() {
     let got = read_message(&mut slow, false).expect("an answer");
     assert!(got.complete && got.body[..] == body[..], "{} bytes", got.body.len());
 }
+
+/// RFC 9110 §13.2.1: who is told that nothing has changed takes none of the body. What is long is
+/// not fetched for nobody, and the next one who asks so has the origin answer it.
+#[test]
+fn what_is_long_is_not_fetched_for_who_has_it() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        let caching = "Cache-Control: max-age=60\nETag: \"v1\"";
+        if request.has("if-none-match") {
+            return reply(304, caching, "");
+        }
+        let length_bytes = if request.path() == "/short" { 100_000 } else { 4 << 20 };
+        let chunked = request.path() == "/unknown";
+        let hold = (request.path() != "/short").then(|| (2 << 20, held.clone()));
+        Reply { hold, chunked, ..reply(200, caching, noise(9, length_bytes)) }
+    });
+    let proxy = Proxy::start_with(&origin, |config| config.fill.finish_bytes_max = 1 << 20);
+    let gone = || proxy.metric("damelo_proxy_not_stored_total{reason=\"client-gone\"}");
+    for (given_up, path) in [(1, "/long"), (2, "/unknown")] {
+        let first = proxy.get_with(path, "If-None-Match: \"v1\"");
+        assert_eq!(first.status(), 304);
+        assert!(!origin.last().has("if-none-match"), "what comes could be stored");
+        eventually("the fill is given up", || gone() == given_up);
+        assert_eq!(proxy.get_with(path, "If-None-Match: \"v1\"").status(), 304);
+        assert!(origin.last().has("if-none-match"), "{path}");
+    }
+    gate.open();
+    let whole = proxy.get("/long");
+    assert!(whole.complete && whole.body == noise(9, 4 << 20));
+    eventually("it is stored", || proxy.get("/long").cache().contains("; hit"));
+    assert!(proxy.get_with("/long", "If-None-Match: \"v1\"").cache().contains("; hit"));
+    assert_eq!(proxy.get_with("/short", "If-None-Match: \"v1\"").status(), 304);
+    eventually("what is short is stored", || proxy.get("/short").cache().contains("; hit"));
+    assert_eq!(gone(), 2);
+}
