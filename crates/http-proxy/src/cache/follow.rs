@@ -15,6 +15,7 @@ use crate::collapse::sharing::SharedFill;
 use crate::collapse::{self, News, Outcome};
 use crate::fetch::head;
 use crate::request::Ask;
+use crate::rules::reuse::{self, Decision};
 use crate::rules::{ForwardReason, ranges};
 use crate::slices;
 use crate::worker::Worker;
@@ -66,6 +67,9 @@ pub(crate) async fn follow(
             }
             if ask.method == Method::HEAD {
                 // The headers come soon; the body of another variant may take long.
+                return Following::TooSlow;
+            }
+            if is_long_and_for_one(&fill, worker, ask) {
                 return Following::TooSlow;
             }
         }
@@ -123,6 +127,17 @@ fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
         && fill.body.is_open()
         && (cut || !ask.wants_range())
         && fill.shared.stands_for(asked, &shared.vault, caching, worker.now_ms())
+}
+
+/// Whether nothing is gained by waiting for the end of the fill: this request must have validated
+/// what comes, and its body may take long.
+fn is_long_and_for_one(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
+    let (shared, policy) = (&worker.shared, &fill.shared.response.policy);
+    let length_bytes = fill.body.length_bytes();
+    let is_short = length_bytes.is_some_and(|bytes| bytes <= shared.vault.whole_body_bytes_max);
+    let caching = &shared.config.caching;
+    let decision = reuse::decide(&ask.wishes, policy, caching, policy.response_time_ms);
+    !is_short && matches!(decision, Decision::Validate(_))
 }
 
 /// Whether the range is so far ahead of the fill that the origin, which supports ranges, should be

@@ -650,3 +650,27 @@ fn what_is_long_is_not_fetched_for_who_has_it() {
     eventually("what is short is stored", || proxy.get("/short").cache().contains("; hit"));
     assert_eq!(gone(), 2);
 }
+
+/// RFC 9111 §5.2.2.4: each has it validated, so that it is of no use before its end, which may be far.
+#[test]
+fn nobody_waits_for_the_end_of_what_is_long_and_validated_by_each() {
+    for (chunked, caching) in [(false, "no-cache"), (false, "max-age=0"), (true, "no-cache")] {
+        let gate = Gate::default();
+        let held = gate.clone();
+        let origin = Origin::start(move |_| {
+            let headers = format!("Cache-Control: {caching}\nETag: \"v1\"");
+            let hold = Some((128 << 10, held.clone()));
+            Reply { hold, chunked, ..reply(200, &headers, noise(8, 4 << 20)) }
+        });
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.timeouts.collapse = Duration::from_secs(3600);
+        });
+        let mut first = send_to(proxy.info.address, "GET", "/", "", b"");
+        assert_eq!(read_some(&mut first, 1000).0.status(), 200);
+        let mut second = send_to(proxy.info.address, "GET", "/", "", b"");
+        eventually("it is asked for at once", || origin.count() == 2);
+        gate.open();
+        let second = read_message(&mut second, false).expect("an answer");
+        assert!(second.complete && second.body == noise(8, 4 << 20), "{caching}");
+    }
+}
