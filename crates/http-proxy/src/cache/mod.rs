@@ -330,7 +330,7 @@ async fn ask_as_leader(
 fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
     let collapse = &worker.shared.collapse;
     let role = match ask.method == Method::HEAD {
-        true => collapse.join_for_head(key),
+        true => collapse.join_for_head(key, ask.has_credentials()),
         false if ask.has_credentials() => collapse.join_with_credentials(key),
         false => collapse.join(key),
     };

@@ -270,11 +270,15 @@ impl Collapse {
     }
 
     /// As [`Collapse::join`], for headers only: a GET in flight brings them, too.
-    pub(crate) fn join_for_head(self: &Arc<Collapse>, key: &[u8]) -> Role {
+    pub(crate) fn join_for_head(self: &Arc<Collapse>, key: &[u8], with_credentials: bool) -> Role {
         let leads = lock(&self.leads);
         let lead = leads.get(key).cloned();
         drop(leads);
-        lead.map_or_else(|| self.join(&head_key(key)), Role::Follower)
+        match lead {
+            Some(lead) => Role::Follower(lead),
+            None if with_credentials => self.join_with_credentials(&head_key(key)),
+            None => self.join(&head_key(key)),
+        }
     }
 
     /// The response that this lead brings is outdated, or may never come: nobody else follows it
@@ -292,6 +296,12 @@ impl Collapse {
     /// Remembers that headers of the resource under `key` can be shared.
     pub(crate) fn remember_head(&self, key: &[u8]) {
         self.remember_cacheable(&head_key(key));
+    }
+
+    /// Remembers that headers for requests with `Authorization` cannot be shared, as those of this
+    /// status.
+    pub(crate) fn remember_own_head_with_credentials(&self, key: &[u8], status: StatusCode) {
+        self.remember_uncacheable_with_credentials(&head_key(key), status);
     }
 
     /// Remembers that responses to requests with `Authorization` cannot be shared, as one with this
@@ -514,20 +524,31 @@ mod tests {
     #[test]
     fn heads_follow_a_get_and_lead_only_each_other() {
         let collapse = Collapse::new();
-        let Role::Leader(head) = collapse.join_for_head(b"k") else { panic!("nobody leads") };
+        let Role::Leader(head) = collapse.join_for_head(b"k", false) else {
+            panic!("nobody leads")
+        };
         let Role::Leader(get) = collapse.join(b"k") else { panic!("a GET follows no HEAD") };
-        let Role::Follower(follower) = collapse.join_for_head(b"k") else { panic!("a GET leads") };
+        let Role::Follower(follower) = collapse.join_for_head(b"k", false) else {
+            panic!("a GET leads")
+        };
         get.end(Outcome::Stored);
         assert!(matches!(*follower.outcome(), Outcome::Stored));
-        let Role::Follower(silent) = collapse.join_for_head(b"k") else { panic!("a HEAD leads") };
+        let Role::Follower(silent) = collapse.join_for_head(b"k", false) else {
+            panic!("a HEAD leads")
+        };
         collapse.outdate_for_head(b"k", &silent);
-        let Role::Leader(anew) = collapse.join_for_head(b"k") else { panic!("one leads anew") };
-        assert!(matches!(collapse.join_for_head(b"k"), Role::Follower(_)));
+        let Role::Leader(anew) = collapse.join_for_head(b"k", false) else {
+            panic!("one leads anew")
+        };
+        assert!(matches!(collapse.join_for_head(b"k", false), Role::Follower(_)));
         drop(anew);
         head.end(Outcome::NotStored(StatusCode::OK));
-        assert!(matches!(collapse.join_for_head(b"k"), Role::Alone));
+        assert!(matches!(collapse.join_for_head(b"k", false), Role::Alone));
+        assert!(matches!(collapse.join_for_head(b"k", true), Role::Alone));
         collapse.remember_head(b"k");
-        assert!(matches!(collapse.join_for_head(b"k"), Role::Leader(_)));
+        collapse.remember_own_head_with_credentials(b"k", StatusCode::OK);
+        assert!(matches!(collapse.join_for_head(b"k", true), Role::Alone));
+        assert!(matches!(collapse.join_for_head(b"k", false), Role::Leader(_)));
     }
 
     #[tokio::test(start_paused = true)]

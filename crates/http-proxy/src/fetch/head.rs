@@ -16,7 +16,7 @@ use crate::collapse::sharing::SharedResponse;
 use crate::fetch::Fetch;
 use crate::request::{Ask, hooks};
 use crate::rules::reuse::{self, Decision};
-use crate::rules::{ForwardReason, RequestDirectives, ResponseDirectives};
+use crate::rules::{ForwardReason, NotStoredReason, RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
@@ -53,14 +53,19 @@ impl Fetch<'_> {
         effects: &ResponseEffects<'_>,
     ) -> Answer {
         match self.shareable(worker, &parts, effects) {
-            None => {
+            Err(reason) => {
+                if reason == NotStoredReason::Authorization && self.lead.is_some() {
+                    let collapse = &worker.shared.collapse;
+                    collapse.remember_own_head_with_credentials(&self.key, parts.status);
+                }
                 let error = Outcome::of_error(parts.status, &parts.headers);
-                self.end_lead(error.unwrap_or(Outcome::NotStored(parts.status)));
+                let refusal = || Outcome::of_refusal(reason, parts.status);
+                self.end_lead(error.unwrap_or_else(refusal));
             }
-            Some(subject) if self.lead.is_some() => {
+            Ok(subject) if self.lead.is_some() => {
                 self.end_lead(Outcome::Head(Arc::new(subject)));
             }
-            Some(_) => worker.shared.collapse.remember_head(&self.key),
+            Ok(_) => worker.shared.collapse.remember_head(&self.key),
         }
         let condition = self.condition(&parts);
         self.concluded(worker, condition, parts, ProxyBody::timed(body))
@@ -72,22 +77,22 @@ impl Fetch<'_> {
         worker: &Worker,
         parts: &response::Parts,
         effects: &ResponseEffects<'_>,
-    ) -> Option<SharedResponse> {
+    ) -> Result<SharedResponse, NotStoredReason> {
         let (ask, caching) = (self.ask, self.caching(worker));
         let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&Method::GET, parts, &directives);
-        effects.admit(exchange, caching).ok()?;
+        effects.admit(exchange, caching)?;
         let headers = &parts.headers;
         let arrived = self.arrived(&directives, parts.status, headers, headers);
         let policy = effects.policy(arrived, caching);
         let unwishing = RequestDirectives::default();
         if reuse::decide(&unwishing, &policy, caching, worker.now_ms()) != Decision::Serve {
-            return None;
+            return Err(NotStoredReason::NeverUseful);
         }
         let response = self.to_store(caching, parts, &parts.headers, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
         let group = GroupId::of(&groups.home);
-        Some(SharedResponse {
+        Ok(SharedResponse {
             key: ask.target.primary.clone(),
             group,
             groups: groups.others.iter().map(GroupId::of).chain([group]).collect(),

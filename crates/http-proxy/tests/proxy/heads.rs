@@ -205,3 +205,34 @@ fn a_head_over_http2_brings_no_body_whoever_answers() {
         proxy.get("/large");
     }
 }
+
+/// What a response may not be shared for is its request's own.
+#[test]
+fn what_one_head_says_is_not_held_against_others() {
+    for own in ["Authorization: Basic eDp5", "Cache-Control: no-store"] {
+        let (open, gate) = (Gate::default(), Gate::default());
+        open.open();
+        let origin = gated_by("Cache-Control: max-age=60", false, vec![open, gate.clone()]);
+        let proxy = Proxy::start(&origin);
+        assert_eq!(answers(vec![head(&proxy, own)])[0].status(), 200);
+        let asked: Vec<_> = (0..8).map(|_| head(&proxy, "")).collect();
+        open_when(&gate, &proxy, &origin, 9);
+        assert!(answers(asked).iter().all(|answer| answer.header("x-number") == "1"), "{own}");
+        assert_eq!(origin.count(), 2, "{own}");
+    }
+}
+
+/// Nor do they wait for each other when each has to ask.
+#[test]
+fn heads_with_credentials_do_not_queue() {
+    let (open, gate) = (Gate::default(), Gate::default());
+    open.open();
+    let origin = gated_by("Cache-Control: max-age=60", false, vec![open, gate.clone()]);
+    let proxy = Proxy::start(&origin);
+    let own = "Authorization: Basic eDp5";
+    assert_eq!(answers(vec![head(&proxy, own)])[0].status(), 200);
+    let asked: Vec<_> = (0..4).map(|_| head(&proxy, own)).collect();
+    eventually("all are asked", || origin.count() == 5);
+    gate.open();
+    assert_eq!(answers(asked).len(), 4);
+}
