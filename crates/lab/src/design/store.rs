@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use damelo::{
     Admission, ByteSize, Clock, Config, CreateOptions, DiskPolicyKind, GroupId, OpenError,
-    Reinsertion, ResidencyPolicyKind, Store,
+    ReadError, Reader, Reinsertion, ResidencyPolicyKind, Store,
 };
 
 use self::device::{Recorder, Transfer};
@@ -312,6 +312,36 @@ struct Below {
     clock: Arc<TraceClock>,
 }
 
+/// What the store has of an object.
+enum Found {
+    Whole {
+        bytes: u64,
+    },
+    /// More than its memory takes at once: nothing but the head is read yet.
+    InPieces(Reader),
+}
+
+impl Found {
+    fn bytes(&self) -> u64 {
+        match self {
+            Found::Whole { bytes } => *bytes,
+            Found::InPieces(reader) => reader.info().length_bytes,
+        }
+    }
+
+    /// Reads what is not read yet; false if that cannot be.
+    fn read_rest(self) -> bool {
+        let Found::InPieces(mut reader) = self else { return true };
+        loop {
+            match reader.next().wait() {
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
 struct EngineDesign {
     store: Store,
     /// `None` on a real disk.
@@ -346,6 +376,18 @@ impl EngineDesign {
                 Kind::Table => Action::Buffered { direction, kind, offset, bytes },
                 _ => Action::Block { direction, kind, offset, bytes, wait },
             });
+        }
+    }
+
+    /// Reads an object, or opens it if it is too long for that, as a program would whose objects
+    /// may be of any length. One that cannot be read is a miss.
+    fn find(&self, key: &[u8]) -> Option<Found> {
+        match self.store.read(key).wait() {
+            Ok(object) => object.map(|object| Found::Whole { bytes: object.len() as u64 }),
+            Err(ReadError::TooLargeForMemory { .. }) => {
+                self.store.reader(key).wait().ok().flatten().map(Found::InPieces)
+            }
+            Err(_) => None,
         }
     }
 
@@ -389,10 +431,8 @@ impl Design for EngineDesign {
             below.clock.time_us.store(request.time_us, Ordering::Relaxed);
         }
         let key = request.key.to_le_bytes();
-        // An object that cannot be read is a miss.
-        let read = || self.store.read(&key).wait().ok().flatten();
-        let found = if request.op == Op::Read { read() } else { None };
-        let outcome = match self.rules.wanted(request, found.map(|object| object.len() as u64)) {
+        let found = if request.op == Op::Read { self.find(&key) } else { None };
+        let outcome = match self.rules.wanted(request, found.as_ref().map(Found::bytes)) {
             Wanted::LeftOut => Outcome::LeftOut,
             Wanted::Removal => {
                 if self.store.remove(&key).is_err() {
@@ -400,8 +440,10 @@ impl Design for EngineDesign {
                 }
                 Outcome::Done
             }
-            Wanted::Reading => Outcome::Hit,
-            Wanted::Storing => self.create(request, names),
+            Wanted::Reading if found.is_none_or(Found::read_rest) => Outcome::Hit,
+            // Lost on the way: a miss, whose answer is stored if it has a body.
+            Wanted::Reading if !request.has_body() => Outcome::LeftOut,
+            Wanted::Reading | Wanted::Storing => self.create(request, names),
             Wanted::Refusal => self.refuse(&key),
         };
         self.replay(out);

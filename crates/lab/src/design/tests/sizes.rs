@@ -38,6 +38,23 @@ fn a_run_over_them_counts_as_far_as_numbers_go() {
     }
 }
 
+/// An object of a quarter of the memory is more than the store reads at once: it is streamed, from
+/// memory while it is there and then from disk, and stored once. A deleted one is stored again.
+#[test]
+fn store_reads_in_pieces_what_is_too_long_for_its_memory() {
+    let options =
+        DesignOptions { cache_bytes: 64 << 20, memory_bytes: 16 << 20, ..DesignOptions::default() };
+    let long = read(1, 4 << 20);
+    let changed = read(1, (4 << 20) + 1);
+    let report =
+        run_named("store", &options, &[long, long, long, delete(1), long, changed, changed]);
+    assert_eq!((report.hits, report.refused), (3, 0));
+    let read_bytes = report.io.bytes_of(R);
+    assert!((8 << 20..13 << 20).contains(&read_bytes), "{read_bytes}");
+    let written_bytes = report.io.bytes_of(W);
+    assert!((12 << 20..14 << 20).contains(&written_bytes), "{written_bytes}");
+}
+
 /// Of a file of three chunks two were put out by others; deleted, it leaves nothing behind.
 #[test]
 fn afs_deletes_what_is_left_of_a_file() {
