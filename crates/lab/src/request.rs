@@ -73,7 +73,7 @@ impl Catalogue {
         u32::try_from(self.hosts.push(host)).expect("fewer than 2^32 hosts: a trace has u32 ids")
     }
 
-    /// Name of an object, empty if it has none (a binary trace).
+    /// Name of an object: of a binary trace its number there, empty if nothing is known.
     #[must_use]
     pub fn url(&self, key: u64) -> &[u8] {
         self.urls.get(key)
@@ -90,6 +90,13 @@ impl Catalogue {
     #[must_use]
     pub fn host(&self, host: u32) -> &[u8] {
         self.hosts.get(u64::from(host))
+    }
+
+    /// Whether any host has a name: in a trace whose objects are numbers or keys, all come from the
+    /// one that has none.
+    #[must_use]
+    pub fn has_hosts(&self) -> bool {
+        !self.hosts.bytes.is_empty()
     }
 
     /// Objects named.

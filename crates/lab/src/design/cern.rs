@@ -72,8 +72,8 @@ impl Cern {
         if let Some(at) = self.by_key.get(request.key) {
             return at as usize;
         }
-        let dir = match names.url_text(request.key) {
-            Some(url) => self.make_path(directory_of(url), out),
+        let dir = match names.url_text(request.key).and_then(directory_of) {
+            Some(directory) => self.make_path(directory, out),
             None => self.make_named(0, mix(u64::from(request.host) + 1), out),
         };
         let at = self.known.len();

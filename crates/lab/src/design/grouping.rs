@@ -15,7 +15,7 @@ pub enum GroupRule {
     Host,
     /// The host's number is the group: the caller has chosen.
     Given,
-    /// Host and the directory of the path (UCFS §2.6.2).
+    /// Host and the directory of the path (UCFS §2.6.2); of an object that has no path, the host.
     HostPath,
     /// What one client asks for without a pause: a page with what is embedded in it.
     Page,
@@ -50,10 +50,12 @@ pub struct Grouper {
     classes: NumberMap<u64, u64>,
 }
 
-/// Names before the last slash, without the scheme.
-pub(crate) fn directory_of(url: &str) -> &str {
-    let rest = scheme_of(url.as_bytes()).map_or(url, |scheme| &url[scheme.len() + 3..]);
-    rest.rsplit_once('/').map_or(rest, |(dir, _)| dir)
+/// Names before the last slash, without the scheme. `None` of what is no URL and no path: a number
+/// or a key of a cache, which says nothing of what it lies beside.
+pub(crate) fn directory_of(url: &str) -> Option<&str> {
+    let scheme = scheme_of(url.as_bytes());
+    let rest = scheme.map_or(url, |scheme| &url[scheme.len() + 3..]);
+    rest.rsplit_once('/').map(|(dir, _)| dir).or(scheme.map(|_| rest))
 }
 
 /// FNV-1a, for names that may come in parts: so the hashes of all directories above a file cost one
@@ -98,8 +100,8 @@ impl Grouper {
         match self.rule {
             GroupRule::Host => mix(u64::from(request.host) + 1),
             GroupRule::Given => u64::from(request.host),
-            GroupRule::HostPath => match names.url_text(request.key) {
-                Some(url) => hash_name(directory_of(url)),
+            GroupRule::HostPath => match names.url_text(request.key).and_then(directory_of) {
+                Some(directory) => hash_name(directory),
                 None => mix(u64::from(request.host) + 1),
             },
             GroupRule::Page => self.page(request),
@@ -145,11 +147,14 @@ mod tests {
     #[test]
     fn a_directory_is_that_of_the_url_itself() {
         for (url, directory) in [
-            ("http://a/x/y.gif", "a/x"),
-            ("http://a/x/", "a/x"),
-            ("http://a", "a"),
-            ("/x/y.gif", "/x"),
-            ("/mirror/http://a/x.gif", "/mirror/http://a"),
+            ("http://a/x/y.gif", Some("a/x")),
+            ("http://a/x/", Some("a/x")),
+            ("http://a", Some("a")),
+            ("/x/y.gif", Some("/x")),
+            ("/x", Some("")),
+            ("/mirror/http://a/x.gif", Some("/mirror/http://a")),
+            ("12345", None),
+            ("user:12345", None),
         ] {
             assert_eq!(directory_of(url), directory, "{url}");
         }

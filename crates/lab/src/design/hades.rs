@@ -10,8 +10,8 @@
 //! asked for one by one are runs of their own, side by side where nobody else stored between them;
 //! a host further than a threshold is remote, and which hosts are is said by the latency rule below
 //! (the paper measures it and leaves the policy's evaluation open, §3.3.5); fetching is a pause for
-//! each chunk, of a latency and of its bytes at the link's rate; another pause models the tables on
-//! a miss, a fifth of that of `afs` for each chunk, since the paper says only that the overhead is
+//! each chunk, of a latency, longer for a remote host, and of its bytes at the link's rate; another
+//! pause models the tables on a miss, a fifth of that of `afs` for each chunk, since the paper says only that the overhead is
 //! avoided.
 
 use damelo::ByteSize;
@@ -40,6 +40,9 @@ pub struct HadesOptions {
     pub link_mbit: u32,
     /// One host in so many is remote; 0 for none.
     pub remote_host_every: u32,
+    /// Time to fetch a chunk from a remote host besides that from any other, in microseconds:
+    /// without it there is nothing to be won by keeping what is remote.
+    pub remote_us: u32,
 }
 
 impl Default for HadesOptions {
@@ -52,6 +55,7 @@ impl Default for HadesOptions {
             fetch_us: 100,
             link_mbit: 1_000,
             remote_host_every: 0,
+            remote_us: 50_000,
         }
     }
 }
@@ -69,6 +73,10 @@ impl HadesOptions {
         // A megabit a second is a bit a microsecond.
         let sent_us = (bytes * 8).checked_div(u64::from(self.link_mbit)).unwrap_or(0);
         u32::try_from(u64::from(self.fetch_us) + sent_us).unwrap_or(u32::MAX)
+    }
+
+    fn is_remote(&self, host: u32) -> bool {
+        self.remote_host_every > 0 && host.is_multiple_of(self.remote_host_every)
     }
 
     /// Bytes of each proxy file; the last is what remains of the cache, if that is a cacheblock at
@@ -122,6 +130,13 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         values: Values::Range("0", "1000000"),
         about: "one host in so many is far away; 0 for none",
         set: |o, text| number(text, 0..=1_000_000).map(|n| o.hades.remote_host_every = n),
+    },
+    Parameter {
+        name: "remote-us",
+        default: "50000",
+        values: Values::Range("0", "10000000"),
+        about: "microseconds more to fetch a chunk from a host that is far away",
+        set: |o, text| number(text, 0..=10_000_000).map(|us| o.hades.remote_us = us),
     },
 ];
 
@@ -244,17 +259,17 @@ impl Hades {
         self.bitmaps[run.file as usize].release(run.start, count);
     }
 
-    /// The run, chunk by chunk.
-    fn transfer(&self, run: Run, write: bool, out: &mut Vec<Action>) {
+    /// The run, chunk by chunk: it is read, or written as its chunks are fetched, each in so many
+    /// microseconds more than its own.
+    fn transfer(&self, run: Run, fetched: Option<u32>, out: &mut Vec<Action>) {
         let base = run.start * self.options.cacheblock_bytes;
         let chunk_bytes = self.options.chunk_bytes;
         for index in 0..run.bytes.div_ceil(chunk_bytes) {
             let offset = base + index * chunk_bytes;
             let bytes = chunk_bytes.min(run.bytes - index * chunk_bytes);
-            if write {
-                out.push(Action::Pause {
-                    us: self.options.fetch_us_of(bytes).saturating_add(MAP_US),
-                });
+            if let Some(more_us) = fetched {
+                let us = self.options.fetch_us_of(bytes).saturating_add(more_us);
+                out.push(Action::Pause { us: us.saturating_add(MAP_US) });
                 // Cacheblocks are written whole, so that none has to be read first.
                 let bytes = self.cacheblocks(bytes) * self.options.cacheblock_bytes;
                 out.push(Action::WriteFile { file: run.file, offset, bytes });
@@ -278,7 +293,7 @@ impl Cache for Hades {
     fn fetch(&mut self, request: &Request, out: &mut Vec<Action>) {
         let near = self.near.touch(request.key).copied();
         if let Some(run) = near.or_else(|| self.far.touch(request.key).copied()) {
-            self.transfer(run, false, out);
+            self.transfer(run, None, out);
         }
     }
 
@@ -293,12 +308,12 @@ impl Cache for Hades {
                 return false;
             }
         };
-        let every = self.options.remote_host_every;
-        let remote = every > 0 && request.host.is_multiple_of(every);
+        let remote = self.options.is_remote(request.host);
         let run = Run { file: file as FileId, start, bytes };
         let runs = if remote { &mut self.far } else { &mut self.near };
         runs.insert(request.key, run);
-        self.transfer(run, true, out);
+        let more_us = if remote { self.options.remote_us } else { 0 };
+        self.transfer(run, Some(more_us), out);
         true
     }
 

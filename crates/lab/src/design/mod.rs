@@ -164,7 +164,8 @@ impl DesignOptions {
     /// disk's.
     #[must_use]
     pub fn without_fetching(self) -> DesignOptions {
-        DesignOptions { fetch_us: 0, hades: HadesOptions { link_mbit: 0, ..self.hades }, ..self }
+        let hades = HadesOptions { link_mbit: 0, remote_us: 0, ..self.hades };
+        DesignOptions { fetch_us: 0, hades, ..self }
     }
 }
 

@@ -8,6 +8,7 @@ use damelo::ByteSize;
 use super::{Context, Design, DesignOptions, Entry, REGISTRY};
 
 use crate::nearest::there_are;
+use crate::request::Catalogue;
 
 /// Why a design cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -153,6 +154,25 @@ impl DesignSpec {
         Ok(options)
     }
 
+    /// Whether a trace names what the parameters tell apart.
+    ///
+    /// # Errors
+    /// One of them is about hosts, and the trace has none.
+    pub fn check_names(
+        &self,
+        options: &DesignOptions,
+        names: &Catalogue,
+    ) -> Result<(), DesignError> {
+        if options.hades.remote_host_every > 0 && !names.has_hosts() {
+            let reason = "remote-every tells hosts apart, and the trace names none";
+            return Err(DesignError::Combination {
+                design: self.entry.name,
+                reason: reason.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
     /// Makes the design.
     pub fn make(&self, context: &Context<'_>) -> Box<dyn Design> {
         (self.entry.make)(context)
@@ -252,6 +272,19 @@ mod tests {
         let drive = crate::disk::Drive::named("atlas-10k").expect("known");
         let context = Context { options: &real, requests: &[], drive: &drive };
         assert!(drive.size_bytes() < context.space_bytes().min(5 << 40));
+    }
+
+    #[test]
+    fn hosts_are_told_apart_where_there_are_some() {
+        let spec = DesignSpec::parse("hades:remote-every=4").expect("known");
+        let options = spec.options(&DesignOptions::default()).expect("goes together");
+        let mut names = Catalogue::new();
+        names.push_host(b"");
+        let error = spec.check_names(&options, &names).expect_err("no hosts").to_string();
+        assert!(error.contains("remote-every tells hosts apart"), "{error}");
+        assert_eq!(spec.check_names(&DesignOptions::default(), &names), Ok(()));
+        names.push_host(b"a.example");
+        assert_eq!(spec.check_names(&options, &names), Ok(()));
     }
 
     /// A run with more memory than was asked for would stand in a row with the wrong size.

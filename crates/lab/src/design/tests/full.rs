@@ -234,6 +234,19 @@ fn hades_keeps_what_is_far_away() {
     assert_eq!(facts(&requests), (3, 4, 2), "1 had gone, and 7 goes for it");
 }
 
+/// What is far away takes longer to fetch, by as much as is asked for, so that it pays to keep it.
+#[test]
+fn hades_waits_longer_for_what_is_far_away() {
+    let with = |remote_us| {
+        let hades = HadesOptions { remote_host_every: 2, remote_us, ..HadesOptions::default() };
+        let options = DesignOptions { cache_bytes: 1 << 20, hades, ..DesignOptions::default() };
+        let near = Request { host: 1, ..read(2, 4_096) };
+        run_named("hades", &options, &[read(1, 4_096), read(1, 4_096), near]).elapsed_ns
+    };
+    let more_ns = with(70_000) - with(0);
+    assert!((50_000_000..=90_000_000).contains(&more_ns), "one of three: {more_ns} ns");
+}
+
 /// A proxy file of three cacheblocks, and six files: the fourth puts out the first, and so on. What
 /// the first four, the warm-up, put out is not among what is counted.
 #[test]

@@ -178,6 +178,28 @@ fn cern_on_the_small_trace() {
     assert_eq!((report.fact("objects"), report.fact("directories")), (1, 1));
 }
 
+/// Numbers and keys are in no directory: all lie in one, and `host-path` has one group.
+#[test]
+fn objects_without_urls_are_of_one_directory() {
+    let requests = [0, 1, 2].map(|key| read(key, 5_000));
+    for objects in [["1001", "1002", "1003"], ["user:1", "user:2", "user:3"]] {
+        let mut names = Catalogue::new();
+        names.push_host(b"");
+        for name in objects {
+            names.push_url(name.as_bytes());
+        }
+        let options = DesignOptions::default();
+        let context = Context { options: &options, requests: &requests, drive: &config().drive };
+        let mut cern = (find("cern").expect("registered").make)(&context);
+        let mut machine = Machine::new(&config());
+        let run = run(&mut *cern, &mut machine, &requests, &names, RunOptions::default());
+        assert_eq!(run.expect("fits").fact("directories"), 1);
+        let mut grouper = Grouper::new(GroupRule::HostPath, &requests);
+        let groups = requests.map(|request| grouper.group(&request, &names));
+        assert_eq!(groups, [groups[0]; 3]);
+    }
+}
+
 /// A file of two pages, LRU: 8 KB objects 1, 2 fill it; 1 is hit; 3 replaces 2; 2 is missed and
 /// replaces 1. Nothing is read: whole pages are overwritten. Two dirty pages are written at the
 /// end.
