@@ -130,8 +130,8 @@ pub const POLICIES: [PolicyInfo; 24] = [
     info(
         "w-tinylfu",
         &["wtinylfu", "tinylfu"],
-        "LRU window, then what is asked for more often (Einziger 2017)",
-        &[share("window", 0.01)],
+        "LRU window, then what is asked for more often; counts age by bytes or by objects (Einziger 2017)",
+        &[share("window", 0.01), whole("by-objects", 0.0, 0.0, 1.0)],
         Kind::WTinyLfu,
     ),
     info(
@@ -334,6 +334,10 @@ impl PolicySpec {
     pub fn build_for_objects(&self, capacity: u64) -> Box<dyn Policy> {
         match self.info.kind {
             Kind::StoreMemory(kind) => Box::new(StoreMemory::of_objects(capacity, kind)),
+            Kind::StoreDisk(kind) => {
+                let segments = self.values[0] as u64;
+                Box::new(StoreDisk::of_objects(capacity, &self.store_config(kind), segments))
+            }
             _ => self.build(capacity),
         }
     }
@@ -359,7 +363,7 @@ impl PolicySpec {
                 Parameters { small: value(0), ghost: value(1), threshold: value(2) as u32 },
             )),
             Kind::Sieve => Box::new(OneQueue::new(capacity_bytes, Sieve::new())),
-            Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0))),
+            Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0), value(1) > 0.0)),
             Kind::Arc => Box::new(Arc::new(capacity_bytes, value(0) > 0.0)),
             Kind::TwoQ => Box::new(TwoQ::new(capacity_bytes, value(0), value(1))),
             Kind::Slru => Box::new(Slru::new(capacity_bytes, value(0) as u8)),

@@ -6,6 +6,11 @@
 //! Differences to the engine: a count rises with every request (there, with reads from disk and
 //! once for a stay in memory); what is kept goes straight to the open segment, not through the
 //! nursery; groups are neutral; an object larger than a segment is not taken.
+//!
+//! Where sizes are ignored, a cache may be of fewer objects than the ring has segments, or of a few
+//! for each. So that none of its room is lost, some segments are then of one object more than
+//! others; so that a fifth of three objects is not nothing, what is left of a segment's budget is
+//! the next one's.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,6 +21,7 @@ use damelo::policy::{
 use damelo::{Config, GroupId, Hint};
 
 use super::lists::Nodes;
+use super::registry::CAPACITY_BYTES_MAX;
 use super::{Policy, Step};
 
 /// No disk has such segments, but a trace may ask for them; a percentage of more would not fit 64
@@ -27,11 +33,21 @@ const FREQ_MAX: u32 = 3;
 const NOWHERE: u8 = 0;
 const ON_DISK: u8 = 1;
 
-#[derive(Default)]
+/// Parts of an object that budgets are counted in where each counts as one.
+const OBJECT_PARTS: u64 = 4 << 10;
+
 struct Segment {
     keys: Vec<u32>,
     /// Room taken, by objects that are gone too.
     bytes: u64,
+    /// Room that there is.
+    bytes_max: u64,
+}
+
+impl Segment {
+    fn of(bytes_max: u64) -> Segment {
+        Segment { keys: Vec::new(), bytes: 0, bytes_max }
+    }
 }
 
 pub(crate) struct StoreDisk {
@@ -44,6 +60,14 @@ pub(crate) struct StoreDisk {
     first_number: u32,
     segments: usize,
     segment_bytes: u64,
+    /// Of so many segments, as many as there are in the ring, this many are of one byte more, and
+    /// this part of one has come together.
+    longer: u64,
+    longer_part: u64,
+    /// Parts of a byte in which the budget is counted.
+    scale: u64,
+    /// What was left of the last budget, in these, if it is the next one's.
+    budget_left: u64,
     used_bytes: u64,
     objects: u64,
     policy: Box<dyn DiskPolicy>,
@@ -55,10 +79,14 @@ impl StoreDisk {
         let segment_bytes = capacity_bytes / segments;
         StoreDisk {
             nodes: Nodes::default(),
-            ring: VecDeque::from([Segment::default()]),
+            ring: VecDeque::from([Segment::of(segment_bytes)]),
             first_number: 0,
             segments: segments as usize,
             segment_bytes,
+            longer: 0,
+            longer_part: 0,
+            scale: 1,
+            budget_left: 0,
             used_bytes: 0,
             objects: 0,
             policy: disk_policy(
@@ -70,12 +98,40 @@ impl StoreDisk {
         }
     }
 
+    /// A cache for so many objects, each of which has one byte in its steps.
+    pub(crate) fn of_objects(capacity: u64, config: &Config, segments: u64) -> StoreDisk {
+        let capacity = capacity.clamp(1, CAPACITY_BYTES_MAX / OBJECT_PARTS);
+        let segments = segments.min(capacity);
+        let longer = capacity % segments;
+        let plain = StoreDisk::new(capacity, config, segments);
+        StoreDisk { longer, longer_part: longer, scale: OBJECT_PARTS, ..plain }
+    }
+
+    /// Opens a segment. Any that follow each other, as many as the ring has, have all its room.
+    fn open(&mut self) {
+        self.longer_part += self.longer;
+        let is_longer = self.longer_part >= self.segments as u64;
+        if is_longer {
+            self.longer_part -= self.segments as u64;
+        }
+        self.ring.push_back(Segment::of(self.segment_bytes + u64::from(is_longer)));
+    }
+
+    /// What may be kept of a segment, in parts of a byte.
+    fn budget(&mut self) -> u64 {
+        let room =
+            self.segment_bytes * self.scale + self.longer * self.scale / self.segments as u64;
+        // No policy of a configuration looks at the time.
+        let budget = self.reinsertion.budget(room.min(BUDGETED_BYTES_MAX), Duration::ZERO);
+        budget + self.budget_left
+    }
+
     /// Appends to the open segment, or to a new one.
     fn append(&mut self, key: u32) {
         let bytes = self.nodes.size(key);
-        let full = self.ring.back().is_none_or(|open| open.bytes + bytes > self.segment_bytes);
+        let full = self.ring.back().is_none_or(|open| open.bytes + bytes > open.bytes_max);
         if full {
-            self.ring.push_back(Segment::default());
+            self.open();
         }
         let number = self.first_number.wrapping_add(self.ring.len() as u32 - 1);
         if let Some(open) = self.ring.back_mut() {
@@ -115,11 +171,9 @@ impl StoreDisk {
             }
         }
         keepers.sort_by_key(|(_, _, worth)| std::cmp::Reverse(*worth));
-        // No policy of a configuration looks at the time.
-        let segment_bytes = self.segment_bytes.min(BUDGETED_BYTES_MAX);
-        let mut left = self.reinsertion.budget(segment_bytes, Duration::ZERO);
+        let mut left = self.budget();
         for (key, freq, worth) in keepers {
-            let bytes = self.nodes.size(key);
+            let bytes = self.nodes.size(key) * self.scale;
             let survivor = Survivor {
                 hash: u64::from(key),
                 group: GroupId::new(0),
@@ -135,6 +189,9 @@ impl StoreDisk {
                 self.append(key);
             }
         }
+        // Less than an object, where each counts as one, so that nothing comes together where
+        // nobody is worth it.
+        self.budget_left = left.min(self.scale - 1);
     }
 }
 
@@ -219,6 +276,52 @@ mod tests {
             misses(&mut cache, &[0, 1, 0, 2, 3, 4, 5, 6, 7, 8]);
             assert_eq!(misses(&mut cache, &[1]), [1], "{kind:?}");
             assert_eq!(misses(&mut cache, &[0]).is_empty(), kept, "{kind:?}");
+        }
+    }
+
+    fn of_objects(capacity: u64, kind: DiskPolicyKind) -> StoreDisk {
+        let mut config = Config::new("", ByteSize::new(0));
+        (config.disk_policy, config.reinsert_percent_max) = (kind, 20);
+        StoreDisk::of_objects(capacity, &config, 64)
+    }
+
+    /// All but what went with the oldest segment, which is used again as a whole.
+    #[test]
+    fn a_cache_of_few_objects_holds_as_many_as_asked_for() {
+        for capacity in [1, 2, 5, 50, 63, 64, 65, 100, 127, 250, 1_000] {
+            let mut cache = of_objects(capacity, DiskPolicyKind::Fifo);
+            let mut held_max = 0;
+            for key in 0..5 * capacity {
+                cache.get(&Step::get(key as u32, 1, NEVER));
+                held_max = held_max.max(cache.objects());
+                let least = (capacity + 1 - capacity.div_ceil(64)).min(key + 1);
+                let held = cache.objects();
+                assert!((least..=capacity).contains(&held), "{held} of {capacity}");
+            }
+            assert_eq!(held_max, capacity);
+        }
+    }
+
+    /// One request in eight is for one of a tenth as many objects as there is room for, so that
+    /// each is asked for once or twice while those that came with it go. FBC keeps them, as it
+    /// does in a large cache, FIFO loses them each time.
+    #[test]
+    fn a_cache_of_few_objects_keeps_what_is_worth_it() {
+        let missed_percent = |capacity: u32, kind| {
+            let mut cache = of_objects(capacity.into(), kind);
+            let popular = capacity / 10;
+            let asked = 100 * popular;
+            let is_missed = |n: &u32| {
+                let others = 7 * n..7 * (n + 1);
+                others.for_each(|other| _ = cache.get(&Step::get(popular + other, 1, NEVER)));
+                !cache.get(&Step::get(n % popular, 1, NEVER))
+            };
+            100 * (0..asked).filter(is_missed).count() as u32 / asked
+        };
+        for capacity in [50, 100, 250, 300, 10_000] {
+            let [kept, lost] = [DiskPolicyKind::Fbc, DiskPolicyKind::Fifo]
+                .map(|kind| missed_percent(capacity, kind));
+            assert!(kept < 10 && lost > 40, "{kept} and {lost}% of {capacity}");
         }
     }
 
