@@ -123,7 +123,9 @@ pub(crate) struct Columns {
     last: usize,
     delimiter: u8,
     number: Option<bool>,
-    pub(crate) has_header: bool,
+    has_header: bool,
+    /// Number of the line that is no blank one, from 1.
+    first_line: u64,
 }
 
 impl Columns {
@@ -138,6 +140,7 @@ impl Columns {
             delimiter,
             number: options.object_is_number,
             has_header: false,
+            first_line: 1,
         };
         if let Some(object) = options.object_column {
             columns.object = object;
@@ -166,7 +169,18 @@ impl Columns {
             delimiter: b'\n',
             number: options.object_is_number,
             has_header: options.has_header.unwrap_or(false),
+            first_line: 1,
         }
+    }
+
+    /// The same for a file whose first line that is not blank has this number.
+    pub(crate) fn headed_by_line(self, number: u64) -> Columns {
+        Columns { first_line: number, ..self }
+    }
+
+    /// True of the line that names the columns.
+    pub(crate) fn is_header(&self, number: u64) -> bool {
+        self.has_header && number == self.first_line
     }
 
     fn by_header(&mut self, line: &[u8], options: &ColumnOptions) -> Result<(), String> {

@@ -237,7 +237,7 @@ impl LineParser {
     pub(crate) fn is_header(&self, line: &[u8], number: u64) -> bool {
         match self {
             LineParser::Damelo => line == damelo_csv::HEADER,
-            LineParser::Columns(columns) => number == 1 && columns.has_header,
+            LineParser::Columns(columns) => columns.is_header(number),
             _ => false,
         }
     }

@@ -268,6 +268,25 @@ fn a_txt_trace_has_no_columns_to_name() {
     assert_eq!(read(&path, &with("has-header=true")).expect("means something").0, 1);
 }
 
+/// Blank lines are passed over before the names of columns as they are behind them.
+#[test]
+fn the_first_line_that_is_not_blank_names_the_columns() {
+    let bed = Bed::new();
+    let named = "time,obj_id,size\n1,7,5\n2,7,5\n";
+    let options = |columns: Option<&str>| ReadOptions {
+        columns: columns.map(|text| ColumnOptions::parse(text).expect("columns")),
+        ..ReadOptions::default()
+    };
+    for before in ["", "\n", "\r\n\n"] {
+        let path = bed.file(format!("{before}{named}").as_bytes());
+        assert_eq!(read(&path, &options(None)).expect("named").0, 2, "{before:?}");
+        let by_number = options(Some("time-col=1,obj-id-col=2,obj-size-col=3"));
+        assert_eq!(read(&path, &by_number).expect("a header").0, 2, "{before:?}");
+        let path = bed.file(format!("{before}1,7,5\n2,7,5\n").as_bytes());
+        assert_eq!(read(&path, &by_number).expect("no header").0, 2, "{before:?}");
+    }
+}
+
 /// A column too many is missing in the first line, too, which was taken for a header.
 #[test]
 fn a_column_that_is_nowhere_is_missing_from_the_first_line_on() {

@@ -456,6 +456,8 @@ fn layout(
 /// What reads the lines of a text format.
 fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<LineParser, String> {
     let given = options.columns.clone().unwrap_or_default();
+    let mut numbered = (1..).zip(head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end));
+    let (number, first) = numbered.find(|(_, line)| !line.is_empty()).unwrap_or((1, b""));
     Ok(match format {
         Format::OracleGeneral | Format::Lcs | Format::Vscsi => unreachable!("it has records"),
         Format::Damelo => LineParser::Damelo,
@@ -463,10 +465,7 @@ fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<Lin
         Format::Common => LineParser::Clf(Tail::Common),
         Format::Combined => LineParser::Clf(Tail::Combined),
         Format::Twr => LineParser::Twr,
-        Format::Txt => LineParser::Columns(Columns::whole_line(&given)),
-        Format::Csv => {
-            let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            LineParser::Columns(Columns::new(&given, first.trim_ascii_end())?)
-        }
+        Format::Txt => LineParser::Columns(Columns::whole_line(&given).headed_by_line(number)),
+        Format::Csv => LineParser::Columns(Columns::new(&given, first)?.headed_by_line(number)),
     })
 }
