@@ -125,11 +125,21 @@ pub(crate) enum Failure {
     /// A trace cannot be read or written.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// Some of several designs could not be run; each was named already.
+    #[error("{failed} of {asked} runs failed, each for the reason above")]
+    SomeDesigns {
+        /// Runs that failed.
+        failed: usize,
+        /// Runs asked for.
+        asked: usize,
+    },
     /// A design could not be played on the modelled machine.
     #[error("the design {design} cannot be run")]
     Design {
         /// Its name.
         design: String,
+        /// It keeps everything, whatever room it is given.
+        is_unlimited: bool,
         /// What it asked for and did not get.
         source: MachineError,
     },
@@ -310,8 +320,31 @@ impl Failure {
                 Some("add --skip-bad to leave such lines out, and have them counted".to_owned())
             }
             Failure::NotFound { .. } => Some("`damelo ls PATH` lists what there is".to_owned()),
+            Failure::Design {
+                is_unlimited: true,
+                source: MachineError::FsFull(_) | MachineError::BeyondDisk { .. },
+                ..
+            } => Some(
+                "leave it out, or use a larger drive: it keeps all that it is asked for, and no --cache limits it"
+                    .to_owned(),
+            ),
             _ => None,
         }
+    }
+
+    /// The message with its causes, in a line.
+    pub(crate) fn line(&self) -> String {
+        let mut line = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let more = error.to_string();
+            // Some errors tell their cause themselves.
+            if !line.contains(&more) {
+                line = format!("{line}: {more}");
+            }
+            cause = error.source();
+        }
+        line
     }
 
     /// The message with its causes and advice, ready for stderr.
@@ -461,7 +494,10 @@ mod tests {
             assert_eq!(Failure::Proxy(settings).exit_code(), 2);
         }
         let (design, source) = ("ucfs".to_owned(), MachineError::Missing { what: "raw disk" });
-        assert_eq!(Failure::Design { design, source }.exit_code(), 4);
+        let failure = Failure::Design { design, is_unlimited: false, source };
+        assert_eq!(failure.line().matches("raw disk").count(), 1);
+        assert_eq!(failure.exit_code(), 4);
+        assert_eq!(Failure::SomeDesigns { failed: 1, asked: 2 }.exit_code(), 4);
         let unknown = damelo_lab::disk::Drive::open("no-such-drive").map(|_| ());
         assert_eq!(unknown.map_err(|e| Failure::from(e).exit_code()), Err(2));
         assert_eq!(Failure::Exists { path: PathBuf::new() }.exit_code(), 3);

@@ -152,27 +152,41 @@ pub(super) fn json_with<R>(
     responses: &Histogram,
     facts: &[(&'static str, u64)],
 ) -> Value {
-    let trace = &played.loaded.identity;
     let facts: BTreeMap<_, _> = facts.iter().copied().collect();
-    let mut all = json!({
-        "manifest": played.manifest,
-        "design": done.design,
-        "memory": done.setting.map(|s| s.memory_bytes),
-        "page": done.setting.map(|s| s.page_bytes),
-        "group": done.setting.map(|s| s.group),
-        "cache": played.cache_bytes,
-        "trace": trace.name,
-        "synthetic": trace.synthetic,
+    let measured = json!({
         "response_ms_mean": responses.mean_ms(),
         "response_ms_p50": responses.quantile_ms(0.5),
         "response_ms_p99": responses.quantile_ms(0.99),
         "response_ms_max": responses.max_ms(),
         "facts": facts,
     });
-    if let (Some(all), Value::Object(own)) = (all.as_object_mut(), own) {
-        all.extend(own);
+    let mut all = json_about(played, &done.design, done.setting);
+    if let Some(all) = all.as_object_mut() {
+        [measured, own].into_iter().filter_map(into_members).for_each(|more| all.extend(more));
     }
     all
+}
+
+fn into_members(value: Value) -> Option<serde_json::Map<String, Value>> {
+    match value {
+        Value::Object(members) => Some(members),
+        _ => None,
+    }
+}
+
+/// What of a run is known before it begins.
+pub(super) fn json_about(played: &Played<'_>, design: &str, setting: Option<Setting>) -> Value {
+    let trace = &played.loaded.identity;
+    json!({
+        "manifest": played.manifest,
+        "design": design,
+        "memory": setting.map(|s| s.memory_bytes),
+        "page": setting.map(|s| s.page_bytes),
+        "group": setting.map(|s| s.group),
+        "cache": played.cache_bytes,
+        "trace": trace.name,
+        "synthetic": trace.synthetic,
+    })
 }
 
 fn json_of(played: &Played<'_>, done: &Done) -> Value {

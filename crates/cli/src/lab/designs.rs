@@ -12,13 +12,14 @@ use damelo_lab::design::{
 };
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
-    Machine, MachineConfig, MappedOn, Pace, RealPlace, Report, RunOptions, run as play,
+    Machine, MachineConfig, MachineError, MappedOn, Pace, RealPlace, Report, RunOptions,
+    run as play,
 };
 use damelo_lab::output::{Manifest, Report as Page, Table};
 use damelo_lab::{Request, SimError};
 use serde_json::Value;
 
-use super::design_report::{MODELLED, columns_of};
+use super::design_report::{MODELLED, columns_of, json_about};
 use super::designs_real as real;
 use super::load::{Loaded, load};
 use super::manifest::{NewPage, Read, drive_identity, manifest};
@@ -30,7 +31,7 @@ use crate::output::{Out, say, thousands};
 
 const AFTER_HELP: &str = "\
 Examples:
-  damelo lab designs access.log                      every design on the thesis's disk
+  damelo lab designs access.log                      every design on the disk of UCFS
   damelo lab designs access.log ucfs,damelo,store --drive nvme-1tb --cache 1GiB
   damelo lab designs access.log store --page 16KiB,64KiB,256KiB --group host,host-path,page
   damelo lab designs access.log store,store:disk=lru,store:admission=second-hit
@@ -42,7 +43,9 @@ Virtual time is until the last client was served, clients asking as fast as they
 for what is written later. Requests without a body of their own (304, HEAD, no bytes) are hits if
 their object is stored, else left out (no body), as DELETE and PURGE that were refused are. With
 --real one client asks, time is the wall clock's, and bytes are those that the system counted
-(/proc/self/io). docs/lab/designs.md in the source tells what each design is.";
+(/proc/self/io). A design that cannot be run has its reason in the column `failed` (in JSON and CSV
+`error`); the others run all the same, and the exit code is 4. docs/lab/designs.md in the source
+tells what each design is.";
 
 const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
 /// A page, as designs have them by default. Some want more, and say so.
@@ -237,11 +240,16 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)))
         .collect();
     // What does not go together is found now, not when those before it have run.
+    let mut options = Vec::new();
     for (spec, setting) in &runs {
-        spec.options(&Setting::base(*setting, cache_bytes, place.is_some()))?;
+        options.push(spec.options(&Setting::base(*setting, cache_bytes, place.is_some()))?);
     }
     let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
     let loaded = load_measured(args)?;
+    for ((spec, _), options) in runs.iter().zip(&options) {
+        spec.check_names(options, &loaded.names)?;
+    }
+    tell_of_no_hosts(&loaded, &runs);
     tell_unlimited(args, &specs);
     let manifest = Manifest {
         drive: drive_identity(&args.system.drive, args.is_kept())?,
@@ -302,6 +310,22 @@ fn load_measured(args: &Designs) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
+/// Designs that put what is of one host into one directory.
+const BY_HOST: [&str; 2] = ["cern", "squidl"];
+
+/// Says of a trace of numbers or keys that what goes by hosts has one of them to go by.
+fn tell_of_no_hosts(loaded: &Loaded, runs: &[Run<'_>]) {
+    let is_by_host = |(spec, setting): &Run<'_>| {
+        let is_grouped =
+            setting.is_some_and(|s| matches!(s.rule, GroupRule::Host | GroupRule::HostPath));
+        is_grouped || BY_HOST.contains(&spec.entry.name)
+    };
+    if !loaded.names.has_hosts() && runs.iter().any(is_by_host) {
+        let (rules, designs) = ("host and host-path", BY_HOST.join(" and "));
+        say(format_args!("damelo: the trace names no hosts: groups by {rules}, {designs} see one"));
+    }
+}
+
 /// Says of designs that keep everything that room for objects, if it was asked for, is not theirs.
 fn tell_unlimited(args: &Designs, specs: &[DesignSpec]) {
     let unlimited = specs.iter().filter(|spec| spec.entry.is_unlimited);
@@ -323,36 +347,98 @@ pub(super) struct Forms<R> {
     pub(super) page: fn(&Played<'_>, &[Done<R>]) -> Page,
 }
 
-/// Runs one after the other and prints in the form asked for.
+/// A run that ended before its time.
+struct Failed {
+    design: String,
+    setting: Option<Setting>,
+    reason: String,
+}
+
+/// For CSV, where any run failed.
+const ERROR_COLUMN: &str = "error";
+
+/// Runs one after the other and prints in the form asked for. One that fails does not take the
+/// results of others with it, which may have taken hours.
 pub(super) fn run_all<'a, R>(
     played: &Played<'_>,
-    runs: impl Iterator<Item = Run<'a>>,
+    runs: impl ExactSizeIterator<Item = Run<'a>>,
     new_page: Option<NewPage<'_>>,
     forms: &Forms<R>,
     mut run_one: impl FnMut(&DesignSpec, Option<Setting>) -> Result<R, Failure>,
 ) -> Result<(), Failure> {
     let args = played.args;
     let mut out = Out::new();
-    let mut all = Vec::new();
+    let asked = runs.len();
+    let (mut all, mut failures) = (Vec::new(), Vec::new());
     for (spec, setting) in runs {
-        let report = run_one(spec, setting)?;
-        let done = Done { design: spec.label().to_owned(), setting, report };
-        if args.json {
-            out.json(&(forms.json)(played, &done))?;
+        let design = spec.label().to_owned();
+        match run_one(spec, setting) {
+            Ok(report) => {
+                let done = Done { design, setting, report };
+                if args.json {
+                    out.json(&(forms.json)(played, &done))?;
+                }
+                all.push(done);
+            }
+            // It is told as that of the command.
+            Err(failure) if asked == 1 => return Err(failure),
+            Err(failure) => {
+                failure.print();
+                let failed = Failed { design, setting, reason: failure.line() };
+                if args.json {
+                    out.json(&failed_json(played, &failed))?;
+                }
+                failures.push(failed);
+            }
         }
-        all.push(done);
     }
-    if args.csv {
+    print_all(played, &mut out, forms, &all, &failures)?;
+    if let Some(new_page) = new_page.filter(|_| !all.is_empty()) {
+        let mut page = (forms.page)(played, &all);
+        if !failures.is_empty() {
+            page.section("Failed");
+        }
+        for Failed { design, setting, reason } in &failures {
+            let cells = Setting::cells(*setting).join(" ");
+            page.paragraph(&format!("{}: {reason}", format!("{design} {cells}").trim_end()));
+        }
+        new_page.write(&page.finish(&played.manifest))?;
+    }
+    out.finish()?;
+    match failures.len() {
+        0 => Ok(()),
+        failed => Err(Failure::SomeDesigns { failed, asked }),
+    }
+}
+
+/// Rows of what ran, and behind them of what did not.
+fn print_all<R>(
+    played: &Played<'_>,
+    out: &mut Out,
+    forms: &Forms<R>,
+    all: &[Done<R>],
+    failures: &[Failed],
+) -> Result<(), Failure> {
+    if played.args.csv {
         out.bytes(played.manifest.csv_comment().as_bytes())?;
         let rows = all.iter().map(|done| (forms.json)(played, done));
-        out.bytes(columns_of(forms.columns, rows).csv().as_bytes())?;
-    } else if !args.json {
-        out.bytes((forms.table)(&all).text().as_bytes())?;
+        let rows = rows.chain(failures.iter().map(|failed| failed_json(played, failed)));
+        let error = (!failures.is_empty()).then_some(ERROR_COLUMN);
+        let columns: Vec<&str> = forms.columns.iter().copied().chain(error).collect();
+        return out.bytes(columns_of(&columns, rows).csv().as_bytes());
     }
-    if let Some(new_page) = new_page {
-        new_page.write(&(forms.page)(played, &all).finish(&played.manifest))?;
+    if played.args.json {
+        return Ok(());
     }
-    out.finish()
+    let mut table = (forms.table)(all);
+    if !failures.is_empty() {
+        table.column("failed");
+    }
+    for Failed { design, setting, reason } in failures {
+        let cells = [std::slice::from_ref(design), &Setting::cells(*setting)].concat();
+        table.row_of_ends(cells, reason.clone());
+    }
+    out.bytes(table.text().as_bytes())
 }
 
 /// Every combination that a design takes.
@@ -413,10 +499,22 @@ fn run_one(
         ..RunOptions::default()
     };
     let report = play(&mut design, &mut machine, &loaded.requests, &loaded.names, run)
-        .map_err(|source| Failure::Design { design: spec.label().to_owned(), source })?;
+        .map_err(|source| failure_of(spec, source))?;
     let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
     say(format_args!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64)));
     Ok(report)
+}
+
+fn failure_of(spec: &DesignSpec, source: MachineError) -> Failure {
+    let (design, is_unlimited) = (spec.label().to_owned(), spec.entry.is_unlimited);
+    Failure::Design { design, is_unlimited, source }
+}
+
+/// One that failed, for programs.
+fn failed_json(played: &Played<'_>, failed: &Failed) -> Value {
+    let mut json = json_about(played, &failed.design, failed.setting);
+    json[ERROR_COLUMN] = failed.reason.as_str().into();
+    json
 }
 
 fn chosen(names: &[String]) -> Result<Vec<DesignSpec>, Failure> {

@@ -3,7 +3,7 @@
 //! besides the store's.
 
 use damelo::ByteSize;
-use damelo_lab::design::{Context, DesignSpec};
+use damelo_lab::design::{Context, DesignSpec, mapped_bytes_max};
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{RealConfig, RealMachine, RealPlace, RealReport, run_real};
 use damelo_lab::output::{BarChart, Report as Page, Table, Unit};
@@ -54,14 +54,17 @@ type Done = super::designs::Done<RealReport>;
 /// Runs and prints.
 pub(super) fn run<'a>(
     played: &Played<'_>,
-    runs: impl Iterator<Item = Run<'a>>,
+    runs: impl ExactSizeIterator<Item = Run<'a>>,
     place: &RealPlace,
     drive: &Drive,
     new_page: Option<NewPage<'_>>,
 ) -> Result<(), Failure> {
     let own = OwnPlace::at(place)?;
+    let mapped_bytes = mapped_bytes_max(&played.loaded.requests);
+    let size_bytes = played.cache_bytes.saturating_mul(2).max(FILE_BYTES_MIN).max(mapped_bytes);
     run_all(played, runs, new_page, &REAL, |spec, setting| {
-        run_one(played, spec, setting, own.place(), drive)
+        let config = RealConfig { place: own.place().clone(), size_bytes, flush: true };
+        run_one(played, spec, setting, config, drive)
     })
 }
 
@@ -104,14 +107,12 @@ fn run_one(
     played: &Played<'_>,
     spec: &DesignSpec,
     setting: Option<Setting>,
-    place: &RealPlace,
+    config: RealConfig,
     drive: &Drive,
 ) -> Result<RealReport, Failure> {
     let &Played { loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::base(setting, cache_bytes, true))?;
     let context = Context { options: &options, requests: &loaded.requests, drive };
-    let size_bytes = cache_bytes.saturating_mul(2).max(FILE_BYTES_MIN);
-    let config = RealConfig { place: place.clone(), size_bytes, flush: true };
     let mut machine = RealMachine::new(config)?;
     // Dropped before the machine, in whose directory it may lie.
     let design = machine.design(spec.entry, &context)?;

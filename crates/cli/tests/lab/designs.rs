@@ -78,6 +78,57 @@ fn what_a_design_does_not_keep_is_counted() {
     assert_eq!(bed.json(&real)["refused_requests"], 2);
 }
 
+/// A design that keeps everything does not fit where others do; their results are there all the
+/// same.
+#[test]
+fn one_design_that_fails_leaves_the_others_their_results() {
+    let bed = Bed::new();
+    let lines = [(1, 20_000_000_000_u64), (2, 20_000_000_000), (3, 500), (4, 500)];
+    let url = |s: u32| s.min(3);
+    bed.file(
+        "t.csv",
+        &lines.map(|(s, size)| format!("{s},u,GET,200,{size},http://a/{}\n", url(s))).concat(),
+    );
+    let args = ["designs", "t.csv", "cern,mmap-lru"];
+    let with = |more: &[&str]| {
+        let output = bed.run(&[&args[..], more].concat());
+        assert_eq!(output.status.code(), Some(4));
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let (table, words) = with(&["--html", "r.html"]);
+    assert!(table.lines().next().unwrap().ends_with("failed"), "{table}");
+    let full = "the design cern cannot be run: the modelled file system is full";
+    assert!(table.lines().nth(1).unwrap().starts_with("mmap-lru"), "{table}");
+    assert!(table.lines().nth(2).unwrap().contains(full), "{table}");
+    assert!(words.contains("try: leave it out") && words.contains("1 of 2 runs failed"), "{words}");
+    assert!(std::fs::read_to_string(bed.path("r.html")).unwrap().contains(full));
+    let (lines, _) = with(&["--json"]);
+    let runs: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(runs[0]["error"].as_str().unwrap().starts_with(full), "{lines}");
+    assert_eq!((&runs[1]["hit_percent"], &runs[1]["error"]), (&25.0.into(), &Value::Null));
+    let (csv, _) = with(&["--csv"]);
+    assert!(csv.lines().nth(1).unwrap().ends_with(",error"), "{csv}");
+    assert!(csv.lines().nth(3).unwrap().contains(full), "{csv}");
+    let (code, words) = bed.fails(&["designs", "t.csv", "cern"]);
+    assert!(code == 4 && !words.contains("of 1 runs"), "{words}");
+}
+
+/// Numbers are of no host, so that nothing can be told of what lies together.
+#[test]
+fn a_trace_without_hosts_is_said_to_be_one() {
+    let bed = Bed::new();
+    bed.file("ids.csv", "time,obj_id,size\n1,1001,5000\n2,1002,5000\n3,1001,5000\n");
+    let said = |designs: &str| {
+        let output = bed.run(&["designs", "ids.csv", designs, "--cache", "64MiB"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap().contains("the trace names no hosts")
+    };
+    assert_eq!(["cern", "squidl", "store", "cfs"].map(said), [true, true, true, false]);
+    let (code, words) = bed.fails(&["designs", "ids.csv", "hades:remote-every=2"]);
+    assert!(code == 2 && words.contains("remote-every tells hosts apart"), "{words}");
+}
+
 /// What hits does not depend on the disk, and nothing is left behind.
 #[test]
 fn designs_run_in_a_directory_as_on_a_modelled_disk() {

@@ -27,6 +27,24 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Adds a column behind the others, empty in all rows so far.
+    pub fn column(&mut self, head: &str) {
+        self.head.push(head.to_owned());
+        self.rows.iter_mut().for_each(|row| row.push(String::new()));
+    }
+
+    /// Adds a row of which only the first cells and the last are filled.
+    ///
+    /// # Panics
+    /// If these are more than the head has.
+    pub fn row_of_ends(&mut self, first: Vec<String>, last: String) {
+        assert!(first.len() < self.head.len(), "a row has a cell for each column");
+        let mut cells = first;
+        cells.resize(self.head.len() - 1, String::new());
+        cells.push(last);
+        self.rows.push(cells);
+    }
+
     /// Which columns hold only numbers. Looks at every cell: to be asked once for a table, which
     /// may have a row for each minute of months.
     fn numeric_columns(&self) -> Vec<bool> {
