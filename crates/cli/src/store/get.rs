@@ -2,7 +2,7 @@
 //! in memory.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use damelo::{ObjectInfo, Reader, Store};
+use damelo_lab::NewFile;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -165,11 +166,12 @@ fn to_stdout(reader: &mut Reader, range: Range<u64>) -> Result<(), Failure> {
     out.finish()
 }
 
+/// The file appears when it is whole; until then, and if it cannot be, what lay there stays.
 fn to_file(reader: &mut Reader, range: Range<u64>, path: &Path) -> Result<(), Failure> {
-    let mut file = File::create(path).map_err(|source| cannot_write(path, source))?;
-    stream(reader, range, &mut |bytes| {
-        file.write_all(bytes).map_err(|source| cannot_write(path, source))
-    })
+    let failed = |source| cannot_write(path, source);
+    let (mut file, new) = NewFile::begin(path).map_err(failed)?;
+    stream(reader, range, &mut |bytes| file.write_all(bytes).map_err(failed))?;
+    new.keep().map_err(failed)
 }
 
 fn cannot_write(path: &Path, source: std::io::Error) -> Failure {
@@ -212,6 +214,8 @@ fn to_json(key: &OsString, info: &ObjectInfo) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use damelo::{ByteSize, Config, GroupId};
 
     use super::*;
@@ -259,5 +263,33 @@ mod tests {
         assert_eq!(code("nothing"), Err(1));
         assert_eq!(code("0"), Ok(()));
         assert_eq!(code("43"), Err(4));
+    }
+
+    /// Of a store that lost its end after it was opened half an object can be read.
+    #[test]
+    fn a_file_is_whole_or_what_it_was() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, out) = (dir.path().join("s"), dir.path().join("out"));
+        let store = Store::open(Config::new(&path, ByteSize::new(64 << 20))).expect("a store");
+        store.create(b"k", GroupId::new(1), &vec![7; 24 << 20]).wait().expect("made");
+        store.sync().expect("written");
+        store.drop_memory();
+        let args = Get {
+            store: StoreArgs { volumes: path.as_path().into(), memory: ByteSize::new(0) },
+            key: "k".into(),
+            output: Some(out.clone()),
+            range: None,
+            meta: None,
+            json: false,
+        };
+        copy_out(&args, &store).expect("whole");
+        assert_eq!(fs::metadata(&out).expect("a file").len(), 24 << 20);
+        fs::write(&out, "what was there").expect("written");
+        store.drop_memory();
+        let file = File::options().write(true).open(&path).expect("the store");
+        file.set_len(16 << 20).expect("cut");
+        assert!(copy_out(&args, &store).is_err());
+        assert_eq!(fs::read(&out).expect("a file"), b"what was there");
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 2, "and nothing else");
     }
 }
