@@ -354,7 +354,7 @@ fn one_client_has_so_many_connections_and_no_more() {
     eventually("a place comes free", || open("198.51.100.1").1 == 200);
     let unused = ["198.51.100.3"; 2].map(open);
     assert_eq!((unused[0].1, unused[1].1), (200, 200));
-    assert_eq!(open("198.51.100.3").1, 200, "what it does not use makes room");
+    eventually("what it does not use makes room", || open("198.51.100.3").1 == 200);
 }
 
 #[test]

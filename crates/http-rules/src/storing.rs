@@ -3,6 +3,8 @@
 //! Invariants: [`decide`] answers `Ok` only if every condition of §3 for a shared cache holds;
 //! each refusal has its own [`NotStoredReason`], to be counted and sent in `Cache-Status`.
 
+use std::collections::HashSet;
+
 use http::header::{
     AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, DATE, EXPIRES, HeaderName,
     LAST_MODIFIED, SET_COOKIE, VARY,
@@ -371,13 +373,14 @@ pub fn without_hop_by_hop(
     copy
 }
 
-/// The fields that `Connection` names.
-fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+/// The fields of a message that its `Connection` names: it may name thousands more.
+fn named_by_connection(headers: &HeaderMap) -> HashSet<HeaderName> {
     if !headers.contains_key(CONNECTION) {
-        return Vec::new();
+        return HashSet::new();
     }
     let names = list_members(headers, &CONNECTION);
-    names.filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
+    let names = names.filter_map(|name| HeaderName::from_bytes(name).ok());
+    names.filter(|name| headers.contains_key(name)).collect()
 }
 
 /// The same, but for what is kept though `Connection` names it.

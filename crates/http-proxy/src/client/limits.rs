@@ -20,8 +20,9 @@ use crate::io::locks::lock;
 use crate::say::say;
 
 /// Longest wait for a connection of the same client that ends: what nobody uses when it begins has
-/// made room by then.
-const WAIT_MAX: Duration = UNUSED_MIN_FULL.saturating_add(LOOK_INTERVAL.saturating_mul(3));
+/// made room by then, also where a client of HTTP/2 has a second to take note.
+const WAIT_MAX: Duration =
+    UNUSED_MIN_FULL.saturating_mul(2).saturating_add(LOOK_INTERVAL.saturating_mul(3));
 
 /// Connections of each client at this moment.
 #[derive(Debug, Default)]

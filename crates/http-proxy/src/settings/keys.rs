@@ -97,7 +97,7 @@ keys! {
     "timeouts.total" live Span [proxy.timeouts.total: Option<std::time::Duration>] "From sending a request to the origin to the end of its answer.";
     "timeouts.tunnel_idle" live Span [proxy.timeouts.tunnel_idle: std::time::Duration] "A tunnel (CONNECT, WebSocket) in which nothing moves is cut after so long.";
     "timeouts.pool_idle" live Time [proxy.timeouts.pool_idle: std::time::Duration] "An idle connection to the origin is kept so long.";
-    "timeouts.pool_age" live Span [proxy.timeouts.pool_age: std::time::Duration] "A connection to the origin gets new requests for so long, or by chance up to a tenth less, also one that is busy. The next one that is opened goes to another address of its name, if that has several.";
+    "timeouts.pool_age" live Span [proxy.timeouts.pool_age: std::time::Duration] "A connection to the origin gets new requests for so long, or by chance up to a tenth less, also one that is busy, but for those that are one client's own (NTLM, Negotiate). The next one that is opened goes to another address of its name, if that has several.";
     "timeouts.collapse" live Time [proxy.timeouts.collapse: std::time::Duration] "After so long without an answer from the origin nobody waits for another request that fetches the same resource: who may have what is stale has it, and of the others one asks anew. Longest wait for the end of an answer that cannot be read along.";
     "timeouts.drain" live Time [proxy.timeouts.drain: std::time::Duration] "For answers under way when the proxy is told to stop.";
     "timeouts.stop" live Span [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";

@@ -105,7 +105,8 @@ fn what_is_sent_twice_is_the_same_both_times() {
         let first = if path.starts_with("/other") { "/first" } else { &path };
         assert_eq!(proxy.get_with(first, "Cache-Control: no-cache").status(), 200, "{case}");
         proxy.ask(method, &path, &format!("{fields}\n{more}"));
-        let (sent, again) = (told.recv().expect("sent"), told.recv().expect("sent again"));
+        let next = || told.recv_timeout(Duration::from_secs(60)).expect("sent, and sent again");
+        let (sent, again) = (next(), next());
         assert_eq!((&sent.line, &sent.headers), (&again.line, &again.headers), "{case}");
         assert!(sent.line.starts_with(&format!("{method} {path} ")), "{case}: {sent:?}");
         if let Some(tag) = tag {

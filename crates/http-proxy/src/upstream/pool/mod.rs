@@ -1,12 +1,14 @@
 //! Connections to one endpoint: idle HTTP/1.1 connections, and HTTP/2 connections that requests
 //! share.
 //!
-//! `connect` opens connections, for as long as `age` says; `send` sends requests on them, `leased` is the body of a response
-//! and gives its connection back; this file keeps the connections in between.
+//! `connect` opens connections, for as long as `age` says; `send` sends requests on them, `leased`
+//! is the body of a response and gives its connection back; this file keeps the connections in
+//! between.
 //!
 //! Invariants: a connection is in the pool or belongs to one exchange, never both; a connection
-//! that closed, or is too old, or was idle for too long is never handed out. Every wait has a time limit. Threads:
-//! a pool belongs to one worker; its connections live on that worker's event loop.
+//! that closed, or was idle for too long, is never handed out, nor one that is too old, unless it is
+//! one client's own. Every wait has a time limit. Threads: a pool belongs to one worker; its
+//! connections live on that worker's event loop.
 
 mod age;
 mod connect;
