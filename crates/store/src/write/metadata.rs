@@ -87,9 +87,18 @@ impl Seen {
         let beside = |seen: &Seen| (seen.info.group, seen.info.expires_unix_s);
         let same_bytes = || match (&self.object, &other.object) {
             (Some(one), Some(another)) => one[..] == another[..],
-            _ => self.base.is_some() && self.base == other.base,
+            _ => false,
         };
-        self.version.seq == other.version.seq || (beside(self) == beside(other) && same_bytes())
+        self.version.seq == other.version.seq
+            || other.is_patch_of(self.version.seq, self.base.as_ref())
+            || (beside(self) == beside(other) && same_bytes())
+    }
+
+    /// True if this is new metadata of the record with this number, or of what a patch with that
+    /// number refers to, `base`. Its value is the same then, whatever expiry it was given.
+    fn is_patch_of(&self, seq: Sequence, base: Option<&Patch>) -> bool {
+        let own = self.base.as_ref();
+        own.is_some_and(|own| own.base_seq == seq.get() || Some(own) == base)
     }
 
     fn replacement<'a>(
@@ -178,14 +187,31 @@ impl Engine {
         let is_small = object.len() as u64 <= self.page_record_max();
         let seen = Seen::in_memory(object);
         let Some(value) = seen.object.as_ref().filter(|_| is_small) else {
-            // A large object must not stay pinned until the caller waits.
-            return Err(Some(Box::new(Seen { object: None, ..seen })));
+            return Err(Some(Box::new(self.unpinned(new.key, seen))));
         };
         match self.create_unblocked(&seen.replacement(RecordKind::Object, new, value, None)) {
             Ok(()) => Ok(Ok(true)),
             Err(CreateBlocked::Failed(error)) => Ok(Err(error)),
             Err(CreateBlocked::MustWait | CreateBlocked::Outdated) => Err(Some(Box::new(seen))),
         }
+    }
+
+    /// A large object in memory, which must not stay pinned until the caller waits: where its
+    /// record lies is what tells it from an object of another value, if it is replaced by then.
+    fn unpinned(&self, key: &[u8], mut seen: Seen) -> Seen {
+        let (hash, seq) = (self.hash(key), seen.version.seq);
+        let shard = self.cache.resident.shard(hash);
+        let entry = shard.get(hash).filter(|entry| entry.record().head.sequence() == seq);
+        seen.version.place = entry.and_then(|entry| entry.state.location());
+        drop(shard);
+        Seen { object: None, ..seen }
+    }
+
+    /// What the patch at the place of this version refers to, if it is one that lies there still.
+    fn base_at(self: &Arc<Engine>, key: &[u8], seen: &Seen) -> Option<Patch> {
+        let (header, value) = self.verified_header(key, self.hash(key), seen.version.place?)?;
+        let is_it = header.sequence() == seen.version.seq && header.kind == RecordKind::Patch;
+        Patch::decode(&value).ok().filter(|_| is_it)
     }
 
     /// The newest version, with its value if that is small. New metadata counts as one read,
@@ -223,8 +249,12 @@ impl Engine {
         if let Base::OnDisk(patch) = &base {
             seen.base = Some(*patch);
         }
-        if first.is_some_and(|first| !first.is_same_value(seen)) {
-            return Err(CreateError::Superseded);
+        if let Some(first) = first.filter(|first| !first.is_same_value(seen)) {
+            // Looked at only now: it is a read.
+            let base = self.base_at(new.key, first);
+            if !seen.is_patch_of(first.version.seq, base.as_ref()) {
+                return Err(CreateError::Superseded);
+            }
         }
         let stored = match base {
             Base::OnDisk(patch) => {

@@ -11,7 +11,7 @@ use crate::format::{RecordKind, SummaryEntry};
 use crate::in_memory::{Memory, State};
 use crate::index::Location;
 use crate::sync::Arc;
-use crate::{ByteSize, Clock, Config, CreateOptions, GroupId, Object, Stats, Store};
+use crate::{ByteSize, Clock, Config, CreateError, CreateOptions, GroupId, Object, Stats, Store};
 
 const DEVICE_BYTES: usize = 32 << 20;
 const SMALL: usize = 4_000;
@@ -315,5 +315,36 @@ fn what_is_counted_as_dead_is_not_moved_again_and_again() {
     let before = bench.stats().nursery_moved_bytes;
     (0..10).for_each(|_| bench.pass(0));
     assert_eq!(bench.stats().nursery_moved_bytes, before);
+    bench.store.close().unwrap();
+}
+
+/// Both saw the object in memory when they began, and neither its value nor its place was kept.
+#[test]
+fn of_two_that_set_the_metadata_of_a_large_object_at_once_none_is_refused() {
+    let bench = Bench::new();
+    bench.make("key", LARGE);
+    let mut n = 0;
+    let mut both = |expires_unix_s| {
+        n += 2;
+        let (one, other) = ([n], [n + 1]);
+        let first = bench.store.set_metadata_with(b"key", &one, expires_unix_s);
+        let second = bench.store.set_metadata(b"key", &other);
+        assert!(first.wait().unwrap() && second.wait().unwrap());
+        assert_eq!(bench.metadata("key").unwrap(), other);
+    };
+    // What is replaced first is the object itself, then a patch that waits.
+    (0..2).for_each(|_| both(None));
+    both(Some(1_800_000_000));
+    // And one that is on disk.
+    bench.store.sync().unwrap();
+    both(None);
+    bench.store.sync().unwrap();
+    both(Some(1_900_000_000));
+    // An object that is new is another.
+    bench.store.sync().unwrap();
+    let late = bench.store.set_metadata(b"key", b"late");
+    bench.make("key", LARGE);
+    assert!(matches!(late.wait(), Err(CreateError::Superseded)));
+    assert_eq!(bench.metadata("key").unwrap(), b"old");
     bench.store.close().unwrap();
 }
