@@ -35,6 +35,14 @@ const CRASH_POINTS: &[CrashPoint] = &[
     CrashPoint { id: "C6",  durability: "none",    steps: "create a 1, sync, create a 2, sync",                                kill: ["1, 2 or miss",    "2"              ], power: ["1, 2 or miss",    "2"              ] },
     CrashPoint { id: "C7",  durability: "flushed", steps: "create a 1, sync, create a 2, sync",                                kill: ["2 or miss",       "2"              ], power: ["1, 2 or miss",    "2"              ] },
     CrashPoint { id: "C8",  durability: "synced",  steps: "create a 1, sync, create a 2, sync",                                kill: ["2 or miss",       "2"              ], power: ["2 or miss",       "2"              ] },
+    CrashPoint { id: "C9",  durability: "flushed", steps: "create a 1, sync, create a 2, create a 3",                                 kill: ["2, 3 or miss",    "3 or miss"      ], power: ["1, 2, 3 or miss", "1, 2, 3 or miss"] },
+    CrashPoint { id: "C10", durability: "synced",  steps: "create a 1, sync, create a 2, create a 3",                                 kill: ["2, 3 or miss",    "3 or miss"      ], power: ["2, 3 or miss",    "3 or miss"      ] },
+    CrashPoint { id: "C11", durability: "flushed", steps: "create a 1, sync, create a 2, create a 3, sync",                           kill: ["3 or miss",       "3"              ], power: ["1, 2, 3 or miss", "3"              ] },
+    CrashPoint { id: "C12", durability: "synced",  steps: "create a 1, sync, create a 2, sync, create a 3",                           kill: ["2, 3 or miss",    "3 or miss"      ], power: ["2, 3 or miss",    "3 or miss"      ] },
+    CrashPoint { id: "C13", durability: "flushed", steps: "create a 1, sync, create a 2, refresh a 3, create a 4",                    kill: ["2, 2m3, 4 or miss","4 or miss"      ], power: ["1, 2, 2m3, 4 or miss","1, 2, 2m3, 4 or miss"] },
+    CrashPoint { id: "C14", durability: "flushed", steps: "create a 1, sync, create a 2, remove a, create a 3",                       kill: ["3 or miss",       "3 or miss"      ], power: ["1, 2, 3 or miss", "1, 2, 3 or miss"] },
+    CrashPoint { id: "C15", durability: "flushed", steps: "create a 1, sync, create a 2, checkpoint, create a 3, sync",               kill: ["3 or miss",       "3"              ], power: ["2, 3 or miss",    "3"              ] },
+    CrashPoint { id: "C16", durability: "flushed", steps: "create a 1, sync, create a 2, create a 3, checkpoint",                     kill: ["3 or miss",       "3"              ], power: ["1, 2, 3 or miss", "3"              ] },
     CrashPoint { id: "R1",  durability: "none",    steps: "create a 1, sync, remove a",                                        kill: ["1 or miss",       "1 or miss"      ], power: ["1 or miss",       "1 or miss"      ] },
     CrashPoint { id: "R2",  durability: "flushed", steps: "create a 1, sync, remove a",                                        kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "1 or miss"      ] },
     CrashPoint { id: "R3",  durability: "synced",  steps: "create a 1, sync, remove a",                                        kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "miss"           ] },
@@ -275,7 +283,7 @@ fn answer(store: &Store, key: &str) -> Checked<String> {
         return Err(format!("{} bytes instead of {}", value.len(), length(key)));
     }
     let version = content::identify(name, &value).ok_or_else(|| wrong_bytes(name, &value))?;
-    let known = [version, 1, 2]
+    let known = [version, 1, 2, 3]
         .into_iter()
         .find(|&v| metadata == content::metadata(name, v, 20))
         .ok_or("wrong metadata")?;

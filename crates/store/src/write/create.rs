@@ -26,6 +26,7 @@ use crate::memory::resident::{Entry, Found};
 use crate::policy::admission::Newcomer;
 use crate::policy::residency::Hint;
 use crate::stats::{Waiting, add};
+use crate::sync::atomic::Ordering;
 use crate::sync::{RwLockReadGuard, shared};
 use crate::types::{GroupId, KeyHash, Sequence};
 
@@ -510,9 +511,11 @@ impl Engine {
         numbered: &mut NumberedCreate<'_>,
     ) -> Published {
         entry.state.set_marks_epoch(numbered.marks_epoch);
+        let at = (entry.run.first(), entry.state.offset());
         // While recovery runs, it is unknown whether an older version exists.
         let loading = !new.is_moved() && !self.recovery.is_done();
-        let (old, known) = {
+        // What was in memory is let go of with the shard unlocked.
+        let (old, known, is_newest) = {
             let mut shard = self.cache.resident.shard(hash);
             let resident = shard.get(hash);
             // If the create is abandoned later than this check, its caller's next operation gets a
@@ -523,45 +526,77 @@ impl Engine {
             if !self.is_there(hash, new, resident.as_ref()) {
                 return Published::Outdated;
             }
-            if resident.is_some_and(|e| e.record().head.sequence() > seq) {
+            if resident.as_ref().is_some_and(|e| e.record().head.sequence() > seq) {
                 return Published::Overtaken;
             }
             if loading {
                 self.note_delete(hash, seq);
             }
             entry.state.set_epoch(self.cache.epoch());
+            if !new.is_moved() && resident.is_some_and(|e| e.state.older_is_dead()) {
+                entry.state.set_older_dead();
+            }
             let old = shard.insert(hash, entry);
             if !loading && matches!(new.replaces, Replaces::OlderState(_)) {
                 return self.leave_older(hash, old.as_ref());
             }
-            if let Some(location) = old.as_ref().and_then(|old| old.state.location()) {
-                // A moved object writes no delete record, and the record of metadata that it takes
-                // over stays on disk.
-                let _ = match new.is_moved() {
-                    true => self.index.drop_at(hash.get(), location),
-                    false => self.index.remove_at(hash.get(), location),
-                };
-            }
-            // Other index entries of the hash are older versions too or, rarely, another key, as
-            // for removes.
-            let known = !new.is_moved() && !self.index.candidates(hash.get()).is_empty();
-            if known {
-                self.forget(hash);
-            }
-            (old, known)
+            let known = self.take_older_out(hash, old.as_ref(), new);
+            let is_newest = self.next_seq.load(Ordering::SeqCst) == seq.get() + 1;
+            (old, known, is_newest)
         };
         // Released first: the journal may have to wait, and purges should not wait for it.
         numbered.unpurged = None;
-        let replaces = !new.is_moved() && (loading || old.is_some() || known);
+        if new.is_moved() {
+            return Published::Visible;
+        }
+        let replaces = loading || known || old.is_some();
         if replaces {
             add(&self.counters.replaced, 1);
         }
-        if replaces || (!new.is_moved() && self.index.has_dropped(hash.get())) {
+        let older_is_dead = old.is_some_and(|old| old.state.older_is_dead());
+        if !older_is_dead && (replaces || self.index.has_dropped(hash.get())) {
             // Without this record, a crash before the new object is written would bring back the
             // old version. An error is counted; the create itself stands.
-            let _ = self.journal_append(JournalOp::DeleteKey { hash: hash.get() }, seq);
+            let delete = JournalOp::DeleteKey { hash: hash.get() };
+            if self.journal_append(delete, seq).is_ok() && is_newest && !loading {
+                self.note_older_dead(hash, at);
+            }
         }
         Published::Visible
+    }
+
+    /// Takes older versions out of the index, beside the one in memory; false if there is none.
+    /// Called with the shard of the resident table locked; `old` was in it.
+    fn take_older_out(&self, hash: KeyHash, old: Option<&Entry>, new: &NewObject<'_>) -> bool {
+        if let Some(location) = old.and_then(|old| old.state.location()) {
+            // A moved object writes no delete record, and the record of metadata that it takes
+            // over stays on disk.
+            let _ = match new.is_moved() {
+                true => self.index.drop_at(hash.get(), location),
+                false => self.index.remove_at(hash.get(), location),
+            };
+        }
+        // Other index entries of the hash are older versions too or, rarely, another key, as for
+        // removes.
+        let known = !new.is_moved() && !self.index.candidates(hash.get()).is_empty();
+        if known {
+            self.forget(hash);
+        }
+        known
+    }
+
+    /// Notes that what is older than the entry at this place of memory is dead, and that the
+    /// journal says so: as long as nothing of the entry is on its way to disk, what replaces it
+    /// need not be journalled. It is not in the nursery yet, so that the flusher has not got it.
+    ///
+    /// True only if no number was given after the entry's by the time it was published: a create
+    /// that has a greater one, and was published, written and left memory before, would be on disk
+    /// and not dead by that record.
+    fn note_older_dead(&self, hash: KeyHash, (first, offset): (u32, u32)) {
+        let mut shard = self.cache.resident.shard(hash);
+        if let Some(entry) = shard.get_mut(hash).filter(|entry| entry.is_at(first, offset)) {
+            entry.state.set_older_dead();
+        }
     }
 
     /// Leaves an older state of an object that was published in the index. Called with the shard of
@@ -570,8 +605,10 @@ impl Engine {
         add(&self.counters.replaced, 1);
         let is_beside = !self.index.candidates(hash.get()).is_empty();
         if let Some(waiting) = older.filter(|older| older.state.location().is_none()) {
-            // It may be on its way to disk, where recovery would find it, and nobody else.
-            self.index.note_dropped(hash.get());
+            if !waiting.state.older_is_dead() {
+                // It may be on its way to disk, where recovery would find it, and nobody else.
+                self.index.note_dropped(hash.get());
+            }
             let head = waiting.record().head;
             let stored_bytes = head.stored_bytes() as u64;
             // Longer ones are extents, which do not wait longer than others.
@@ -644,3 +681,6 @@ fn encode(room: &mut [u8], fields: &RecordFields, new: &NewObject<'_>, header: &
     encode_around_value(room, fields, new.key, new.metadata, header.value_len)
         .expect("key and metadata were checked, and the room was taken for the record");
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::nursery::{Finished, Staged};
 use super::packer::{LOOK_AHEAD, fill_page};
 use super::segment::OpenSegment;
-use super::superseded::{add_dead, finish_dead, wanted};
+use super::superseded::{add_dead, finish_dead, wanted_on_disk};
 use crate::engine::Engine;
 use crate::format::{
     PAGE_HEADER_BYTES, PageHeader, RECORD_HEADER_BYTES, SummaryEntry, UNIT_BYTES, settle_record,
@@ -94,7 +94,7 @@ pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Opt
     let mut dead = Finished::default();
     for object in objects {
         // Checked again: the object may have died since its page was cut.
-        let Some(group) = wanted(engine, &object) else {
+        let Some(group) = wanted_on_disk(engine, &object) else {
             add_dead(engine, &object, &mut dead);
             continue;
         };

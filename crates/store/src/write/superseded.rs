@@ -15,9 +15,19 @@ use crate::types::GroupId;
 
 /// The group of a waiting object, if it is still wanted.
 pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<GroupId> {
+    look(engine, object, false)
+}
+
+/// As `wanted`, for an object that is written if it is: from now on its record may be on disk, and
+/// what replaces it must be journalled.
+pub(super) fn wanted_on_disk(engine: &Engine, object: &Staged) -> Option<GroupId> {
+    look(engine, object, true)
+}
+
+fn look(engine: &Engine, object: &Staged, is_written: bool) -> Option<GroupId> {
     let hash = object.record().head.key_hash();
     let mut shard = engine.cache.resident.shard(hash);
-    let entry = shard.get(hash)?;
+    let entry = shard.get_mut(hash)?;
     if !entry.is_at(object.run.first(), object.offset) {
         return None;
     }
@@ -29,6 +39,9 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<GroupId> {
         shard.remove(hash);
         engine.forget(hash);
         return None;
+    }
+    if is_written {
+        entry.state.clear_older_dead();
     }
     Some(group)
 }
@@ -52,22 +65,25 @@ pub(super) fn some_expired<'a>(
     objects.into_iter().map(expires_s).any(|at| at != 0 && at <= now_s)
 }
 
-/// Removes and counts dead objects. Costs a look-up in the resident table for each object.
+/// Removes and counts dead objects. Costs a look-up in the resident table for each object. Those
+/// that are left may be put back, and are not written yet.
 pub(super) fn leave_out_dead(engine: &Engine, objects: &mut Vec<Staged>) {
     let mut dead = Finished::default();
-    objects.retain(|object| keep(engine, object, &mut dead));
+    objects.retain(|object| keep_if(wanted(engine, object).is_some(), engine, object, &mut dead));
     finish_dead(engine, &dead);
 }
 
-/// As `leave_out_dead`, for extents.
+/// As `leave_out_dead`, for extents that are about to be written.
 pub(super) fn leave_out_dead_extents(engine: &Engine, extents: &mut Vec<StagedExtent>) {
     let mut dead = Finished::default();
-    extents.retain(|extent| extent.part.is_some() || keep(engine, &extent.staged, &mut dead));
+    extents.retain(|StagedExtent { staged, part, .. }| {
+        let is_wanted = part.is_some() || wanted_on_disk(engine, staged).is_some();
+        keep_if(is_wanted, engine, staged, &mut dead)
+    });
     finish_dead(engine, &dead);
 }
 
-fn keep(engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
-    let is_wanted = wanted(engine, object).is_some();
+fn keep_if(is_wanted: bool, engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
     if !is_wanted {
         add_dead(engine, object, dead);
     }

@@ -8,6 +8,8 @@ use crate::format::UNIT_BYTES;
 use crate::index::Location;
 
 const HITS_BITS: u32 = 8;
+/// In the bits of the location, of an entry that has none.
+const OLDER_DEAD: u64 = 1;
 const ON_DISK: u64 = 1 << 38;
 const PREFETCHED: u64 = 1 << 39;
 const OFFSET_SHIFT: u32 = 40;
@@ -25,7 +27,8 @@ pub(crate) struct Packed {
     rest_hits: u64,
     /// From the top: the policy's epoch when it last looked (8 bits), where the record starts in
     /// its run in units of 64 bytes (16), whether it came with a page and has not been requested
-    /// (1), whether it is on disk (1), and where on disk (38).
+    /// (1), whether it is on disk (1), and where on disk (38). As long as it is not on disk, the
+    /// last bit says whether what is older of its key is known to be dead (`older_is_dead`).
     place: u64,
     /// The run's first place.
     first: u32,
@@ -125,6 +128,25 @@ impl Packed {
         self.place = self.place & !(ON_DISK - 1) | ON_DISK | location.units();
     }
 
+    /// Every record of this key on disk is older than a delete that is in the journal, and this
+    /// version is not on its way there. So what replaces it need not be journalled.
+    pub(crate) fn older_is_dead(&self) -> bool {
+        self.place & (ON_DISK | OLDER_DEAD) == OLDER_DEAD
+    }
+
+    /// Only of an entry without a location.
+    pub(crate) fn set_older_dead(&mut self) {
+        debug_assert!(self.place & ON_DISK == 0, "it would change where the record is");
+        self.place |= OLDER_DEAD;
+    }
+
+    /// The record is about to be written.
+    pub(crate) fn clear_older_dead(&mut self) {
+        if self.place & ON_DISK == 0 {
+            self.place &= !OLDER_DEAD;
+        }
+    }
+
     /// Came along with a page and has not been requested yet.
     #[inline]
     pub(crate) fn is_prefetched(&self) -> bool {
@@ -194,5 +216,23 @@ mod tests {
         entry.set_hits(1);
         assert_eq!(all(&entry), (Packed::REST_MAX, 1, 255, 64, Some(Location::new(0)), 0));
         assert!(!entry.is_empty() && Packed::EMPTY.is_empty());
+    }
+
+    #[test]
+    fn that_what_is_older_is_dead_is_known_until_the_entry_is_on_disk() {
+        let mut entry = Packed::new(Packed::REST_MAX, 7);
+        assert!(!entry.older_is_dead());
+        entry.set_older_dead();
+        entry.move_to(9, 128);
+        entry.set_hits(2);
+        assert!(entry.with(5, 11).older_is_dead() && entry.location().is_none());
+        let mut taken = entry;
+        taken.clear_older_dead();
+        assert!(!taken.older_is_dead() && taken.location().is_none());
+        for location in [Location::new(0), Location::new(1), Location::MAX] {
+            entry.set_location(location);
+            entry.clear_older_dead();
+            assert_eq!((entry.older_is_dead(), entry.location()), (false, Some(location)));
+        }
     }
 }

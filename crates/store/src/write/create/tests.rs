@@ -1,0 +1,153 @@
+//! What of replacements the journal has to be told, and what a crash leaves where it was not.
+
+use std::mem::ManuallyDrop;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::*;
+use crate::in_memory::{Memory, State, Stopped};
+use crate::{ByteSize, Config, Store};
+
+const DEVICE_BYTES: usize = 32 << 20;
+const KEY: &[u8] = b"key";
+const GROUP: GroupId = GroupId::new(1);
+
+/// A store whose flusher works when the test says so. Never closed: it crashes.
+struct Bench {
+    state: Arc<Mutex<State>>,
+    store: ManuallyDrop<Store>,
+}
+
+impl Bench {
+    fn on(state: Arc<Mutex<State>>) -> Bench {
+        let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
+        config.memory = ByteSize::new(8 << 20);
+        config.page = Some(ByteSize::new(16 << 10));
+        config.segment = Some(ByteSize::new(1 << 20));
+        config.flush_period = Duration::ZERO;
+        config.checkpoint_period = Duration::ZERO;
+        config.background = false;
+        config.seed = Some(1);
+        let store =
+            Store::open_on(config, vec![Memory::device(&state)], Arc::new(Stopped)).unwrap();
+        store.wait_recovered();
+        Bench { state, store: ManuallyDrop::new(store) }
+    }
+
+    /// With version 1 of the key on disk.
+    fn new() -> Bench {
+        let bench = Bench::on(State::new(DEVICE_BYTES, false));
+        bench.create(1);
+        bench.store.sync().unwrap();
+        bench
+    }
+
+    fn create(&self, version: u16) {
+        self.store.create(KEY, GROUP, &value(version)).wait().unwrap();
+    }
+
+    fn journalled(&self) -> u64 {
+        self.store.stats().journal_records
+    }
+
+    /// The version that is there after a crash now.
+    fn after_crash(&self) -> Option<u16> {
+        let crashed = Bench::on(self.state.lock().unwrap().copied());
+        let found = crashed.store.read(KEY).wait().unwrap();
+        found.map(|object| u16::from_le_bytes([object[0], object[1]]))
+    }
+}
+
+fn value(version: u16) -> Vec<u8> {
+    version.to_le_bytes().repeat(450)
+}
+
+#[test]
+fn what_is_replaced_again_and_again_is_journalled_once_each_time_it_is_written() {
+    let bench = Bench::new();
+    let before = bench.journalled();
+    for version in 2..1002 {
+        bench.create(version);
+    }
+    assert_eq!(bench.journalled() - before, 1);
+    assert_eq!(bench.after_crash(), None, "what is on disk was replaced");
+    bench.store.sync().unwrap();
+    assert_eq!(bench.after_crash(), Some(1001));
+    for version in 1002..2002 {
+        bench.create(version);
+    }
+    assert_eq!(bench.journalled() - before, 2);
+    assert_eq!(bench.after_crash(), None);
+}
+
+#[test]
+fn a_checkpoint_between_replacements_brings_nothing_back() {
+    let bench = Bench::new();
+    bench.create(2);
+    bench.create(3);
+    bench.store.checkpoint().unwrap();
+    bench.create(4);
+    bench.create(5);
+    assert_eq!(bench.after_crash(), None);
+    bench.store.sync().unwrap();
+    assert_eq!(bench.after_crash(), Some(5));
+}
+
+#[test]
+fn what_is_removed_after_replacements_is_journalled() {
+    let bench = Bench::new();
+    (2..10).for_each(|version| bench.create(version));
+    let before = bench.journalled();
+    assert!(bench.store.remove(KEY).unwrap());
+    assert_eq!(bench.journalled() - before, 1);
+    bench.create(10);
+    assert_eq!(bench.after_crash(), None);
+    bench.store.sync().unwrap();
+    assert_eq!(bench.after_crash(), Some(10));
+}
+
+/// Nothing older of its key is on disk either, but its number is not the newest: what was created
+/// with a greater one meanwhile was written and left memory before this was to be seen.
+#[test]
+fn what_replaces_a_create_that_came_late_is_journalled() {
+    let bench = Bench::new();
+    // The first half of the journal is begun, or the next sync would be a checkpoint, which waits.
+    bench.create(1);
+    bench.store.sync().unwrap();
+    let engine = bench.store.engine();
+    let late = value(2);
+    let new = NewObject {
+        kind: RecordKind::Object,
+        key: KEY,
+        group: GROUP,
+        metadata: b"",
+        value: Value::Whole(&late),
+        value_bytes: late.len() as u64,
+        expires_s: 0,
+        internal: false,
+        replaces: Replaces::Anything,
+        freq: 0,
+        whole: None,
+        in_place: None,
+        caller: None,
+    };
+    let hash = engine.hash(KEY);
+    let fields = fields_of(engine, &new, hash, Sequence::ZERO, false);
+    let stored = header_of(&fields, &new).stored_bytes() as usize;
+    let (run, offset) = loop {
+        if let Some(place) = engine.room_for_small(stored) {
+            break place;
+        }
+    };
+    let room = Room { run, offset, is_extent: false, chunked: false };
+    let staged = engine.stage(&new, hash, room, |run, fields, header| {
+        bench.create(3);
+        bench.store.sync().unwrap();
+        bench.store.drop_memory();
+        // SAFETY: the range was reserved for this.
+        encode(unsafe { run.bytes_mut(offset, stored) }, fields, &new, header);
+    });
+    assert!(staged.is_ok());
+    bench.create(4);
+    assert_eq!(bench.after_crash(), None, "all that is on disk was replaced");
+}
