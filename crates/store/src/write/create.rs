@@ -1,8 +1,8 @@
 //! Creating objects: checks, admission, copying into memory, replacement of the older version.
 //!
 //! Invariants: an object is visible to readers from the moment its entry is in the resident table;
-//! before the create is acknowledged, the journal records the death of the version that it
-//! replaces. Threads: any.
+//! before the create is acknowledged, the journal records the death of all versions on disk, or on
+//! their way there, that it replaces. Threads: any.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -541,6 +541,8 @@ impl Engine {
                 return self.leave_older(hash, old.as_ref());
             }
             let known = self.take_older_out(hash, old.as_ref(), new);
+            // Else a create with a greater number may have been published, written and have left memory
+            // before: it is on disk, and not dead by this one's record.
             let is_newest = self.next_seq.load(Ordering::SeqCst) == seq.get() + 1;
             (old, known, is_newest)
         };
@@ -588,10 +590,6 @@ impl Engine {
     /// Notes that what is older than the entry at this place of memory is dead, and that the
     /// journal says so: as long as nothing of the entry is on its way to disk, what replaces it
     /// need not be journalled. It is not in the nursery yet, so that the flusher has not got it.
-    ///
-    /// True only if no number was given after the entry's by the time it was published: a create
-    /// that has a greater one, and was published, written and left memory before, would be on disk
-    /// and not dead by that record.
     fn note_older_dead(&self, hash: KeyHash, (first, offset): (u32, u32)) {
         let mut shard = self.cache.resident.shard(hash);
         if let Some(entry) = shard.get_mut(hash).filter(|entry| entry.is_at(first, offset)) {
