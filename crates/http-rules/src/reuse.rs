@@ -41,6 +41,9 @@ pub struct Policy {
     pub never_stale: bool,
     /// Unchanging while fresh: a client's `max-age` does not cause a validation (RFC 8246 §2.1).
     pub immutable: bool,
+    /// What was stored may be for the one user whose cookie brought it: never fresh, never served
+    /// stale, and validated by its entity tag alone. A 304 leaves it so unless it gives it a lifetime.
+    pub is_personal: bool,
 }
 
 /// Inputs of a [`Policy`].
@@ -86,6 +89,7 @@ impl Policy {
                 || (storing::may_be_for_one_user(headers, directives)
                     && !storing::lets_share_stale_cookies(lifetime, directives)),
             immutable: directives.immutable,
+            is_personal,
         }
     }
 
@@ -121,12 +125,6 @@ impl Policy {
         self.no_cache || self.lifetime_ms == 0
     }
 
-    /// Whether what was stored may be for one user: it is never fresh, nor served stale. A 304 leaves
-    /// it so unless it gives it a lifetime.
-    pub fn may_be_for_one_user(&self) -> bool {
-        self.lifetime_ms == 0 && self.never_stale
-    }
-
     /// Whether it lets be served nothing that a newer policy of the same response does not: it may
     /// come back in place of that.
     pub fn allows_no_more_than(&self, newer: &Policy) -> bool {
@@ -144,6 +142,7 @@ impl Policy {
             && (self.no_cache || !newer.no_cache)
             && (self.never_stale || !newer.never_stale)
             && (!self.immutable || newer.immutable)
+            && (self.is_personal || !newer.is_personal)
     }
 
     /// Time of arrival in whole seconds, as HTTP dates are.

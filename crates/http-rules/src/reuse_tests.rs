@@ -126,7 +126,7 @@ fn what_a_cookie_was_sent_for_is_never_served_unasked() {
     };
     for says in ["", "max-age=0"] {
         let policy = of(true, says);
-        assert!(policy.may_be_for_one_user());
+        assert!(policy.is_personal);
         for wishes in ["", "max-stale, stale-if-error=99"] {
             assert_eq!(decide(&wish(wishes), &policy, &caching, NOW * 1000), STALE, "{wishes}");
             for failure in [Failure::Disconnected, Failure::Status(StatusCode::BAD_GATEWAY)] {
@@ -136,9 +136,12 @@ fn what_a_cookie_was_sent_for_is_never_served_unasked() {
         }
     }
     assert_eq!(decide(&wish(""), &of(false, ""), &caching, NOW * 1000), SERVE);
-    assert!(!of(false, "max-age=0").may_be_for_one_user());
-    assert!(!of(true, "max-age=9").may_be_for_one_user());
-    assert!(!of(true, "public").may_be_for_one_user());
+    assert!(!of(false, "max-age=0").is_personal);
+    assert!(!of(false, "max-age=0, must-revalidate").is_personal);
+    assert!(of(true, "").made_stale().is_personal);
+    assert!(!of(false, "max-age=0").allows_no_more_than(&of(true, "")));
+    assert!(!of(true, "max-age=9").is_personal);
+    assert!(!of(true, "public").is_personal);
 }
 
 /// RFC 9111 §4.2, §5.2.1, RFC 5861: every limit but a client's `max-age`, which counts as `Age`

@@ -22,6 +22,7 @@ mod stale_if_error;
 mod store;
 mod variants;
 
+use std::iter::once;
 use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode, response};
@@ -164,6 +165,10 @@ impl<'a> Fetch<'a> {
         let headers = request.headers_mut();
         let conditional = match (&self.found, self.conditions) {
             (_, Conditions::Clients) => false,
+            // The pages of all users may be of the same date: only a tag tells them apart.
+            (Some(found), Conditions::Ours) if found.response.policy.is_personal => {
+                validation::make_conditional_on_any(headers, once(&found.response.headers))
+            }
             (Some(found), Conditions::Ours) => {
                 validation::make_conditional(headers, &found.response.headers)
             }

@@ -32,7 +32,9 @@ impl Fetch<'_> {
             self.variants = worker.shared.vault.variants(primary, TAGS_SENT_MAX).await;
             self.variants.retain(|variant| {
                 let stored = &variant.response;
+                // A 304 need not repeat the tag that it is about.
                 stored.part.is_none()
+                    && !stored.policy.is_personal
                     && stored.status == StatusCode::OK
                     && validation::may_stand_for_another(&self.ask.headers, &stored.headers)
             });

@@ -34,6 +34,7 @@ use crate::rules::ranges::{self, Spec};
 use crate::rules::{CacheStatus, ForwardReason};
 use crate::slices::reader::SliceReader;
 use crate::slices::slice::{Asked, Got, How, Lack};
+use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody, RangeReader, SlicePolicy, Stretch, slice_key};
 use crate::worker::Worker;
 
@@ -202,16 +203,17 @@ async fn answer_with(
 ) -> Result<Answer, Lack> {
     let mut status = status_of(first.how, reason);
     let own = first.own.take();
+    let surely = must_be_there(worker, ask, &first.response);
     let mut found = match first.response.part {
         Some(part) if want.last.min(part.complete_bytes - 1) >= part.end => {
             let end = want.last.min(part.complete_bytes - 1);
             let more = want.index() + 1..end / want.slices.slice_bytes + 1;
             let asked_for = match status.hit {
-                true => missing(worker, ask, want.slices, more.clone()).await,
+                true => missing(worker, ask, want.slices, more.clone(), surely).await,
                 false => None,
             };
             if let Some((_, lacking)) = asked_for {
-                if must_be_there(ask) {
+                if surely {
                     return Err(Lack::NotStored);
                 }
                 status = CacheStatus::forwarded(lacking);
@@ -287,11 +289,12 @@ async fn whole(
     if known * 2 < count {
         return None;
     }
-    let asked_for = missing(worker, ask, slices, 0..count).await;
+    let surely = must_be_there(worker, ask, &first.response);
+    let asked_for = missing(worker, ask, slices, 0..count, surely).await;
     let status = match asked_for {
         None => status_of(How::Stored, reason),
         // A HEAD has no use for the slices that are missing.
-        Some(_) if !has_body || must_be_there(ask) => return None,
+        Some(_) if !has_body || surely => return None,
         Some((_, lacking)) => CacheStatus::forwarded(lacking),
     };
     let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
@@ -314,19 +317,20 @@ async fn whole(
 
 /// Whether the answer may only be promised if all slices of it are there: none can be asked for, or
 /// it could not be kept.
-fn must_be_there(ask: &Ask) -> bool {
-    ask.wishes.only_if_cached || may_be_for_one(ask)
+fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) -> bool {
+    ask.wishes.only_if_cached || may_be_for_one(ask) || slice::may_be_for_sender(worker, ask, first)
 }
 
 /// The first of these slices for which the origin will be asked, and why: it is missing, or may not
 /// be served without validation. `None`: as far as can be known, there is none. Whether a slice on
-/// disk may be served is only looked for where the answer would break off otherwise: for a hit, the
-/// disk would be read twice.
+/// disk may be served is only looked for if all must `surely` be there, as the answer would break off
+/// otherwise: for a hit, the disk would be read twice.
 async fn missing(
     worker: &Worker,
     ask: &Ask,
     slices: Slices,
     mut indices: std::ops::Range<u64>,
+    surely: bool,
 ) -> Option<(u64, ForwardReason)> {
     indices.end = indices.end.min(indices.start.saturating_add(LOOKED_FOR_MAX));
     let (vault, primary) = (&worker.shared.vault, &ask.target.primary);
@@ -337,7 +341,7 @@ async fn missing(
     if let Some(index) = indices.clone().find(|index| !there(*index)) {
         return Some((index, ForwardReason::Partial));
     }
-    let (surely, begun_ms) = (must_be_there(ask), worker.now_ms());
+    let begun_ms = worker.now_ms();
     if !surely {
         indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
     }

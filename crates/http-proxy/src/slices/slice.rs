@@ -405,8 +405,6 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     if is_long || part.length_bytes() > limits.body_bytes_max {
         return Err(Some(Unsliceable::AsAsked));
     }
-    // Where slices are stored already, this is more of what is for all.
-    let with_cookie = ask.has_cookie() && !shared.vault.has_slices(&ask.target.primary);
     let directives = ResponseDirectives::of(&headers, caching);
     let exchange = Exchange {
         method: &Method::GET,
@@ -416,7 +414,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         response: &headers,
         directives: &directives,
         response_time_s: asked.response_time_ms / 1000,
-        with_cookie,
+        with_cookie: ask.has_cookie(),
         selective: true,
     };
     let admitted = effects.admit(exchange, caching).and_then(|()| effects.admit_new(shared, ask));
@@ -427,7 +425,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         headers: &headers,
         received: &headers,
         directives: &directives,
-        with_cookie,
+        with_cookie: ask.has_cookie(),
         request_time_ms: asked.request_time_ms,
         response_time_ms: asked.response_time_ms,
     };
@@ -442,6 +440,28 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         stored.part = Some(part);
     }
     Ok(Judged { stored, own: answer::own_fields(&headers), groups, hint: effects.hint })
+}
+
+/// Whether a slice of what this one is of could most likely not be kept if this request brought it:
+/// it may be for who sent its cookie.
+pub(crate) fn may_be_for_sender(worker: &Worker, ask: &Ask, stored: &StoredResponse) -> bool {
+    if !ask.has_cookie() {
+        return false;
+    }
+    let (shared, mut headers) = (&worker.shared, stored.headers.clone());
+    let effects = hooks::on_response(shared, ask, stored.status, &mut headers, None);
+    let caching = &shared.config.caching;
+    let now_ms = worker.now_ms();
+    let arrived = Arrived {
+        status: stored.status,
+        headers: &headers,
+        received: &headers,
+        directives: &ResponseDirectives::of(&headers, caching),
+        with_cookie: true,
+        request_time_ms: now_ms,
+        response_time_ms: now_ms,
+    };
+    effects.policy(arrived, caching).is_personal
 }
 
 /// The reason why a resource cannot be sliced, from the refusal to store a slice of it; `None` if

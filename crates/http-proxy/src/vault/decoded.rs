@@ -100,6 +100,7 @@ mod tests {
             no_cache: false,
             never_stale: false,
             immutable: false,
+            is_personal: false,
         };
         let response = StoredResponse::new(StatusCode::OK, Version::HTTP_11, policy, headers);
         let mut blob = response.encode().unwrap();

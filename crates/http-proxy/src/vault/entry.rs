@@ -33,7 +33,7 @@ const FLAG_PART: u8 = 16;
 /// Received over HTTP/2, or in HTTP/1.0; without either, in HTTP/1.1.
 const FLAG_HTTP2: u8 = 32;
 const FLAG_HTTP1_0: u8 = 64;
-const FLAGS: u8 = 127;
+const FLAG_PERSONAL: u8 = 128;
 // A response has at most as many groups besides its home group as the rules read: in one byte.
 const _: () = assert!(GROUPS_MAX <= u8::MAX as usize);
 
@@ -112,6 +112,7 @@ impl StoredResponse {
         flag(self.policy.no_cache, FLAG_NO_CACHE)
             | flag(self.policy.never_stale, FLAG_NEVER_STALE)
             | flag(self.policy.immutable, FLAG_IMMUTABLE)
+            | flag(self.policy.is_personal, FLAG_PERSONAL)
             | flag(self.apart.is_some(), FLAG_APART)
             | flag(self.part.is_some(), FLAG_PART)
             | flag(self.version == Version::HTTP_2, FLAG_HTTP2)
@@ -201,9 +202,6 @@ impl Entry {
 fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
     let status = StatusCode::from_u16(cursor.u16()?).ok()?;
     let flags = cursor.u8()?;
-    if flags & !FLAGS != 0 {
-        return None;
-    }
     let version = match (flags & FLAG_HTTP2 != 0, flags & FLAG_HTTP1_0 != 0) {
         (false, false) => Version::HTTP_11,
         (true, false) => Version::HTTP_2,
@@ -219,6 +217,7 @@ fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
         no_cache: flags & FLAG_NO_CACHE != 0,
         never_stale: flags & FLAG_NEVER_STALE != 0,
         immutable: flags & FLAG_IMMUTABLE != 0,
+        is_personal: flags & FLAG_PERSONAL != 0,
     };
     let apart = if flags & FLAG_APART == 0 {
         None
@@ -333,6 +332,7 @@ mod tests {
             no_cache: true,
             never_stale: true,
             immutable: false,
+            is_personal: false,
         };
         StoredResponse::new(StatusCode::OK, Version::HTTP_11, policy, headers)
     }
@@ -359,7 +359,8 @@ mod tests {
         assert_eq!(decoded, Some(Entry::Response(response())));
         let decoded = Entry::decode(&rich().encode().unwrap().into());
         assert_eq!(decoded, Some(Entry::Response(rich())));
-        let older = StoredResponse { version: Version::HTTP_10, ..response() };
+        let mut older = StoredResponse { version: Version::HTTP_10, ..response() };
+        older.policy.is_personal = true;
         let decoded = Entry::decode(&older.encode().unwrap().into());
         assert_eq!(decoded, Some(Entry::Response(older)));
         let decoded = Entry::decode(&marker().encode().into());

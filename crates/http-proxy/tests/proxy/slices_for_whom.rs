@@ -47,6 +47,41 @@ fn what_may_be_for_one_is_asked_for_once() {
     assert!(hit.cache().contains("; hit"), "{}", hit.cache());
 }
 
+/// RFC 9111 §4.2.2: that others have had slices without a cookie does not make what one brings with
+/// it everybody's, as it may be of a page of its own.
+#[test]
+fn what_a_cookie_brings_is_no_slice_for_others() {
+    let (all, own) = (noise(36, LENGTH), noise(37, LENGTH));
+    let (sent, mine) = (all.clone(), own.clone());
+    let origin = Origin::start(move |request| {
+        let body = if request.has("cookie") { &mine } else { &sent };
+        let modified = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+        let fields = format!("Content-Type: text/html\nETag: \"v\"\n{modified}");
+        let range = request.header("range");
+        let Some((first, last)) =
+            range.strip_prefix("bytes=").and_then(|spec| spec.split_once('-'))
+        else {
+            return reply(200, &fields, &body[..]);
+        };
+        let first: usize = first.parse().expect("a number");
+        let last = last.parse().unwrap_or(usize::MAX).min(LENGTH - 1);
+        let range = format!("{fields}\nContent-Range: bytes {first}-{last}/{LENGTH}");
+        reply(206, &range, &body[first..=last])
+    });
+    let proxy = sliced_by(&origin, SLICE as u64);
+    bring_three(&proxy);
+    let asked = origin.count();
+    for range in ["bytes=0-", "bytes=210000-210009", "bytes=290000-290009"] {
+        let answer = proxy.get_with("/", &format!("Cookie: user=b\nRange: {range}"));
+        assert_eq!(answer.status(), 206, "{range}");
+        assert!(answer.complete, "{range}");
+        assert!(!answer.cache().contains("; stored"), "{range} {}", answer.cache());
+    }
+    assert!(origin.count() > asked);
+    let answer = proxy.get_with("/", "Range: bytes=200000-299999");
+    assert!(answer.body == all[200_000..], "it is everybody's");
+}
+
 /// A whole that was fetched in slices, some of which the origin would not send any more.
 fn whole_of_a_changed_resource(bring: impl Fn(&Proxy)) {
     let versions = [noise(32, LENGTH), noise(33, LENGTH)];
