@@ -124,7 +124,8 @@ impl NotStoredReason {
 
     /// Whether the request alone is the reason: the refusal says nothing about what is stored.
     pub fn is_of_request(self) -> bool {
-        matches!(self, NotStoredReason::RequestNoStore | NotStoredReason::Authorization)
+        use NotStoredReason as Not;
+        matches!(self, Not::RequestNoStore | Not::Authorization | Not::Cookie)
     }
 }
 

@@ -136,7 +136,7 @@ fn is_long_and_for_one(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
     let length_bytes = fill.body.length_bytes();
     let is_short = length_bytes.is_some_and(|bytes| bytes <= shared.vault.whole_body_bytes_max);
     let caching = &shared.config.caching;
-    let decision = reuse::decide(&ask.wishes, policy, caching, policy.response_time_ms);
+    let decision = reuse::decide(&ask.wishes, policy, caching, worker.now_ms());
     !is_short && matches!(decision, Decision::Validate(_))
 }
 

@@ -319,7 +319,7 @@ async fn ask_as_leader(
     probing: Option<Want>,
 ) -> Answer {
     // The response would not be stored: no request should wait for it.
-    if ask.wishes.no_store && ask.method != Method::HEAD {
+    if ask.wishes.no_store {
         drop(lead);
         return question.put(worker, ask, None).await;
     }
@@ -329,7 +329,11 @@ async fn ask_as_leader(
 /// Leads or follows for the requested key.
 fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
     let collapse = &worker.shared.collapse;
-    let role = match ask.method == Method::HEAD {
+    let is_head = ask.method == Method::HEAD;
+    if ask.has_cookie() && collapse.is_own_with_cookie(key, is_head) {
+        return Role::Alone;
+    }
+    let role = match is_head {
         true => collapse.join_for_head(key, ask.has_credentials()),
         false if ask.has_credentials() => collapse.join_with_credentials(key),
         false => collapse.join(key),

@@ -44,6 +44,9 @@ const HEAD: u8 = 0x04;
 /// Suffix of the keys under which outcomes of requests with `Authorization` are remembered.
 const CREDENTIALS: u8 = 0x05;
 
+/// The same for requests with a cookie.
+const COOKIE: u8 = 0x07;
+
 /// Suffix of the keys under which is remembered what is too long to be fetched for nobody.
 const LONG: u8 = 0x06;
 
@@ -152,6 +155,7 @@ impl Outcome {
             Not::Method
             | Not::RequestNoStore
             | Not::Authorization
+            | Not::Cookie
             | Not::FirstRequest
             | Not::Invalidated
             | Not::Superseded
@@ -165,7 +169,6 @@ impl Outcome {
             | Not::Partial
             | Not::SetCookie
             | Not::NotCacheable
-            | Not::Cookie
             | Not::NeverUseful
             | Not::TooLarge
             | Not::HeadersTooLarge
@@ -293,9 +296,17 @@ impl Collapse {
         self.outdate(&head_key(key), lead);
     }
 
-    /// Remembers that headers of the resource under `key` can be shared.
-    pub(crate) fn remember_head(&self, key: &[u8]) {
-        self.remember_cacheable(&head_key(key));
+    /// Remembers that headers of the resource under `key` can be shared, also those for requests
+    /// like this one.
+    pub(crate) fn remember_head(&self, key: &[u8], with_credentials: bool, with_cookie: bool) {
+        let key = head_key(key);
+        self.remember_cacheable(&key);
+        if with_credentials {
+            self.remember_cacheable_with_credentials(&key);
+        }
+        if with_cookie {
+            self.remember_cacheable_with_cookie(&key);
+        }
     }
 
     /// Remembers that headers for requests with `Authorization` cannot be shared, as those of this
@@ -313,6 +324,27 @@ impl Collapse {
     /// Remembers that responses to requests with `Authorization` can be shared.
     pub(crate) fn remember_cacheable_with_credentials(&self, key: &[u8]) {
         self.remember_cacheable(&credentials_key(key));
+    }
+
+    /// Remembers that responses to requests with a cookie, or headers of them, cannot be shared, as
+    /// one with this status.
+    pub(crate) fn remember_own_with_cookie(&self, key: &[u8], is_head: bool, status: StatusCode) {
+        self.uncacheable.note(&cookie_key(key, is_head), status);
+    }
+
+    /// Whether that is remembered.
+    pub(crate) fn is_own_with_cookie(&self, key: &[u8], is_head: bool) -> bool {
+        self.is_uncacheable(&cookie_key(key, is_head))
+    }
+
+    /// Remembers that responses to requests with a cookie can be shared.
+    pub(crate) fn remember_cacheable_with_cookie(&self, key: &[u8]) {
+        self.remember_cacheable(&cookie_key(key, false));
+    }
+
+    /// Who asks whether what is under `key` has changed is one of many again.
+    pub(crate) fn forget_long(&self, key: &[u8]) {
+        self.uncacheable.forget(&long_key(key));
     }
 
     /// Whether what is under `key` was too long to be fetched for a client that has it already: the
@@ -348,6 +380,11 @@ fn head_key(key: &[u8]) -> Vec<u8> {
 
 fn credentials_key(key: &[u8]) -> Vec<u8> {
     [key, &[CREDENTIALS]].concat()
+}
+
+fn cookie_key(key: &[u8], is_head: bool) -> Vec<u8> {
+    let suffix: &[u8] = if is_head { &[HEAD, COOKIE] } else { &[COOKIE] };
+    [key, suffix].concat()
 }
 
 fn long_key(key: &[u8]) -> Vec<u8> {
@@ -545,10 +582,14 @@ mod tests {
         head.end(Outcome::NotStored(StatusCode::OK));
         assert!(matches!(collapse.join_for_head(b"k", false), Role::Alone));
         assert!(matches!(collapse.join_for_head(b"k", true), Role::Alone));
-        collapse.remember_head(b"k");
+        collapse.remember_head(b"k", false, false);
         collapse.remember_own_head_with_credentials(b"k", StatusCode::OK);
         assert!(matches!(collapse.join_for_head(b"k", true), Role::Alone));
         assert!(matches!(collapse.join_for_head(b"k", false), Role::Leader(_)));
+        collapse.remember_own_with_cookie(b"k", true, StatusCode::OK);
+        collapse.remember_head(b"k", true, true);
+        assert!(matches!(collapse.join_for_head(b"k", true), Role::Leader(_)));
+        assert!(!collapse.is_own_with_cookie(b"k", true));
     }
 
     #[tokio::test(start_paused = true)]
@@ -585,6 +626,7 @@ mod tests {
             (Not::NotCacheable, 429, false),
             (Not::NoStore, 503, false),
             (Not::Authorization, 200, false),
+            (Not::Cookie, 200, false),
             (Not::RequestNoStore, 200, false),
             (Not::Truncated, 200, false),
             (Not::Store, 200, false),
@@ -605,6 +647,17 @@ mod tests {
         assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
         collapse.remember_cacheable_with_credentials(b"k");
         assert!(matches!(collapse.join_with_credentials(b"k"), Role::Leader(_)));
+    }
+
+    #[test]
+    fn what_a_cookie_brings_is_remembered_apart() {
+        let collapse = Collapse::new();
+        collapse.remember_own_with_cookie(b"k", false, StatusCode::OK);
+        assert!(collapse.is_own_with_cookie(b"k", false));
+        assert!(!collapse.is_own_with_cookie(b"k", true));
+        assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
+        collapse.remember_cacheable_with_cookie(b"k");
+        assert!(!collapse.is_own_with_cookie(b"k", false));
     }
 
     #[test]

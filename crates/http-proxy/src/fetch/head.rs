@@ -54,10 +54,7 @@ impl Fetch<'_> {
     ) -> Answer {
         match self.shareable(worker, &parts, effects) {
             Err(reason) => {
-                if reason == NotStoredReason::Authorization && self.lead.is_some() {
-                    let collapse = &worker.shared.collapse;
-                    collapse.remember_own_head_with_credentials(&self.key, parts.status);
-                }
+                self.remember_own(worker, reason, parts.status);
                 let error = Outcome::of_error(parts.status, &parts.headers);
                 let refusal = || Outcome::of_refusal(reason, parts.status);
                 self.end_lead(error.unwrap_or_else(refusal));
@@ -65,7 +62,12 @@ impl Fetch<'_> {
             Ok(subject) if self.lead.is_some() => {
                 self.end_lead(Outcome::Head(Arc::new(subject)));
             }
-            Ok(_) => worker.shared.collapse.remember_head(&self.key),
+            Ok(_) => {
+                let (with_credentials, with_cookie) =
+                    (self.ask.has_credentials(), self.ask.has_cookie());
+                let collapse = &worker.shared.collapse;
+                collapse.remember_head(&self.key, with_credentials, with_cookie);
+            }
         }
         let condition = self.condition(&parts);
         self.concluded(worker, condition, parts, ProxyBody::timed(body))

@@ -226,6 +226,7 @@ impl<'a> Fetch<'a> {
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
+                self.remember_own(worker, reason, StatusCode::OK);
                 self.end_lead(Outcome::Abandoned);
             }
         }
@@ -238,15 +239,35 @@ impl<'a> Fetch<'a> {
         if self.ask.has_credentials() {
             collapse.remember_cacheable_with_credentials(&self.key);
         }
+        if self.ask.has_cookie() {
+            collapse.remember_cacheable_with_cookie(&self.key);
+        }
+    }
+
+    /// Lets requests with credentials, or with a cookie, not wait for each other where that keeps a
+    /// response from others.
+    fn remember_own(&self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
+        if self.lead.is_none() {
+            return;
+        }
+        let (collapse, key) = (&worker.shared.collapse, &self.key);
+        let is_head = self.ask.method == Method::HEAD;
+        match reason {
+            NotStoredReason::Authorization if is_head => {
+                collapse.remember_own_head_with_credentials(key, status);
+            }
+            NotStoredReason::Authorization => {
+                collapse.remember_uncacheable_with_credentials(key, status);
+            }
+            NotStoredReason::Cookie => collapse.remember_own_with_cookie(key, is_head, status),
+            _ => {}
+        }
     }
 
     /// Tells followers that a response is not stored. If one was stored before, the next request
     /// finds out whether that is permanent.
     fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, parts: &response::Parts) {
-        if reason == NotStoredReason::Authorization && self.lead.is_some() {
-            let collapse = &worker.shared.collapse;
-            collapse.remember_uncacheable_with_credentials(&self.key, parts.status);
-        }
+        self.remember_own(worker, reason, parts.status);
         let error = Outcome::of_error(parts.status, &parts.headers);
         let outcome = error.filter(|_| reason != NotStoredReason::Store);
         let refusal = || Outcome::of_refusal(reason, parts.status);
@@ -324,8 +345,8 @@ impl<'a> Fetch<'a> {
     /// A full response invalidates the stored one even if it is not stored itself. A failure that
     /// passes does not: without a validator the next request would cost an origin with too much to
     /// do more than this one. Nor does a response caused by the client's own conditions, or one that
-    /// is not stored for what this request says: else each client with credentials would take from
-    /// all others what is stored.
+    /// is not stored for what this request says: else each client with credentials, or a cookie, would
+    /// take from all others what is stored.
     fn forget_outdated(&self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;

@@ -168,6 +168,9 @@ impl Fetch<'_> {
             lead.leads_also(&insertion.key);
         }
         self.remember_cacheable(worker);
+        if wanted {
+            worker.shared.collapse.forget_long(&self.key);
+        }
         let cut = self.conditions == Conditions::Ours && self.ask.wants_range();
         if cut && wanted && parts.status == StatusCode::OK {
             match Box::pin(self.fill_and_cut(worker, &parts, body, insertion, policy)).await {

@@ -649,12 +649,21 @@ fn what_is_long_is_not_fetched_for_who_has_it() {
     assert_eq!(proxy.get_with("/short", "If-None-Match: \"v1\"").status(), 304);
     eventually("what is short is stored", || proxy.get("/short").cache().contains("; hit"));
     assert_eq!(gone(), 2);
+    // Somebody has fetched it since.
+    proxy.ask_with_body("POST", "/long", "", b"x");
+    assert_eq!(proxy.get_with("/long", "If-None-Match: \"v1\"").status(), 304);
+    assert!(!origin.last().has("if-none-match"), "it is fetched for all again");
 }
 
 /// RFC 9111 §5.2.2.4: each has it validated, so that it is of no use before its end, which may be far.
 #[test]
 fn nobody_waits_for_the_end_of_what_is_long_and_validated_by_each() {
-    for (chunked, caching) in [(false, "no-cache"), (false, "max-age=0"), (true, "no-cache")] {
+    for (chunked, caching, wishes) in [
+        (false, "no-cache", ""),
+        (false, "max-age=0", ""),
+        (true, "no-cache", ""),
+        (false, "max-age=60", "Cache-Control: max-age=0"),
+    ] {
         let gate = Gate::default();
         let held = gate.clone();
         let origin = Origin::start(move |_| {
@@ -667,7 +676,8 @@ fn nobody_waits_for_the_end_of_what_is_long_and_validated_by_each() {
         });
         let mut first = send_to(proxy.info.address, "GET", "/", "", b"");
         assert_eq!(read_some(&mut first, 1000).0.status(), 200);
-        let mut second = send_to(proxy.info.address, "GET", "/", "", b"");
+        proxy.pass_seconds(2);
+        let mut second = send_to(proxy.info.address, "GET", "/", wishes, b"");
         eventually("it is asked for at once", || origin.count() == 2);
         gate.open();
         let second = read_message(&mut second, false).expect("an answer");
