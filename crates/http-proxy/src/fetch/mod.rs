@@ -346,11 +346,17 @@ impl<'a> Fetch<'a> {
     /// passes does not: without a validator the next request would cost an origin with too much to
     /// do more than this one. Nor does a response caused by the client's own conditions, or one that
     /// is not stored for what this request says: else each client with credentials, or a cookie, would
-    /// take from all others what is stored.
+    /// take from all others what is stored. What is not fresh any more goes for a cookie, too: it may
+    /// have changed for all, and would be served stale.
     fn forget_outdated(&self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
-        if full && !reason.is_of_request() && !is_passing_failure(status) {
+        let is_fresh = found.response.policy.staleness_ms(worker.now_ms()).is_none();
+        let is_kept = match reason {
+            NotStoredReason::Cookie => is_fresh,
+            _ => reason.is_of_request(),
+        };
+        if full && !is_kept && !is_passing_failure(status) {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
     }

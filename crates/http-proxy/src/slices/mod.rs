@@ -44,7 +44,8 @@ pub(crate) use resuming::{rest_of, resumable};
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;
 /// Slices of one response that are looked up before it counts as a hit: bounds the time for it.
 pub(crate) const LOOKED_FOR_MAX: u64 = 16 << 10;
-/// Of these, how many in memory are looked into before it counts as a hit.
+/// Of these, how many are looked into before it counts as a hit: in memory, or for who has a cookie
+/// also on disk.
 const LOOKED_INTO_MAX: u64 = 256;
 
 /// The requested range, and the slices it covers.
@@ -208,7 +209,8 @@ async fn answer_with(
         Some(part) if want.last.min(part.complete_bytes - 1) >= part.end => {
             let end = want.last.min(part.complete_bytes - 1);
             let more = want.index() + 1..end / want.slices.slice_bytes + 1;
-            let asked_for = match status.hit {
+            // What another is still bringing may not be kept for who has a cookie.
+            let asked_for = match status.hit || surely {
                 true => missing(worker, ask, want.slices, more.clone(), surely).await,
                 false => None,
             };
@@ -342,7 +344,7 @@ async fn missing(
         return Some((index, ForwardReason::Partial));
     }
     let begun_ms = worker.now_ms();
-    if !surely {
+    if !(ask.wishes.only_if_cached || may_be_for_one(ask)) {
         indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
     }
     for index in indices {
