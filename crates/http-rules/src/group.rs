@@ -61,8 +61,8 @@ impl Groups {
         Some(Groups { home, others: Vec::new() })
     }
 
-    /// The group of a response that has none by its own fields. `client_host` is the one that the client
-    /// requested.
+    /// The group of a response that has none by its own fields. `client_host` is the one that the
+    /// client requested.
     pub fn by_page(
         host: &str,
         client_host: &str,

@@ -42,7 +42,8 @@ pub struct Policy {
     /// Unchanging while fresh: a client's `max-age` does not cause a validation (RFC 8246 §2.1).
     pub immutable: bool,
     /// What was stored may be for the one user whose cookie brought it: never fresh, never served
-    /// stale, and validated by its entity tag alone. A 304 leaves it so unless it gives it a lifetime.
+    /// stale, and validated by its entity tag alone. A 304 leaves it so unless it gives it a
+    /// lifetime.
     pub is_personal: bool,
 }
 
@@ -221,7 +222,8 @@ pub fn decide(
 }
 
 /// Whether a stored response with this status may answer a request with these fields at all: a 401
-/// says that credentials are wanted, and is no answer to a request that has some (RFC 9110 §15.5.2).
+/// says that credentials are wanted, and is no answer to a request that has some (RFC 9110
+/// §15.5.2).
 pub fn suits_credentials(status: StatusCode, request: &HeaderMap) -> bool {
     status != StatusCode::UNAUTHORIZED || !request.contains_key(AUTHORIZATION)
 }

@@ -227,8 +227,8 @@ fn cookies_are_not_stored_by_a_guess() {
     }
 }
 
-/// RFC 9111 §4.2.2, §4.2.4: what may be for who sent a cookie is kept for validation, and only where
-/// the validator tells one user's page from another's.
+/// RFC 9111 §4.2.2, §4.2.4: what may be for who sent a cookie is kept for validation, and only
+/// where the validator tells one user's page from another's.
 #[test]
 fn what_a_cookie_was_sent_for_is_kept_by_its_tag_alone() {
     let caching = CachingConfig { stale_if_error_s: 60, ..CachingConfig::default() };

@@ -160,8 +160,8 @@ impl<T: Send + 'static> Deferred<T> {
         Deferred(State::Ready(value))
     }
 
-    /// Blocking work, among jobs of this kind. What must not take effect once it is abandoned, or takes
-    /// long, asks whether the caller is gone.
+    /// Blocking work, among jobs of this kind. What must not take effect once it is abandoned, or
+    /// takes long, asks whether the caller is gone.
     pub(crate) fn blocking_in(
         lane: Lane,
         engine: &Arc<Engine>,

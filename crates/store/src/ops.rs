@@ -2,10 +2,9 @@
 //! for.
 //!
 //! An operation that needs no waiting is ready when it is returned; what is in memory, or nowhere,
-//! is so without an allocation. Otherwise `.wait()` does the work on the calling thread, and polling
-//! hands it to the store's own threads.
-//! Invariant: an operation that is not ready, and is dropped before it is waited for or polled,
-//! does nothing. Threads: any.
+//! is so without an allocation. Otherwise `.wait()` does the work on the calling thread, and
+//! polling hands it to the store's own threads. Invariant: an operation that is not ready, and is
+//! dropped before it is waited for or polled, does nothing. Threads: any.
 
 use std::future::Future;
 use std::pin::Pin;

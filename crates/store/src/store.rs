@@ -343,10 +343,10 @@ impl Store {
         ))
     }
 
-    /// False if a read would certainly find nothing. No I/O. The answer is wrongly true for less than
-    /// one absent key in a thousand. While the store recovers, what is not loaded yet counts as not
-    /// there, as it does for reads: a program that must be rid of an object removes it all the same,
-    /// which holds for what is loaded later, too.
+    /// False if a read would certainly find nothing. No I/O. The answer is wrongly true for less
+    /// than one absent key in a thousand. While the store recovers, what is not loaded yet counts
+    /// as not there, as it does for reads: a program that must be rid of an object removes it all
+    /// the same, which holds for what is loaded later, too.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         if self.is_forked() {
             return false;
@@ -391,9 +391,9 @@ impl Store {
     /// once; until it is written, a crash brings back the object with the metadata that it has on
     /// disk, where [`Store::set_metadata`] leaves nothing. Nothing is journalled, so that even what
     /// is written is found only once it has been loaded: while the store recovers from a crash, the
-    /// state of the last checkpoint may be read. The metadata of a small object, which is written as
-    /// a whole, is written once in twelve [flush periods](Config::flush_period), however often it is
-    /// set; by [`Store::sync`], [`Store::checkpoint`] and [`Store::close`] before that.
+    /// state of the last checkpoint may be read. The metadata of a small object, which is written
+    /// as a whole, is written once in twelve [flush periods](Config::flush_period), however often
+    /// it is set; by [`Store::sync`], [`Store::checkpoint`] and [`Store::close`] before that.
     pub fn refresh_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         self.renew(NewMetadata {
             key,

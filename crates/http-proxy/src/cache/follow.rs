@@ -1,8 +1,7 @@
 //! Waiting for another request for the same resource, and reading its response along with it.
 //!
-//! Invariant: nobody follows a leader that has brought nothing within `timeouts.collapse`, nor waits
-//! longer than that for the end of what it brings.
-//! Threads: the worker's.
+//! Invariant: nobody follows a leader that has brought nothing within `timeouts.collapse`, nor
+//! waits longer than that for the end of what it brings. Threads: the worker's.
 
 use std::sync::Arc;
 

@@ -342,8 +342,8 @@ fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
 }
 
 /// The answer, without waiting, when the origin is known to be down or out of reach: a stale
-/// response, or, if its checks say so, an error. `None` if this request is one of the few that probe
-/// the origin; behind a stale answer a probe runs as well.
+/// response, or, if its checks say so, an error. `None` if this request is one of the few that
+/// probe the origin; behind a stale answer a probe runs as well.
 async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> Option<Answer> {
     if worker.shared.forward.is_some() {
         return None;

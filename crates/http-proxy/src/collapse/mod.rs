@@ -6,8 +6,8 @@
 //! lives, and until a follower finds that a change has outdated the leader's response, or that the
 //! leader waits in vain: then one who comes after it leads. When a resource turns out to vary, its
 //! lead also becomes the lead for the variant. HEADs lead under keys of their own, but follow a
-//! GET's lead while there is one. Uncacheable resources are remembered for a while, so that requests
-//! for them do not queue.
+//! GET's lead while there is one. Uncacheable resources are remembered for a while, so that
+//! requests for them do not queue.
 //!
 //! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 

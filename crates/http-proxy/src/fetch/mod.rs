@@ -344,10 +344,10 @@ impl<'a> Fetch<'a> {
 
     /// A full response invalidates the stored one even if it is not stored itself. A failure that
     /// passes does not: without a validator the next request would cost an origin with too much to
-    /// do more than this one. Nor does a response caused by the client's own conditions, or one that
-    /// is not stored for what this request says: else each client with credentials, or a cookie, would
-    /// take from all others what is stored. What is not fresh any more goes for a cookie, too: it may
-    /// have changed for all, and would be served stale.
+    /// do more than this one. Nor does a response caused by the client's own conditions, or one
+    /// that is not stored for what this request says: else each client with credentials, or a
+    /// cookie, would take from all others what is stored. What is not fresh any more goes for a
+    /// cookie, too: it may have changed for all, and would be served stale.
     fn forget_outdated(&self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;

@@ -253,8 +253,8 @@ async fn invalidate_written(shared: &Shared, counters: &Counters, written: &Writ
     }
 }
 
-/// Whether what is stored of a URL is reached only by a mark of it: more than the URL decides on its
-/// key, or other rules did before.
+/// Whether what is stored of a URL is reached only by a mark of it: more than the URL decides on
+/// its key, or other rules did before.
 fn wants_mark(shared: &Shared, written: &Written) -> bool {
     let vault = &shared.vault;
     vault.has_extended_keys() && (written.key.is_none() || vault.has_other_keys())

@@ -110,8 +110,8 @@ impl Fetch<'_> {
             hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
         let directives = ResponseDirectives::of(&headers, caching);
         let mut arrived = self.arrived(&directives, stored.status, &headers, news);
-        // What the body was fetched with counts: a 304 says that it is for this client, too. A cookie
-        // that came with what is never served without validation is as much of a sign.
+        // What the body was fetched with counts: a 304 says that it is for this client, too. A
+        // cookie that came with what is never served without validation is as much of a sign.
         let is_never_fresh = stored.policy.lifetime_ms <= stored.policy.initial_age_ms;
         arrived.with_cookie = stored.policy.is_personal
             || (is_never_fresh

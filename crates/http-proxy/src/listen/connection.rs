@@ -137,8 +137,8 @@ async fn say_goodbye(
     if kind.tls || !is_told {
         return;
     }
-    // What it sent unasked, and nobody reads, would turn the end into a reset, at which many clients
-    // discard what they were told.
+    // What it sent unasked, and nobody reads, would turn the end into a reset, at which many
+    // clients discard what they were told.
     let Ok(_farewell) = gate.farewells.try_acquire() else { return };
     let (mut rest, mut nobody) = (stream.take(FAREWELL_BYTES), tokio::io::sink());
     let _ = timeout(limit.min(FAREWELL), tokio::io::copy(&mut rest, &mut nobody)).await;

@@ -10,7 +10,8 @@ use crate::ruleset::ResponseEffects;
 
 impl ResponseEffects<'_> {
     /// The groups of a response. Its home group comes from a rule, or else from its own fields, or
-    /// else from the grouping; invalidating any group that its origin names invalidates the response.
+    /// else from the grouping; invalidating any group that its origin names invalidates the
+    /// response.
     pub(crate) fn groups_of(
         &self,
         config: &ProxyConfig,

@@ -105,7 +105,8 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl ResponseEffects<'_> {
-    /// The policy of a response as the rules have it. Who gives it a lifetime says that it is for all.
+    /// The policy of a response as the rules have it. Who gives it a lifetime says that it is for
+    /// all.
     pub(crate) fn policy(&self, arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
         let with_cookie = arrived.with_cookie && self.ttl.is_none_or(|ttl| ttl.is_zero());
         let mut policy = Policy::of(Arrived { with_cookie, ..arrived }, caching);

@@ -214,7 +214,8 @@ impl Ask {
         request
     }
 
-    /// The fields for the origin, written once: the client's without those that end here, then ours.
+    /// The fields for the origin, written once: the client's without those that end here, then
+    /// ours.
     fn origin_headers(&self, shared: &Shared, has_body: bool) -> HeaderMap {
         let trusts = shared.config.forwarded.trust_client;
         let stays = |name: &HeaderName| {
@@ -244,8 +245,8 @@ impl Ask {
         headers
     }
 
-    /// The client's host as the origin is told it: as in the key, so that nothing depends on how the
-    /// client that filled the cache spelt it. `None` if the client named none.
+    /// The client's host as the origin is told it: as in the key, so that nothing depends on how
+    /// the client that filled the cache spelt it. `None` if the client named none.
     fn host_told(&self) -> Option<HeaderValue> {
         let Target { scheme, host, client_host, .. } = &self.target;
         let told = match self.host_given {

@@ -325,8 +325,8 @@ fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) -> bool {
 
 /// The first of these slices for which the origin will be asked, and why: it is missing, or may not
 /// be served without validation. `None`: as far as can be known, there is none. Whether a slice on
-/// disk may be served is only looked for if all must `surely` be there, as the answer would break off
-/// otherwise: for a hit, the disk would be read twice.
+/// disk may be served is only looked for if all must `surely` be there, as the answer would break
+/// off otherwise: for a hit, the disk would be read twice.
 async fn missing(
     worker: &Worker,
     ask: &Ask,

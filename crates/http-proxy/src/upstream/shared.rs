@@ -79,8 +79,8 @@ impl Preface {
     }
 }
 
-/// What is known of the other end of a connection. It has a clone for each request in flight, and one
-/// more.
+/// What is known of the other end of a connection. It has a clone for each request in flight, and
+/// one more.
 #[derive(Debug)]
 struct Peer {
     /// Time since bytes last came from it.
@@ -198,8 +198,8 @@ pub(super) struct Place {
 pub(super) struct Stream(Arc<Peer>);
 
 impl Stream {
-    /// The origin was waited for in vain, for at least `limit`. If nothing has come on the connection
-    /// in that time, it gets no further requests.
+    /// The origin was waited for in vain, for at least `limit`. If nothing has come on the
+    /// connection in that time, it gets no further requests.
     pub(super) fn waited_in_vain(&self, limit: Duration) {
         if self.0.silence.last().elapsed() >= limit {
             self.0.lost.store(true, Ordering::Relaxed);

@@ -530,9 +530,9 @@ fn the_answer_to_a_post_may_serve_later_gets() {
     assert_eq!(proxy.get("/kept").text(), "after GET", "a later change counts");
 }
 
-/// What the journal says is forgotten where a crash comes before the new fields are written. It says
-/// nothing where the old are right, if older; or else a page that is validated all the time would be
-/// gone after each crash.
+/// What the journal says is forgotten where a crash comes before the new fields are written. It
+/// says nothing where the old are right, if older; or else a page that is validated all the time
+/// would be gone after each crash.
 #[test]
 fn a_validation_is_journalled_only_if_what_was_stored_would_be_wrong() {
     let origin = Origin::start(|request| {

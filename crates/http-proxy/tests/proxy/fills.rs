@@ -655,7 +655,8 @@ fn what_is_long_is_not_fetched_for_who_has_it() {
     assert!(!origin.last().has("if-none-match"), "it is fetched for all again");
 }
 
-/// RFC 9111 §5.2.2.4: each has it validated, so that it is of no use before its end, which may be far.
+/// RFC 9111 §5.2.2.4: each has it validated, so that it is of no use before its end, which may be
+/// far.
 #[test]
 fn nobody_waits_for_the_end_of_what_is_long_and_validated_by_each() {
     for (chunked, caching, wishes) in [

@@ -11,8 +11,8 @@
 //! a host further than a threshold is remote, and which hosts are is said by the latency rule below
 //! (the paper measures it and leaves the policy's evaluation open, §3.3.5); fetching is a pause for
 //! each chunk, of a latency, longer for a remote host, and of its bytes at the link's rate; another
-//! pause models the tables on a miss, a fifth of that of `afs` for each chunk, since the paper says only that the overhead is
-//! avoided.
+//! pause models the tables on a miss, a fifth of that of `afs` for each chunk, since the paper says
+//! only that the overhead is avoided.
 
 use damelo::ByteSize;
 

@@ -14,8 +14,8 @@
 //! acknowledged. An event only begun, or not covered, may have happened; one not begun has not. A
 //! replacement counts as the removal of the old value.
 //!
-//! A third set, `loading`, may be answered until recovery is done: older states of metadata that was
-//! refreshed, of which no journal says that they have been replaced.
+//! A third set, `loading`, may be answered until recovery is done: older states of metadata that
+//! was refreshed, of which no journal says that they have been replaced.
 //!
 //! Threads: none. One driver calls in the order of its operations.
 

@@ -39,8 +39,8 @@ pub(crate) enum Joined {
     Follower(Arc<Flight>),
 }
 
-/// Whoever is first. Dropped, it ends the flight, wakes the followers and runs their closures; also by a panic (a policy or device of the embedder may): else
-/// nobody would ever get what lies there.
+/// Whoever is first. Dropped, it ends the flight, wakes the followers and runs their closures; also
+/// by a panic (a policy or device of the embedder may): else nobody would ever get what lies there.
 pub(crate) struct Lead {
     shards: Arc<Shards>,
     place: u64,

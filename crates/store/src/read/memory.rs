@@ -117,8 +117,8 @@ impl Engine {
         self.was_deleted(group, key, seq).then_some(Death::Purged)
     }
 
-    /// The same of a record on disk, found by a candidate that was chosen while recovery was under way
-    /// or not: what it has not applied yet counts then, though it may have ended since.
+    /// The same of a record on disk, found by a candidate that was chosen while recovery was under
+    /// way or not: what it has not applied yet counts then, though it may have ended since.
     pub(super) fn death_of(
         &self,
         header: &RecordHeader,

@@ -541,8 +541,8 @@ impl Engine {
                 return self.leave_older(hash, old.as_ref());
             }
             let known = self.take_older_out(hash, old.as_ref(), new);
-            // Else a create with a greater number may have been published, written and have left memory
-            // before: it is on disk, and not dead by this one's record.
+            // Else a create with a greater number may have been published, written and have left
+            // memory before: it is on disk, and not dead by this one's record.
             let is_newest = self.next_seq.load(Ordering::SeqCst) == seq.get() + 1;
             (old, known, is_newest)
         };
@@ -618,8 +618,8 @@ impl Engine {
     }
 
     /// The time at which an object created now must be written. What may wait is due at times that
-    /// are the same for all and do not move when it is replaced: it does not wait for ever, and what
-    /// waits is written together.
+    /// are the same for all and do not move when it is replaced: it does not wait for ever, and
+    /// what waits is written together.
     fn due(&self, group: GroupId, may_wait: bool) -> Due {
         let period = self
             .groups

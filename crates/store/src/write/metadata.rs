@@ -366,8 +366,8 @@ impl Engine {
         }
     }
 
-    /// Whether memory has the very record that lies at a place, and nothing that stands for it: only
-    /// what is written as one has checksums of chunks.
+    /// Whether memory has the very record that lies at a place, and nothing that stands for it:
+    /// only what is written as one has checksums of chunks.
     fn is_itself_in_memory(&self, hash: KeyHash, place: Location, seq: Sequence) -> bool {
         let shard = self.cache.resident.shard(hash);
         shard.get(hash).is_some_and(|entry| {

@@ -149,8 +149,8 @@ fn newest_of_several(
     newest.map(|entry| (JournalOp::DeleteKey { hash: entry.hash }, entry.sequence())).collect()
 }
 
-/// Journals that what is older than records which are about to go is dead. What cannot be journalled
-/// now is so later, or counted.
+/// Journals that what is older than records which are about to go is dead. What cannot be
+/// journalled now is so later, or counted.
 fn journal_gone(engine: &Engine, gone: &[(JournalOp, Sequence)]) {
     if gone.is_empty() {
         return;

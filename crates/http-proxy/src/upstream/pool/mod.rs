@@ -6,8 +6,8 @@
 //! between.
 //!
 //! Invariants: a connection is in the pool or belongs to one exchange, never both; a connection
-//! that closed, or was idle for too long, is never handed out, nor one that is too old, unless it is
-//! one client's own. Every wait has a time limit. Threads: a pool belongs to one worker; its
+//! that closed, or was idle for too long, is never handed out, nor one that is too old, unless it
+//! is one client's own. Every wait has a time limit. Threads: a pool belongs to one worker; its
 //! connections live on that worker's event loop.
 
 mod age;
@@ -189,8 +189,8 @@ impl Pool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Drops connections that are too old or have been idle for too long. True if the pool can be dropped too: it
-    /// has no connection and no other handle.
+    /// Drops connections that are too old or have been idle for too long. True if the pool can be
+    /// dropped too: it has no connection and no other handle.
     pub(crate) fn sweep(&self) -> bool {
         let mut idle = lock(&self.inner.idle);
         self.retain_usable(&mut idle);
@@ -200,8 +200,8 @@ impl Pool {
         idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
     }
 
-    /// Drops connections that have closed, are too old or have been idle for too long. A connection that has just
-    /// come back may not be ready for a request yet; it stays.
+    /// Drops connections that have closed, are too old or have been idle for too long. A connection
+    /// that has just come back may not be ready for a request yet; it stays.
     fn retain_usable(&self, idle: &mut Vec<Idle>) {
         let (limit, now) = (self.inner.settings.idle_timeout, Instant::now());
         let young = |one: &Idle| {

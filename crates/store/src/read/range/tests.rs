@@ -4,13 +4,17 @@ use super::*;
 use crate::read::disk::Look;
 use crate::{ByteSize, Config, GroupId, Store, WriterOptions};
 
-#[test]
-fn another_key_s_record_ends_the_look_at_a_candidate_only_while_the_index_has_it() {
-    let dir = tempfile::tempdir().unwrap();
+fn config_in(dir: &tempfile::TempDir) -> Config {
     let mut config = Config::new(dir.path().join("store"), ByteSize::new(32 << 20));
     config.memory = ByteSize::new(8 << 20);
     config.segment = Some(ByteSize::new(2 << 20));
-    let store = Store::open(config).unwrap();
+    config
+}
+
+#[test]
+fn another_key_s_record_ends_the_look_at_a_candidate_only_while_the_index_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config_in(&dir)).unwrap();
     let [key, other] = [b"key", b"two"];
     for key in [key, other] {
         store.create(key, GroupId::new(1), &vec![1; 400_000]).wait().unwrap();
@@ -31,10 +35,7 @@ fn another_key_s_record_ends_the_look_at_a_candidate_only_while_the_index_has_it
 #[test]
 fn what_was_deleted_before_a_crash_is_dead_to_a_read_that_outlasts_recovery() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = Config::new(dir.path().join("store"), ByteSize::new(32 << 20));
-    config.memory = ByteSize::new(8 << 20);
-    config.segment = Some(ByteSize::new(2 << 20));
-    let store = Store::open(config).unwrap();
+    let store = Store::open(config_in(&dir)).unwrap();
     let (small, large) = (b"small", b"large");
     store.create(small, GroupId::new(1), &[1; 1000]).wait().unwrap();
     store.create(large, GroupId::new(1), &vec![1; 400_000]).wait().unwrap();
@@ -70,9 +71,8 @@ fn what_was_deleted_before_a_crash_is_dead_to_a_read_that_outlasts_recovery() {
 #[test]
 fn no_head_is_kept_of_a_list_of_parts_that_waits_to_be_written() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = Config::new(dir.path().join("store"), ByteSize::new(32 << 20));
+    let mut config = config_in(&dir);
     config.memory = ByteSize::new(4 << 20);
-    config.segment = Some(ByteSize::new(2 << 20));
     config.background = false;
     let store = Store::open(config).unwrap();
     let mut writer = store.writer(b"key", GroupId::new(1), WriterOptions::default()).unwrap();
