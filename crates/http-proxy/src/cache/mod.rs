@@ -160,7 +160,7 @@ fn serve_planned(
 ) -> Answer {
     // Nothing of an exchange for who says no-store is stored: the next one has it validated.
     if decision == Decision::ServeAndRevalidate && !ask.wishes.no_store {
-        validate_behind(worker, ask, found.key(&ask.target.primary));
+        validate_behind(worker, ask, &found);
     }
     serve_hit(worker, ask, slices::resumable(worker, ask, found), collapsed)
 }
@@ -350,16 +350,15 @@ async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> 
     }
     let error = if worker.fetcher.is_known_down(ask.site) {
         if worker.fetcher.may_try(ask.site) {
-            if ask.wishes.no_store || !may_stand_in(worker, ask, question) {
-                return None;
-            }
-            validate_behind(worker, ask, &question.key);
+            let stale = may_stand_in(worker, ask, question).filter(|_| !ask.wishes.no_store)?;
+            validate_behind(worker, ask, stale);
         }
         FetchError::Down
-    } else if worker.fetcher.is_out_of_reach(ask.site) && may_stand_in(worker, ask, question) {
+    } else if worker.fetcher.is_out_of_reach(ask.site) {
+        let stale = may_stand_in(worker, ask, question)?;
         // No check finds out when it is back, so whoever cannot have what is stale asks.
         if !ask.wishes.no_store {
-            validate_behind(worker, ask, &question.key);
+            validate_behind(worker, ask, stale);
         }
         FetchError::Connect(None)
     } else {
@@ -369,15 +368,14 @@ async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> 
     Some(share_failure(worker, ask, error, status).await)
 }
 
-/// Whether this request may have what was found, if the origin gives no answer.
-fn may_stand_in(worker: &Worker, ask: &Ask, question: &Question) -> bool {
+/// What was found, if this request may have it when the origin gives no answer.
+fn may_stand_in<'q>(worker: &Worker, ask: &Ask, question: &'q Question) -> Option<&'q Found> {
     let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
-    let found = question.found.as_ref().filter(|_| question.conditions == Conditions::Ours);
-    found.is_some_and(|found| {
-        let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-        failure.is_worse_than(found.response.status)
-            && reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms)
-    })
+    let found = question.found.as_deref().filter(|_| question.conditions == Conditions::Ours)?;
+    let (policy, failure) = (&found.response.policy, Failure::Disconnected);
+    let may = failure.is_worse_than(found.response.status)
+        && reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms);
+    may.then_some(found)
 }
 
 /// The leader got no response, or an error: each follower may use a stale one if its own directives
@@ -449,7 +447,8 @@ async fn stand_in(
 /// Validates a stored response while its client is served (RFC 5861 §3), unless another request
 /// already does, or one for it has just failed, or the origin is out of reach and was tried just
 /// now: an origin in trouble would be asked anew as soon as it has failed.
-fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
+fn validate_behind(worker: &Arc<Worker>, ask: &Ask, stale: &Found) {
+    let key = stale.key(&ask.target.primary);
     if worker.shared.collapse.unvalidated.of(key).is_on() {
         return;
     }
@@ -463,28 +462,36 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     {
         return;
     }
-    worker.counters.validated_behind.one();
     let ask = ask.for_nobody(&worker.shared.config.ruleset);
     let (worker, key) = (worker.clone(), key.to_vec());
-    tokio::spawn(async move {
-        let vault = &worker.shared.vault;
-        let primary = &ask.target.primary;
-        let pause = worker.shared.collapse.unvalidated.of(&key);
-        // Looked up without its body, which may be large and is not needed.
-        let looked = vault.lookup(primary, &ask.headers, false, &worker.counters).await;
-        let found = match looked {
-            Lookup::Found(found) => Some(found),
-            Lookup::Missed { .. } | Lookup::Unkeyable => None,
-        };
-        let mut fetching = Fetch::new(&worker, &ask, found, key, ForwardReason::Stale);
-        fetching.lead = Some(lead);
-        fetching.audience = Audience::Nobody;
-        let (_, status) = fetching.run(&worker).await;
-        // What is not stored for its own sake is no failure, and may be the asking client's doing.
-        if !status.stored && status.forward_status.is_none_or(is_passing_failure) {
-            pause.begin();
-        }
-    });
+    let served_since_ms = stale.response.policy.response_time_ms;
+    tokio::spawn(async move { validate(&worker, &ask, key, lead, served_since_ms).await });
+}
+
+/// `served_since_ms`: when the response that the client is served came, or was last validated.
+async fn validate(worker: &Arc<Worker>, ask: &Ask, key: Vec<u8>, lead: Lead, served_since_ms: u64) {
+    let vault = &worker.shared.vault;
+    let pause = worker.shared.collapse.unvalidated.of(&key);
+    // Looked up without its body, which may be large and is not needed.
+    let looked = vault.lookup(&ask.target.primary, &ask.headers, false, &worker.counters).await;
+    let found = match looked {
+        Lookup::Found(found) => Some(found),
+        Lookup::Missed { .. } | Lookup::Unkeyable => None,
+    };
+    let is_newer = |found: &Found| found.response.policy.response_time_ms > served_since_ms;
+    if found.as_deref().is_some_and(is_newer) {
+        // Another leader finished between the lookup for the client and this lead.
+        return lead.end(Outcome::Stored);
+    }
+    worker.counters.validated_behind.one();
+    let mut fetching = Fetch::new(worker, ask, found, key, ForwardReason::Stale);
+    fetching.lead = Some(lead);
+    fetching.audience = Audience::Nobody;
+    let (_, status) = fetching.run(worker).await;
+    // What is not stored for its own sake is no failure, and may be the asking client's doing.
+    if !status.stored && status.forward_status.is_none_or(is_passing_failure) {
+        pause.begin();
+    }
 }
 
 /// Neither leads nor follows; `reason` is why the request waited before, if it did.
