@@ -4,12 +4,14 @@
 //! complete; a complete body is served only through its response's entry. Section `n` of a body is
 //! stored under the key of its response, 0x01, the body's generation, and `n`. If most of a section
 //! is requested, it is read with one I/O and stays in memory like any object, and the next section
-//! is read ahead. Both happen only while all clients together hold no more of sections than
-//! [`WholeReads`] allows, so that many slow clients cannot occupy all memory. Beyond that limit,
-//! and for small ranges, a section is read in pieces that only its client holds. Threads: a reader
-//! belongs to the body that it feeds.
+//! is read ahead; more of them, up to [`AHEAD_MAX`], for a client that has to wait for the disk.
+//! All this happens only while all clients together hold no more of sections than [`WholeReads`]
+//! allows, so that many slow clients cannot occupy all memory. Beyond that limit, and for small
+//! ranges, a section is read in pieces that only its client holds. Threads: a reader belongs to the
+//! body that it feeds.
 
-use std::future::Future as _;
+use std::collections::VecDeque;
+use std::future::{Future as _, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -30,6 +32,9 @@ pub(crate) const SECTION_BYTES: u64 = 1 << 20;
 const MEMORY_SHARE: u64 = 4;
 /// With less memory than this the store does not read a section in one piece.
 const MEMORY_BYTES_MIN: u64 = 16 * SECTION_BYTES;
+/// Most sections that one reader reads ahead. It begins with one, and doubles whenever the section
+/// that it needs is still on its way.
+const AHEAD_MAX: usize = 4;
 /// Bytes that one permit stands for: a short section takes fewer than a long one.
 const PERMIT_BYTES: u64 = 64 << 10;
 
@@ -58,6 +63,7 @@ pub(crate) fn forget(store: &Store, key: &[u8], generation: u64, sections: u64) 
 pub(crate) struct WholeReads {
     /// A permit for each [`PERMIT_BYTES`] that may be held.
     permits: Arc<Semaphore>,
+    permits_max: usize,
     /// Whether the store has memory for whole sections.
     takes_sections: bool,
     pub(super) parts: PartReads,
@@ -67,9 +73,11 @@ impl WholeReads {
     /// For a store with `memory_bytes` of memory.
     pub(super) fn new(memory_bytes: u64) -> WholeReads {
         let permits = memory_bytes / MEMORY_SHARE / PERMIT_BYTES;
-        let count = usize::try_from(permits).unwrap_or(usize::MAX);
+        let permits_max =
+            usize::try_from(permits).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         WholeReads {
-            permits: Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(permits_max)),
+            permits_max,
             takes_sections: memory_bytes >= MEMORY_BYTES_MIN,
             parts: PartReads::new(),
         }
@@ -78,6 +86,12 @@ impl WholeReads {
     /// Permits for a section of this length.
     fn permits_for_section(&self, section_bytes: u64) -> Option<OwnedSemaphorePermit> {
         self.takes_sections.then(|| self.permits_for(section_bytes)).flatten()
+    }
+
+    /// Whether so few sections are held that a reader may read more than one ahead: what other
+    /// clients need is left alone.
+    fn has_plenty(&self) -> bool {
+        self.permits.available_permits() > self.permits_max / 2
     }
 
     /// Permits for what is read whole and has this length.
@@ -100,9 +114,11 @@ pub(crate) struct Sections {
     whole_reads: Option<Arc<WholeReads>>,
     /// The section read last.
     open: Option<(u64, Open)>,
-    /// The next section, being read ahead. The mutex is never contended: it only makes the type
-    /// `Sync`, since a found response may be borrowed across an await.
-    next: Mutex<Option<Ahead>>,
+    /// The next sections, being read ahead, in their order. The mutex is never contended: it only
+    /// makes the type `Sync`, since a found response may be borrowed across an await.
+    ahead: Mutex<VecDeque<Ahead>>,
+    /// How many sections are to be read ahead.
+    ahead_count: usize,
     /// A piece read before it was requested, and its offset.
     first: Option<(u64, Bytes)>,
 }
@@ -152,7 +168,8 @@ impl Sections {
             end: u64::MAX,
             whole_reads: None,
             open: None,
-            next: Mutex::new(None),
+            ahead: Mutex::default(),
+            ahead_count: 1,
             first: None,
         }
     }
@@ -234,7 +251,7 @@ impl Sections {
             Some((open, opened)) if open == section => opened,
             _ => {
                 let opened = self.open_section(section).await?;
-                self.ask_ahead(section + 1);
+                self.read_ahead(section);
                 opened
             }
         };
@@ -274,8 +291,9 @@ impl Sections {
         &mut self,
         section: u64,
     ) -> Result<Option<(Bytes, Option<OwnedSemaphorePermit>)>, ReadError> {
-        let next = locks::get_mut(&mut self.next).take();
-        let (read, permit) = match next.filter(|next| next.section == section) {
+        let ahead = self.take_ahead(section);
+        let was_ahead = ahead.is_some();
+        let (mut read, permit) = match ahead {
             Some(Ahead { read, permit, .. }) => (read, Some(permit)),
             None => {
                 let key = self.section_key(section);
@@ -289,7 +307,18 @@ impl Sections {
                 }
             }
         };
-        match read.await {
+        let mut waits = false;
+        let outcome = poll_fn(|cx| {
+            let polled = Pin::new(&mut read).poll(cx);
+            waits |= polled.is_pending();
+            polled
+        });
+        let outcome = outcome.await;
+        if waits && was_ahead {
+            // The client is faster than the disk.
+            self.ahead_count = (2 * self.ahead_count).min(AHEAD_MAX);
+        }
+        match outcome {
             Ok(Some(object)) => Ok(Some((object.into(), permit))),
             Ok(None) => Err(ReadError::Gone),
             // There may be memory for a smaller read.
@@ -307,28 +336,52 @@ impl Sections {
         if in_part { None } else { shared.permits_for_section(whole_bytes) }
     }
 
-    /// Starts reading the next section ahead, if it is requested from its first byte on.
-    fn ask_ahead(&mut self, section: u64) {
+    /// This section, if it is read ahead.
+    fn take_ahead(&mut self, section: u64) -> Option<Ahead> {
+        let ahead = locks::get_mut(&mut self.ahead);
+        // What was skipped, and after a step back all.
+        while ahead.front().is_some_and(|front| front.section != section) {
+            ahead.pop_front();
+        }
+        ahead.pop_front()
+    }
+
+    /// Starts reading the sections behind this one ahead.
+    fn read_ahead(&mut self, section: u64) {
+        let last = locks::get_mut(&mut self.ahead).back().map_or(section, |last| last.section);
+        for next in last + 1..=section + self.ahead_count as u64 {
+            let is_first = next == section + 1;
+            let may = is_first || self.whole_reads.as_ref().is_some_and(|it| it.has_plenty());
+            if !may || !self.ask_ahead(next) {
+                return;
+            }
+        }
+    }
+
+    /// Starts reading a section ahead, if it is requested from its first byte on and is not in
+    /// memory. False if those behind it should not be read ahead either.
+    fn ask_ahead(&mut self, section: u64) -> bool {
         let start = section * SECTION_BYTES;
         let end = self.end.min(self.length_bytes);
         let wanted_bytes = end.saturating_sub(start);
         if wanted_bytes == 0 || wanted_bytes < SECTION_BYTES / 2 && end < self.length_bytes {
-            return;
+            return false;
         }
         let section_bytes = self.section_bytes(section);
         let shared = self.whole_reads.as_ref();
         let Some(permit) = shared.and_then(|shared| shared.permits_for_section(section_bytes))
         else {
-            return;
+            return false;
         };
         let mut read = self.store.read(&self.section_key(section));
         // The first poll starts the read; the later await polls it again with its own waker.
-        if !read.is_ready()
-            && Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        if read.is_ready()
+            || Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop())).is_ready()
         {
-            let next = locks::get_mut(&mut self.next);
-            *next = Some(Ahead { section, read, permit });
+            return false;
         }
+        locks::get_mut(&mut self.ahead).push_back(Ahead { section, read, permit });
+        true
     }
 }
 
@@ -336,7 +389,14 @@ impl Sections {
 mod tests {
     use std::future::Future;
 
+    use std::io;
+    use std::pin::pin;
+    use std::sync::Condvar;
+    use std::task::Poll;
+
+    use damelo::device::{Device, DeviceInfo, DeviceStats, Io, JournalArea};
     use damelo::{ByteSize, Config, GroupId, Stats};
+    use damelo_store_sim::{SimClock, SimDisk, SimOptions, SimWorld};
 
     use super::*;
 
@@ -353,14 +413,58 @@ mod tests {
         let mut config = Config::new(directory.path().join("store"), ByteSize::new(128 << 20));
         config.memory = ByteSize::new(32 << 20);
         let store = Store::open(config).unwrap();
-        let bytes: Vec<u8> = (0..LENGTH).map(byte_at).collect();
+        put(&store, LENGTH);
+        store
+    }
+
+    /// Stores a body of this length, none of it in memory.
+    fn put(store: &Store, length_bytes: u64) {
+        let bytes: Vec<u8> = (0..length_bytes).map(byte_at).collect();
         for (section, bytes) in bytes.chunks(SECTION_BYTES as usize).enumerate() {
             let key = section_key(KEY, 1, section as u64);
             store.create(&key, GroupId::of("h"), bytes).wait().unwrap();
         }
         store.sync().unwrap();
         store.drop_memory();
-        store
+    }
+
+    /// A disk each read of which waits until the test lets it go on.
+    struct Held {
+        disk: Arc<dyn Device>,
+        allowed: Arc<(Mutex<usize>, Condvar)>,
+    }
+
+    impl Device for Held {
+        fn info(&self) -> &DeviceInfo {
+            self.disk.info()
+        }
+
+        fn submit(&self, io: Io) {
+            self.disk.submit(io);
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            let (allowed, more) = &*self.allowed;
+            let none = |allowed: &mut usize| *allowed == 0;
+            *more.wait_while(allowed.lock().unwrap(), none).unwrap() -= 1;
+            self.disk.read_at(offset, buf)
+        }
+
+        fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+            self.disk.write_at(offset, buf)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            self.disk.sync()
+        }
+
+        fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
+            self.disk.journal(offset, len)
+        }
+
+        fn stats(&self) -> DeviceStats {
+            self.disk.stats()
+        }
     }
 
     fn run<T>(work: impl Future<Output = T>) -> T {
@@ -444,6 +548,45 @@ mod tests {
         assert!((longest as u64) < SECTION_BYTES, "in pieces by then: {longest}");
         drop(held);
         assert_eq!(shared.permits.available_permits(), 4 * 16);
+    }
+
+    /// A client that is faster than the disk takes so many sections: how many are read ahead then.
+    fn ahead_of_a_fast_client(taken: usize, shared: &Arc<WholeReads>) -> usize {
+        let options = SimOptions { history: false, ..SimOptions::new(1) };
+        let disk = SimDisk::blank(64 << 20);
+        let world = SimWorld::start(&[disk], &options, Arc::new(SimClock::new()));
+        let allowed = Arc::new((Mutex::new(usize::MAX), Condvar::new()));
+        let held = |disk| Arc::new(Held { disk, allowed: allowed.clone() }) as Arc<dyn Device>;
+        let disks = world.devices().into_iter().map(held).collect();
+        let mut config = Config::new("sim", ByteSize::new(64 << 20));
+        config.memory = ByteSize::new(32 << 20);
+        let store = Store::open_on(config, disks, world.clock()).unwrap();
+        let length_bytes = 8 * SECTION_BYTES;
+        put(&store, length_bytes);
+        *allowed.0.lock().unwrap() = 0;
+        let mut sections =
+            Sections::complete(&store, KEY, &Apart { generation: 1, length_bytes }, shared);
+        run(async {
+            for _ in 0..taken {
+                // What is being read already, or the first.
+                let reads = sections.ahead.get_mut().unwrap().len().max(1);
+                let mut next = pin!(sections.next());
+                let first = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await;
+                assert!(first.is_pending(), "no read may go on yet");
+                *allowed.0.lock().unwrap() = reads;
+                allowed.1.notify_all();
+                assert!(next.await.unwrap().is_some());
+            }
+            sections.ahead.get_mut().unwrap().len()
+        })
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_has_more_read_ahead() {
+        let plenty = Arc::new(WholeReads::new(128 << 20));
+        assert_eq!([1, 2, 3].map(|taken| ahead_of_a_fast_client(taken, &plenty)), [1, 2, 4]);
+        let scarce = Arc::new(WholeReads::new(16 << 20));
+        assert_eq!(ahead_of_a_fast_client(3, &scarce), 1, "others need the rest");
     }
 
     #[test]
