@@ -188,6 +188,10 @@ fn either_superblock_copy_may_be_garbage_and_both_are_refused_clearly() {
             if present(&driver) != 100 {
                 return Err(format!("copy {copy} garbage: {} of 100 there", present(&driver)));
             }
+            let told = driver.store().stats().damaged_superblocks;
+            if told != 1 {
+                return Err(format!("copy {copy} garbage: {told} told"));
+            }
         }
         let mut disks = world.snapshot();
         disks[0].scribble(0..8192, rng);
@@ -486,6 +490,7 @@ fn a_superblock_that_cannot_be_read_is_no_loss_while_the_other_can() {
         match open(&world) {
             Ok(store) => {
                 assert!(opens, "opened on nothing: {bad:?}");
+                assert_eq!(store.stats().damaged_superblocks, 1, "{bad:?}");
                 let object = store.read(b"/a").wait().expect("it is elsewhere");
                 assert_eq!(object.as_deref(), Some(&stamped(7)[..]), "{bad:?}");
                 store.close().expect("nothing else fails");

@@ -16,6 +16,7 @@ use crate::config::{Config, WhenMemoryFull};
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
 use crate::durable::progress::{CheckpointState, RecoveryState};
+use crate::durable::superblocks::DamagedCopies;
 use crate::format::{JournalOp, KEY_MAX_BYTES, META_MAX_BYTES, SUMMARY_ENTRY_BYTES};
 use crate::group::Groups;
 use crate::group::hints::{self, PendingHints};
@@ -77,6 +78,8 @@ pub(crate) struct Engine {
     pub(crate) marks: Marks,
     pub(crate) journal: Journal,
     pub(crate) counters: Padded<Counters>,
+    /// Copies of superblocks that the first write writes again.
+    pub(crate) damaged_superblocks: DamagedCopies,
     pub(crate) flights: Flights,
     pub(crate) reads_under_way: Arc<UnderWay>,
     pub(crate) gathering: Arc<Gathering>,
@@ -315,6 +318,7 @@ impl Engine {
         stats.segments = u64::from(self.ring.segments());
         stats.segments_free = self.ring.free_count() as u64;
         stats.volumes_out = self.space.volumes.iter().filter(|v| v.is_out()).count() as u64;
+        stats.damaged_superblocks = self.damaged_superblocks.found();
         stats.queue_frames = self.cache.queue_frames().map(|frames| frames as u64);
         stats.devices = self.space.volumes.iter().map(|v| v.device.stats()).collect();
         let progress = self.recovery.progress();

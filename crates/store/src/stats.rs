@@ -75,6 +75,9 @@ macro_rules! counters {
             pub segments_free: u64,
             /// Volumes out of service.
             pub volumes_out: u64,
+            /// Copies of superblocks, of which each volume has two, that were found damaged at
+            /// open.
+            pub damaged_superblocks: u64,
             /// Frames in the hated, probation, protected and loved queues.
             pub queue_frames: [u64; 4],
             /// Counters of each volume's device.
@@ -204,7 +207,7 @@ impl Stats {
     /// Every metric with its value, in a fixed order.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = self.counter_metrics();
-        let gauges: [(&'static str, &'static str, f64); 16] = [
+        let gauges: [(&'static str, &'static str, f64); 17] = [
             ("damelo_index_objects", "Objects in the index.", self.index_objects as f64),
             ("damelo_index_slots", "Slots of the index.", self.index_slots as f64),
             ("damelo_index_bytes", "Memory of the index.", self.index_bytes as f64),
@@ -222,6 +225,11 @@ impl Stats {
             ("damelo_segments", "Segments in all.", self.segments as f64),
             ("damelo_segments_free", "Segments that hold nothing.", self.segments_free as f64),
             ("damelo_volumes_out", "Volumes out of service.", self.volumes_out as f64),
+            (
+                "damelo_damaged_superblocks",
+                "Copies of superblocks, two a volume, that were found damaged at open.",
+                self.damaged_superblocks as f64,
+            ),
             (
                 "damelo_recovery_segments_loaded",
                 "Segments whose contents are known.",

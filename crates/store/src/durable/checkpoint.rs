@@ -202,6 +202,8 @@ impl Engine {
             add(&self.counters.checkpoint_errors, 1);
         }
         self.space.set_untouched(false);
+        drop(clean);
+        self.damaged_superblocks.mend(&self.space);
     }
 
     /// Writes the checkpoint after that of the generation `newest`; returns its own.

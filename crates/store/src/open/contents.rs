@@ -6,6 +6,7 @@ use std::io;
 
 use super::{RawVolume, SUPERBLOCKS_BYTES};
 use crate::device::Device;
+use crate::durable::superblocks::WrongCopies;
 use crate::error::OpenError;
 use crate::format::{BLOCK_BYTES, FormatError, SUPERBLOCK_BYTES, Superblock};
 use crate::memory::mapped::AlignedBuf;
@@ -17,7 +18,8 @@ const BLANK_PIECE: u64 = 1 << 20;
 
 /// The contents of a volume, by its superblock.
 pub(super) enum VolumeContents {
-    Ours(Box<Superblock>),
+    /// And what is wrong with each of its copies.
+    Ours(Box<Superblock>, WrongCopies),
     Nothing,
     Other,
     Version(u32),
@@ -33,20 +35,36 @@ pub(super) fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
         return Ok(if size == 0 { VolumeContents::Nothing } else { VolumeContents::Other });
     }
     let (head, errors) = read_superblocks(volume.device.as_ref());
-    let unread = errors.into_iter().flatten().next();
-    let found = Superblock::decode_either(&head);
-    if let Some(source) = unread.filter(|_| found.is_err()) {
+    let why_none = match Superblock::decode_either(&head) {
+        Ok(superblock) => {
+            let wrong = wrong_copies(&head, &errors, &superblock);
+            return Ok(VolumeContents::Ours(Box::new(superblock), wrong));
+        }
+        Err(error) => error,
+    };
+    if let Some(source) = errors.into_iter().flatten().next() {
         let (path, doing) = (volume.path.clone(), "reading the superblock");
         return Err(OpenError::Io { path, doing, source });
     }
     if is_zero(&head) {
         return Ok(if is_blank(volume)? { VolumeContents::Nothing } else { VolumeContents::Other });
     }
-    Ok(match found {
-        Ok(superblock) => VolumeContents::Ours(Box::new(superblock)),
-        Err(FormatError::OtherVersion { found, .. }) => VolumeContents::Version(found),
-        Err(FormatError::NotOurs) => VolumeContents::Other,
-        Err(error) => VolumeContents::Damaged(error.to_string()),
+    Ok(match why_none {
+        FormatError::OtherVersion { found, .. } => VolumeContents::Version(found),
+        FormatError::NotOurs => VolumeContents::Other,
+        error => VolumeContents::Damaged(error.to_string()),
+    })
+}
+
+/// What is wrong with each copy of a superblock of which one is right.
+fn wrong_copies(both: &[u8], unread: &[Option<io::Error>; 2], right: &Superblock) -> WrongCopies {
+    [0, 1].map(|number| match &unread[number] {
+        Some(error) => Some(error.to_string()),
+        None => match Superblock::decode(&both[number * SUPERBLOCK_BYTES..]) {
+            Ok(copy) if copy == *right => None,
+            Ok(_) => Some("it is another than the first".to_owned()),
+            Err(error) => Some(error.to_string()),
+        },
     })
 }
 

@@ -43,7 +43,7 @@ fn check_none_missing(
     there: &[(usize, RawVolume)],
 ) -> Result<(), OpenError> {
     for (_, volume) in there {
-        if let VolumeContents::Ours(superblock) = inspect(volume)?
+        if let VolumeContents::Ours(superblock, _) = inspect(volume)?
             && usize::from(superblock.volume_count) == named
         {
             return Err(OpenError::VolumeMissing { path: path.into() });

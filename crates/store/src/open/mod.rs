@@ -27,6 +27,7 @@ use crate::durable::journal::Journal;
 use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::recovery::Plan;
 use crate::durable::replay::{JournalContents, read_journal};
+use crate::durable::superblocks::{DamagedCopies, DamagedCopy, WrongCopies};
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::format::{FORMAT_VERSION, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES, page_stride_min};
@@ -122,47 +123,71 @@ fn new_index(first: &Superblock) -> Result<Index, OpenError> {
     })
 }
 
-/// Finds the store on the volumes, or plans a new one. The flag is true if the store is yet to be
-/// made.
-fn superblocks(
+/// The store on the volumes.
+struct StoreFound {
+    superblocks: Vec<Superblock>,
+    damaged: Vec<DamagedCopy>,
+    /// It is yet to be made.
+    created: bool,
+}
+
+/// Finds the store on the volumes, or plans a new one.
+fn find_store(
     config: &Config,
     volumes: &[RawVolume],
     clock: &dyn Clock,
-) -> Result<(Vec<Superblock>, bool), OpenError> {
+) -> Result<StoreFound, OpenError> {
+    let plan_new = || {
+        let superblocks = making::plan_on(config, volumes, clock)?;
+        Ok(StoreFound { superblocks, damaged: Vec::new(), created: true })
+    };
     if config.anew {
-        return Ok((making::plan_on(config, volumes, clock)?, true));
+        return plan_new();
     }
-    let mut found = Vec::new();
-    for volume in volumes {
-        let path = volume.path.clone();
-        found.push(match inspect(volume)? {
-            VolumeContents::Ours(superblock) => Some(*superblock),
-            VolumeContents::Nothing => None,
-            VolumeContents::Other | VolumeContents::Version(_) | VolumeContents::Damaged(_)
-                if config.force =>
-            {
-                None
-            }
-            VolumeContents::Other => return Err(OpenError::NotOurs { path }),
-            VolumeContents::Version(found) => {
-                return Err(OpenError::Version { path, found, expected: FORMAT_VERSION });
-            }
-            VolumeContents::Damaged(reason) => return Err(OpenError::Damaged { path, reason }),
-        });
+    let (mut found, mut damaged) = (Vec::new(), Vec::new());
+    for (number, volume) in volumes.iter().enumerate() {
+        let ours = our_superblock(config, volume)?;
+        found.push(ours.map(|(superblock, wrong)| {
+            damaged.extend(DamagedCopy::all_of(number, wrong));
+            *superblock
+        }));
     }
     if found.iter().all(Option::is_none) {
         if config.must_exist {
             return Err(OpenError::Missing { path: volumes[0].path.clone() });
         }
-        return Ok((making::plan_on(config, volumes, clock)?, true));
+        return plan_new();
     }
     let paths = volumes.iter().map(|volume| volume.path.as_path());
-    let all = all_there(paths.zip(found).collect())?;
-    check_belong(volumes.iter().map(|volume| volume.path.as_path()).zip(&all))?;
-    for (volume, superblock) in volumes.iter().zip(&all) {
+    let superblocks = all_there(paths.zip(found).collect())?;
+    check_belong(volumes.iter().map(|volume| volume.path.as_path()).zip(&superblocks))?;
+    for (volume, superblock) in volumes.iter().zip(&superblocks) {
         contradictions(config, volume, superblock)?;
     }
-    Ok((all, false))
+    Ok(StoreFound { superblocks, damaged, created: false })
+}
+
+/// The superblock of a volume, with what is wrong with each copy of it; `None` where one is to be
+/// made.
+fn our_superblock(
+    config: &Config,
+    volume: &RawVolume,
+) -> Result<Option<(Box<Superblock>, WrongCopies)>, OpenError> {
+    let path = volume.path.clone();
+    match inspect(volume)? {
+        VolumeContents::Ours(superblock, wrong) => Ok(Some((superblock, wrong))),
+        VolumeContents::Nothing => Ok(None),
+        VolumeContents::Other | VolumeContents::Version(_) | VolumeContents::Damaged(_)
+            if config.force =>
+        {
+            Ok(None)
+        }
+        VolumeContents::Other => Err(OpenError::NotOurs { path }),
+        VolumeContents::Version(found) => {
+            Err(OpenError::Version { path, found, expected: FORMAT_VERSION })
+        }
+        VolumeContents::Damaged(reason) => Err(OpenError::Damaged { path, reason }),
+    }
 }
 
 /// The superblocks, if every volume has one. Consent to overwrite other data is none to lose the
@@ -247,10 +272,11 @@ pub(crate) fn start(
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<Engine>, Threads), OpenError> {
     validate(&config)?;
-    let (superblocks, created) = superblocks(&config, &raw, clock.as_ref())?;
+    let StoreFound { superblocks, damaged, created } = find_store(&config, &raw, clock.as_ref())?;
     warnings.extend(raw.iter().zip(&superblocks).filter_map(|(v, s)| other_size(v, s)));
     warnings.extend(other_index(&config, &superblocks[0]));
     let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
+    warnings.extend(damaged.iter().map(|copy| copy.warning(&paths)));
     let first = superblocks[0];
     enough_memory(&config, u64::from(first.page_bytes))?;
     let (cache, index) = new_cache(&config, &superblocks)?;
@@ -276,6 +302,7 @@ pub(crate) fn start(
         generation,
         hash_seed,
         created,
+        damaged,
         warnings,
         paths,
     }));
@@ -283,6 +310,7 @@ pub(crate) fn start(
     let _ = engine.counted(engine.journal.repair(&contents.repairs));
     if plan.follows_crash() {
         let _ = engine.counted(engine.journal.mark_open(engine.new_seq(), plan.lost_halves()));
+        engine.damaged_superblocks.mend(&engine.space);
     }
     let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
     Ok((engine, threads))
@@ -300,6 +328,7 @@ struct Parts {
     generation: u64,
     hash_seed: u64,
     created: bool,
+    damaged: Vec<DamagedCopy>,
     warnings: Vec<String>,
     paths: Vec<PathBuf>,
 }
@@ -315,6 +344,7 @@ fn assemble(parts: Parts) -> Engine {
         generation,
         hash_seed,
         created,
+        damaged,
         warnings,
         paths,
     } = parts;
@@ -339,6 +369,7 @@ fn assemble(parts: Parts) -> Engine {
         marks: Default::default(),
         journal,
         counters: Default::default(),
+        damaged_superblocks: DamagedCopies::new(damaged),
         flights: Flights::default(),
         reads_under_way: Arc::new(UnderWay::new(frames * page_bytes as usize)),
         gathering: Arc::new(Gathering::new(frames * page_bytes as usize)),
