@@ -106,8 +106,7 @@ async fn read_along(
     if !is_for(fill, worker, ask) {
         return Along::NotForIt;
     }
-    let Some(found) = fill.found(&worker.shared.vault) else { return Along::NotForIt };
-    let mut found = slices::resumable(worker, ask, Box::new(found));
+    let mut found = slices::resumable(worker, ask, Box::new(fill.found()));
     // The origin can still be asked instead, but not once the headers are sent.
     if !answer::begin(worker, ask, &mut found).await {
         return Along::Lost;

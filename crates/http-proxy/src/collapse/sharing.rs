@@ -14,14 +14,15 @@ use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, RequestDirectives, reuse};
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightBody;
-use crate::vault::{Epoch, Found, FoundBody, Vault};
+use crate::vault::insertion::Insertion;
+use crate::vault::{Epoch, Found, FoundBody, Placement, Vault};
 
 /// A leader's response, and the request fields that decide which followers may have it.
 pub(crate) struct SharedResponse {
     /// The key that it will be stored under.
     pub(crate) key: Vec<u8>,
-    /// The group that it lies in.
-    pub(crate) group: GroupId,
+    /// Its place once it is stored.
+    pub(crate) placement: Placement,
     /// All groups that it is in.
     pub(crate) groups: Vec<GroupId>,
     pub(crate) epoch: Epoch,
@@ -41,12 +42,29 @@ pub(crate) struct SharedFill {
 
 impl SharedFill {
     /// The response as if it were stored, its body read from byte 0.
-    pub(crate) fn found(&self, vault: &Vault) -> Option<Found> {
-        self.shared.found(vault, FoundBody::Inflight(self.body.clone(), None))
+    pub(crate) fn found(&self) -> Found {
+        self.shared.found(FoundBody::Inflight(self.body.clone(), None))
     }
 }
 
 impl SharedResponse {
+    /// A response that is being stored, in answer to a request with these fields.
+    pub(crate) fn of(
+        insertion: &Insertion,
+        length_bytes: Option<u64>,
+        request: &HeaderMap,
+    ) -> SharedResponse {
+        SharedResponse {
+            key: insertion.key.clone(),
+            placement: insertion.placement(),
+            groups: insertion.groups(),
+            epoch: insertion.epoch,
+            response: insertion.response.clone(),
+            length_bytes,
+            request: request.clone(),
+        }
+    }
+
     /// Whether this request may have the response, or the whole that it is a part of, as if it were
     /// stored and fresh.
     pub(crate) fn stands_for(
@@ -56,25 +74,19 @@ impl SharedResponse {
         caching: &CachingConfig,
         now_ms: u64,
     ) -> bool {
-        let SharedResponse { key, group, epoch, response, .. } = self;
-        // Purges by marks end no epoch: they cover responses fetched before them.
-        let stands = || {
-            let placement = vault.placement_now(*group, *epoch, response);
-            placement.is_some_and(|placement| vault.is_untouched(key, &placement))
-        };
+        let response = &self.response;
         self.is_variant_for(headers, caching)
             && reuse::suits_credentials(response.status, headers)
             && self.is_current(vault)
-            && stands()
+            // Purges by marks end no epoch: they cover responses fetched before them.
+            && vault.is_untouched(&self.key, &self.placement)
             && reuse::decide(wishes, &response.policy, caching, now_ms) == reuse::Decision::Serve
     }
 
     /// Whether it will be stored, as far as changes of its resource and of its groups, and hard
     /// purges, decide that.
     pub(crate) fn is_current(&self, vault: &Vault) -> bool {
-        let placement = vault.placement_now(self.group, self.epoch, &self.response);
-        vault.is_current_in(self.epoch, self.groups.iter().copied())
-            && placement.is_none_or(|placement| !vault.is_gone(&self.key, &placement))
+        !vault.is_outdated(&self.key, self.epoch, &self.groups, &self.placement)
     }
 
     /// Whether a request with these fields is for the same variant.
@@ -92,10 +104,8 @@ impl SharedResponse {
     }
 
     /// The response as if it were stored with this body.
-    pub(crate) fn found(&self, vault: &Vault, body: FoundBody) -> Option<Found> {
-        let SharedResponse { group, epoch, response, .. } = self;
-        let placement = vault.placement_now(*group, *epoch, response)?;
-        Some(Found::assembled(response.clone(), body, placement))
+    pub(crate) fn found(&self, body: FoundBody) -> Found {
+        Found::assembled(self.response.clone(), body, self.placement.clone())
     }
 }
 

@@ -39,8 +39,7 @@ pub(crate) fn shared(
         return None;
     }
     let body = subject.length_bytes.map_or(FoundBody::Unmeasured, FoundBody::Length);
-    let found = subject.found(&shared.vault, body)?;
-    Some(serve_hit(worker, ask, Box::new(found), Some(reason)))
+    Some(serve_hit(worker, ask, Box::new(subject.found(body)), Some(reason)))
 }
 
 impl Fetch<'_> {
@@ -96,7 +95,7 @@ impl Fetch<'_> {
         let group = GroupId::of(&groups.home);
         Ok(SharedResponse {
             key: ask.target.primary.clone(),
-            group,
+            placement: self.epoch.placement(group, &response)?,
             groups: groups.others.iter().map(GroupId::of).chain([group]).collect(),
             epoch: self.epoch,
             response,

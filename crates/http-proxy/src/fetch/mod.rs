@@ -321,10 +321,10 @@ impl<'a> Fetch<'a> {
             return Box::pin(self.failed(worker, FetchError::Broken)).await;
         }
         match self.insert(worker, &parts, &timed, &effects).await {
-            Ok((insertion, policy)) => {
+            Ok(insertion) => {
                 self.status.stored = true;
-                self.status.ttl_s = Some(policy.ttl_s(worker.now_ms()));
-                self.fill(worker, parts, timed, insertion, policy).await
+                self.status.ttl_s = Some(insertion.response.policy.ttl_s(worker.now_ms()));
+                self.fill(worker, parts, timed, insertion).await
             }
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);

@@ -284,18 +284,18 @@ impl<'a> Unsettled<'a> {
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
+        let Some(ask) = self.ask else { return };
         // During shutdown requests are dropped outside the event loops, where nothing can be
         // spawned.
-        let (Some(ask), Ok(handle)) = (self.ask, tokio::runtime::Handle::try_current()) else {
+        if tokio::runtime::Handle::try_current().is_err() {
             return;
-        };
+        }
         let (shared, counters) = (Arc::clone(&self.worker.shared), self.worker.counters.clone());
-        let (written, alive) = (written_by(self.worker, ask), self.worker.alive.clone());
-        handle.spawn(async move {
+        let written = written_by(self.worker, ask);
+        self.worker.spawn(async move {
             for written in written {
                 invalidate_written(&shared, &counters, &written).await;
             }
-            drop(alive);
         });
     }
 }

@@ -16,10 +16,8 @@ use hyper::body::Body as _;
 
 use crate::answer::Answer;
 use crate::answer::body::{Filling, ProxyBody};
-use crate::collapse::Lead;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::fetch::fill::{Fill, FillLimits, Storing};
-use crate::fetch::range_of_fill::Cut;
 use crate::fetch::{Audience, Conditions, Fetch};
 use crate::io::boxed::boxed;
 use crate::request::hooks;
@@ -50,7 +48,7 @@ impl Fetch<'_> {
         parts: &response::Parts,
         body: &Timed,
         effects: &ResponseEffects<'_>,
-    ) -> Result<(Box<Insertion>, Policy), NotStoredReason> {
+    ) -> Result<Box<Insertion>, NotStoredReason> {
         let (ask, caching) = (self.ask, self.caching(worker));
         let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&ask.method, parts, &directives);
@@ -90,7 +88,7 @@ impl Fetch<'_> {
         if let Some(older) = older {
             insertion.join_with(older.part, older.bytes);
         }
-        Ok((insertion, policy))
+        Ok(insertion)
     }
 
     pub(crate) fn to_store(
@@ -159,8 +157,7 @@ impl Fetch<'_> {
         worker: &Worker,
         parts: response::Parts,
         mut body: Timed,
-        mut insertion: Box<Insertion>,
-        policy: Policy,
+        insertion: Box<Insertion>,
     ) -> Answer {
         let condition = self.condition(&parts);
         let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
@@ -172,15 +169,14 @@ impl Fetch<'_> {
             worker.shared.collapse.forget_long(&self.key);
         }
         let cut = self.conditions == Conditions::Ours && self.ask.wants_range();
-        if cut && wanted && parts.status == StatusCode::OK {
-            match Box::pin(self.fill_and_cut(worker, &parts, body, insertion, policy)).await {
-                Cut::Answered(answer) => return answer,
-                Cut::Not(fetching, timed, kept) => {
-                    (self, body, insertion) = (*fetching, timed, kept)
-                }
-            }
+        let length_bytes = body.size_hint().exact();
+        if let Some(length_bytes) = length_bytes.filter(|_| cut && wanted)
+            && parts.status == StatusCode::OK
+        {
+            let cutting = self.fill_and_cut(worker, &parts, body, length_bytes, insertion);
+            return Box::pin(cutting).await;
         }
-        let whole = match body.size_hint().exact() {
+        let whole = match length_bytes {
             Some(length_bytes) => body.take_whole(length_bytes).await,
             None => None,
         };
@@ -190,7 +186,7 @@ impl Fetch<'_> {
                 self.store_whole(worker, insertion, bytes.clone()).await;
                 ProxyBody::whole(bytes)
             }
-            None => self.stream(worker, &parts, body, insertion, policy, wanted).await,
+            None => self.stream(worker, body, insertion, wanted).await,
         };
         self.concluded(worker, condition, parts, body)
     }
@@ -208,12 +204,7 @@ impl Fetch<'_> {
         let mut storing = boxed(|| storing.store_whole(bytes));
         if !is_done_at_once(storing.as_mut()).await {
             // The store first makes room, which continues even if the client leaves.
-            let alive = worker.alive.clone();
-            let rest = tokio::spawn(async move {
-                storing.await;
-                drop(alive);
-            });
-            let _ = rest.await;
+            let _ = worker.spawn(storing).await;
         }
     }
 
@@ -221,40 +212,31 @@ impl Fetch<'_> {
     async fn stream(
         &mut self,
         worker: &Worker,
-        parts: &response::Parts,
         body: Timed,
         insertion: Box<Insertion>,
-        policy: Policy,
         wanted: bool,
     ) -> ProxyBody {
         let length_bytes = body.size_hint().exact();
-        let (group, groups) = (insertion.group, insertion.groups());
-        let herald = self.lead.as_ref().map(Lead::herald);
-        let inflight =
-            herald.as_ref().map(|_| worker.inflight(insertion.key.clone(), length_bytes));
+        let followed = self.lead.as_ref().map(|lead| {
+            let shared = SharedResponse::of(&insertion, length_bytes, &self.ask.headers);
+            let body = worker.inflight(insertion.key.clone(), length_bytes);
+            (lead.herald(), SharedFill { shared, body })
+        });
+        let inflight = followed.as_ref().map(|(_, fill)| fill.body.clone());
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
-        let (fill, chunks) = Fill::new(storing, body, inflight.clone(), wanted);
+        let (fill, chunks) = Fill::new(storing, body, inflight, wanted);
         let is_answered = !wanted && self.audience == Audience::Client;
         let fill = if is_answered { fill.for_others() } else { fill };
         let mut filling = Box::pin(fill.run());
         let mut reader = None;
         if !is_done_at_once(filling.as_mut()).await {
-            if let (Some(herald), Some(body)) = (herald, inflight) {
-                let response = self.shared_response(worker, parts, policy);
-                let rest = self.rest_of(&response, length_bytes);
-                let (epoch, request) = (self.epoch, self.ask.headers.clone());
-                let key = body.key().to_vec();
-                let shared =
-                    SharedResponse { key, group, groups, epoch, response, length_bytes, request };
-                reader = wanted.then(|| InflightReader::in_reserve(body.clone(), rest));
-                herald.filling(SharedFill { shared, body });
+            if let Some((herald, fill)) = followed {
+                let rest = self.rest_of(&fill.shared.response, length_bytes);
+                reader = wanted.then(|| InflightReader::in_reserve(fill.body.clone(), rest));
+                herald.filling(fill);
             }
-            let alive = worker.alive.clone();
-            tokio::spawn(async move {
-                filling.await;
-                drop(alive);
-            });
+            worker.spawn(filling);
         }
         ProxyBody::filling(Filling::new(chunks, reader))
     }
@@ -268,18 +250,6 @@ impl Fetch<'_> {
     ) -> Option<Box<dyn RangeReader>> {
         let resume = self.resume?;
         (resume.rest_of)(resume.worker, self.ask, response, length_bytes?)
-    }
-
-    /// The response as concurrent readers get it.
-    pub(crate) fn shared_response(
-        &self,
-        worker: &Worker,
-        parts: &response::Parts,
-        policy: Policy,
-    ) -> StoredResponse {
-        let caching = self.caching(worker);
-        let directives = ResponseDirectives::of(&parts.headers, caching);
-        self.to_store(caching, parts, &parts.headers, &directives, policy)
     }
 }
 

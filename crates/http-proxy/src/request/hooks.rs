@@ -230,12 +230,8 @@ pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
 
 fn prefetch(worker: &Worker, group: GroupId) {
     worker.counters.pages_prefetched.one();
-    let (prefetch, alive) = (worker.shared.vault.store().prefetch(group), worker.alive.clone());
-    tokio::spawn(async move {
-        // If it fails, each object only costs a read.
-        let _ = prefetch.await;
-        drop(alive);
-    });
+    // If it fails, each object only costs a read.
+    worker.spawn(worker.shared.vault.store().prefetch(group).into_future());
 }
 
 /// Follow-up actions of an insertion into a group; `rule` is the hint by the rules.

@@ -216,7 +216,7 @@ async fn follow(
                 caching,
                 worker.now_ms(),
             );
-            match found.then(|| fill.found(vault)).flatten() {
+            match found.then(|| fill.found()) {
                 Some(found) => Followed::Got(Box::new(Got {
                     response: found.response,
                     body: found.body,
@@ -320,34 +320,19 @@ pub(crate) async fn begin(
         return Err(asked);
     };
     hooks::on_store(worker, insertion.group, hint);
-    let vault = &worker.shared.vault;
-    let Some(placement) = vault.placement_now(insertion.group, asked.epoch, &stored) else {
-        return Err(asked);
-    };
+    let placement = insertion.placement();
     let length_bytes = asked.response.body().size_hint().exact();
     let inflight = worker.inflight(insertion.key.clone(), length_bytes);
     let lead = lead_for(stored.part.is_none());
     if let Some(lead) = &lead {
-        let shared = SharedResponse {
-            key: insertion.key.clone(),
-            group: insertion.group,
-            groups: insertion.groups(),
-            epoch: asked.epoch,
-            response: stored.clone(),
-            length_bytes,
-            request: ask.headers.clone(),
-        };
+        let shared = SharedResponse::of(&insertion, length_bytes, &ask.headers);
         lead.herald().filling(SharedFill { shared, body: inflight.clone() });
     }
     let version = asked.response.version();
     let timed = Timed::of_response(asked.response.into_body(), worker.idle_limit(), version);
     let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
     let fill = Fill::without_client(storing, timed, inflight.clone());
-    let alive = worker.alive.clone();
-    tokio::spawn(async move {
-        fill.run().await;
-        drop(alive);
-    });
+    worker.spawn(fill.run());
     let body = FoundBody::Inflight(inflight, None);
     Ok(Got { response: stored, body, placement, how: How::Fetched, own: Some(own) })
 }

@@ -124,11 +124,6 @@ impl InflightBody {
         })
     }
 
-    /// The key of the response.
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
     /// Length of the body, if the origin announced one.
     pub(crate) fn length_bytes(&self) -> Option<u64> {
         self.length_bytes
@@ -565,7 +560,7 @@ mod tests {
         let mut late = InflightReader::new(body.clone(), None);
         assert_eq!(get(&mut late), None, "what is not kept is on its way into the store");
         for section in 0..2 {
-            let key = section_key(body.key(), 7, section);
+            let key = section_key(&body.key, 7, section);
             let value = vec![1; SECTION_BYTES as usize];
             body.store.create(&key, GroupId::of("g"), &value).wait().unwrap();
         }

@@ -75,7 +75,7 @@ impl Insertion {
     }
 
     /// Its placement once it is stored.
-    pub(super) fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> Placement {
         Placement { group: self.group, in_memory: true, stamp: self.stamp.clone() }
     }
 

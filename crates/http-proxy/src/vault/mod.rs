@@ -152,6 +152,15 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
+    /// Placement of a response fetched since, if it is stored in this group.
+    pub(crate) fn placement(
+        self,
+        group: GroupId,
+        response: &StoredResponse,
+    ) -> Result<Placement, NotStoredReason> {
+        Ok(Placement { group, in_memory: true, stamp: self.stamp(response)? })
+    }
+
     /// The stamp of a response fetched since. An error if the response has too many tags or groups,
     /// or if the ledger has not loaded its purges or cannot write them.
     fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
@@ -198,7 +207,6 @@ pub(crate) struct Vault {
     other_keys: AtomicBool,
     /// Decides which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,
-    /// Bounds what fills keep for who may join.
     stripes: Box<[Stripe]>,
     invalidated_groups: RecentInvalidations<GROUPS_RECENT_MAX>,
     /// Group hints derived from use.
@@ -468,8 +476,7 @@ impl Vault {
         debug_assert_eq!(epoch.resource, self.hasher.hash_one(primary));
         let _ordered = self.stripe_of(epoch.resource).lock.lock().await;
         let groups = insertion.groups();
-        let is_current = || self.is_current_in(epoch, groups.iter().copied());
-        if !is_current() || self.is_gone(&insertion.key, &insertion.placement()) {
+        if self.is_outdated(&insertion.key, epoch, &groups, &insertion.placement()) {
             // What is purged may not displace what was fetched after the purge.
             return Err(NotStoredReason::Invalidated);
         }
@@ -481,22 +488,12 @@ impl Vault {
             // The slices are older than the stored response, and would outlive it.
             self.forget_slices(primary);
         }
-        if !is_current() {
+        if !self.is_current_in(epoch, groups.iter().copied()) {
             // Invalidated during the commit: remove it again.
             self.forget(&key);
             return Err(NotStoredReason::Invalidated);
         }
         Ok(())
-    }
-
-    /// Placement of a response just fetched since `epoch`.
-    pub(crate) fn placement_now(
-        &self,
-        group: GroupId,
-        epoch: Epoch,
-        response: &StoredResponse,
-    ) -> Option<Placement> {
-        Some(Placement { group, in_memory: true, stamp: epoch.stamp(response).ok()? })
     }
 
     /// True if the key holds, or may hold, a complete response, which a part must not replace.

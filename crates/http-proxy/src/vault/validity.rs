@@ -54,6 +54,18 @@ impl Vault {
         self.standing(key, placement) == Standing::Gone
     }
 
+    /// Whether a response of these groups, fetched since `epoch`, may not be stored any more: its
+    /// resource or a group has changed since, or a hard purge covers it.
+    pub(crate) fn is_outdated(
+        &self,
+        key: &[u8],
+        epoch: Epoch,
+        groups: &[GroupId],
+        placement: &Placement,
+    ) -> bool {
+        !self.is_current_in(epoch, groups.iter().copied()) || self.is_gone(key, placement)
+    }
+
     /// Whether a response may still be served that was found before `epoch`: as far as is known, no
     /// change of its resource or its groups, and no hard purge, has taken it since.
     pub(crate) fn still_stands(&self, primary: &[u8], found: &Found, epoch: Epoch) -> bool {

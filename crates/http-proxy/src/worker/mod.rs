@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use damelo::policy::Seen;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
@@ -58,6 +59,19 @@ impl Worker {
     pub(crate) fn inflight(&self, key: Vec<u8>, length_bytes: Option<u64>) -> Arc<InflightBody> {
         let Shared { vault, transit, .. } = &*self.shared;
         InflightBody::new(vault.store(), transit, key, length_bytes)
+    }
+
+    /// Runs this as a task of its own, which the worker does not end before.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        let alive = self.alive.clone();
+        tokio::spawn(async move {
+            let done = work.await;
+            drop(alive);
+            done
+        })
     }
 
     pub(crate) fn now_s(&self) -> u64 {
