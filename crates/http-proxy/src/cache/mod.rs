@@ -22,7 +22,7 @@ use crate::cache::follow::{Following, follow};
 use crate::collapse::rounds::Rounds;
 use crate::collapse::{Lead, News, Outcome, Role};
 use crate::error::FetchError;
-use crate::fetch::{Audience, Conditions, Fetch, Resume};
+use crate::fetch::{Audience, Conditions, Fetch};
 use crate::io::boxed::boxed;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision, Failure};
@@ -78,15 +78,16 @@ impl Question {
     }
 
     fn fetching<'a>(self, worker: &'a Arc<Worker>, ask: &'a Ask, lead: Option<Lead>) -> Fetch<'a> {
-        let mut fetching = Fetch::new(worker, ask, self.found, self.key, self.reason);
-        fetching.conditions = self.conditions;
-        fetching.lead = lead;
-        fetching.resume = Some(Resume { worker, rest_of: slices::rest_of });
-        fetching
+        Fetch {
+            conditions: self.conditions,
+            lead,
+            rest_of: Some(slices::rest_of),
+            ..Fetch::new(worker, ask, self.found, self.key, self.reason)
+        }
     }
 
     async fn put(self, worker: &Arc<Worker>, ask: &Ask, lead: Option<Lead>) -> Answer {
-        self.fetching(worker, ask, lead).run(worker).await
+        self.fetching(worker, ask, lead).run().await
     }
 }
 
@@ -484,10 +485,12 @@ async fn validate(worker: &Arc<Worker>, ask: &Ask, key: Vec<u8>, lead: Lead, ser
         return lead.end(Outcome::Stored);
     }
     worker.counters.validated_behind.one();
-    let mut fetching = Fetch::new(worker, ask, found, key, ForwardReason::Stale);
-    fetching.lead = Some(lead);
-    fetching.audience = Audience::Nobody;
-    let (_, status) = fetching.run(worker).await;
+    let fetching = Fetch {
+        lead: Some(lead),
+        audience: Audience::Nobody,
+        ..Fetch::new(worker, ask, found, key, ForwardReason::Stale)
+    };
+    let (_, status) = fetching.run().await;
     // What is not stored for its own sake is no failure, and may be the asking client's doing.
     if !status.stored && status.forward_status.is_none_or(is_passing_failure) {
         pause.begin();
@@ -536,6 +539,6 @@ async fn lead_fetch(
     let fetching = question.fetching(worker, ask, Some(lead));
     match probing {
         Some(want) => slices::probe(worker, fetching, reason, want).await,
-        None => fetching.run(worker).await,
+        None => fetching.run().await,
     }
 }

@@ -46,14 +46,13 @@ impl Fetch<'_> {
     /// Passes the origin's response to a HEAD to all followers.
     pub(crate) fn head_received(
         mut self,
-        worker: &Worker,
         parts: response::Parts,
         body: Timed,
         effects: &ResponseEffects<'_>,
     ) -> Answer {
-        match self.shareable(worker, &parts, effects) {
+        match self.shareable(&parts, effects) {
             Err(reason) => {
-                self.remember_own(worker, reason, parts.status);
+                self.remember_own(reason, parts.status);
                 let error = Outcome::of_error(parts.status, &parts.headers);
                 let refusal = || Outcome::of_refusal(reason, parts.status);
                 self.end_lead(error.unwrap_or_else(refusal));
@@ -64,22 +63,22 @@ impl Fetch<'_> {
             Ok(_) => {
                 let (with_credentials, with_cookie) =
                     (self.ask.has_credentials(), self.ask.has_cookie());
-                let collapse = &worker.shared.collapse;
+                let collapse = &self.worker.shared.collapse;
                 collapse.remember_head(&self.key, with_credentials, with_cookie);
             }
         }
         let condition = self.condition(&parts);
-        self.concluded(worker, condition, parts, ProxyBody::timed(body))
+        self.concluded(condition, parts, ProxyBody::timed(body))
     }
 
     /// The response as followers may have it: only if a GET's could be stored and served at once.
     fn shareable(
         &self,
-        worker: &Worker,
         parts: &response::Parts,
         effects: &ResponseEffects<'_>,
     ) -> Result<SharedResponse, NotStoredReason> {
-        let (ask, caching) = (self.ask, self.caching(worker));
+        let worker = self.worker;
+        let (ask, caching) = (self.ask, self.caching());
         let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&Method::GET, parts, &directives);
         effects.admit(exchange, caching)?;
@@ -95,9 +94,9 @@ impl Fetch<'_> {
         let group = GroupId::of(&groups.home);
         Ok(SharedResponse {
             key: ask.target.primary.clone(),
-            placement: self.epoch.placement(group, &response)?,
+            placement: self.sent.epoch.placement(group, &response)?,
             groups: groups.others.iter().map(GroupId::of).chain([group]).collect(),
-            epoch: self.epoch,
+            epoch: self.sent.epoch,
             response,
             length_bytes: hooks::announced_length(&parts.headers),
             request: ask.headers.clone(),

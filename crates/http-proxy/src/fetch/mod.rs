@@ -66,15 +66,27 @@ pub(crate) enum Audience {
 pub(crate) type RestOf =
     fn(&Arc<Worker>, &Ask, &StoredResponse, u64) -> Option<Box<dyn RangeReader>>;
 
-/// How a client goes on that the fill has left behind, if the store loses what it has yet to get.
-#[derive(Clone, Copy)]
-pub(crate) struct Resume<'a> {
-    pub(crate) worker: &'a Arc<Worker>,
-    pub(crate) rest_of: RestOf,
+/// A request that was sent to the origin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    /// The state of the resource before.
+    pub(crate) epoch: Epoch,
+    pub(crate) request_time_ms: u64,
+    /// When its response came, once it has.
+    pub(crate) response_time_ms: u64,
+}
+
+impl Sent {
+    /// One that is about to be sent.
+    pub(crate) fn now(worker: &Worker, primary: &[u8]) -> Sent {
+        let epoch = worker.shared.vault.epoch(primary);
+        Sent { epoch, request_time_ms: worker.now_ms(), response_time_ms: 0 }
+    }
 }
 
 /// A fetch and its inputs.
 pub(crate) struct Fetch<'a> {
+    pub(crate) worker: &'a Arc<Worker>,
     pub(crate) ask: &'a Ask,
     pub(crate) found: Option<Box<Found>>,
     /// The key that the response will be stored under, if known.
@@ -82,86 +94,86 @@ pub(crate) struct Fetch<'a> {
     pub(crate) lead: Option<Lead>,
     pub(crate) conditions: Conditions,
     pub(crate) audience: Audience,
-    pub(crate) resume: Option<Resume<'a>>,
+    /// Where a client goes on that the fill has left behind, if the store loses what it has yet to
+    /// get.
+    pub(crate) rest_of: Option<RestOf>,
     /// Stored variants that the origin is asked about, none of which matches the request.
     pub(crate) variants: Vec<Variant>,
     pub(crate) status: CacheStatus,
-    pub(crate) epoch: Epoch,
-    pub(crate) request_time_ms: u64,
-    pub(crate) response_time_ms: u64,
+    pub(crate) sent: Sent,
 }
 
 impl<'a> Fetch<'a> {
     pub(crate) fn new(
-        worker: &Worker,
+        worker: &'a Arc<Worker>,
         ask: &'a Ask,
         found: Option<Box<Found>>,
         key: Vec<u8>,
         reason: ForwardReason,
     ) -> Fetch<'a> {
         Fetch {
+            worker,
             ask,
             found,
             key,
             lead: None,
             conditions: Conditions::Ours,
             audience: Audience::Client,
-            resume: None,
+            rest_of: None,
             variants: Vec::new(),
             status: CacheStatus::forwarded(reason),
-            epoch: worker.shared.vault.epoch(&ask.target.primary),
-            request_time_ms: worker.now_ms(),
-            response_time_ms: 0,
+            sent: Sent::now(worker, &ask.target.primary),
         }
     }
 
     /// Asks the origin.
-    pub(crate) async fn run(mut self, worker: &Worker) -> Answer {
+    pub(crate) async fn run(mut self) -> Answer {
+        let worker = self.worker;
         if self.found.is_none() && self.conditions == Conditions::Ours {
-            self.find_variants(worker).await;
+            self.find_variants().await;
         }
-        let (request, conditional) = self.request(worker, OriginBody::Empty);
-        let again = |body| self.request(worker, body).0;
+        let (request, conditional) = self.request(OriginBody::Empty);
+        let again = |body| self.request(body).0;
         let response = match worker.fetcher.send(request, &again).await {
             Ok(response) => response,
-            Err(error) => return Box::pin(self.failed(worker, error)).await,
+            Err(error) => return Box::pin(self.failed(error)).await,
         };
-        self.response_time_ms = worker.now_ms();
+        self.sent.response_time_ms = worker.now_ms();
         let status = response.status();
         if conditional && status == StatusCode::NOT_MODIFIED {
             let Some(found) = self.found.take() else {
-                return Box::pin(self.adopt(worker, &response)).await;
+                return Box::pin(self.adopt(&response)).await;
             };
-            let merged = match self.freshened(worker, &response, &found) {
+            let merged = match self.freshened(&response, &found) {
                 Freshened::Changed(merged) => Some(merged),
                 Freshened::Repeated => None,
                 Freshened::Another => {
                     self.found = Some(found);
-                    return Box::pin(self.fetch_again(worker)).await;
+                    return Box::pin(self.fetch_again()).await;
                 }
             };
             let news = response.headers();
-            return Box::pin(self.serve_freshened(worker, found, merged, news)).await;
+            return Box::pin(self.serve_freshened(found, merged, news)).await;
         }
         let clients = self.conditions == Conditions::Clients && self.ask.asks_for_changes();
         if status == StatusCode::NOT_MODIFIED && !clients {
-            return Box::pin(self.failed(worker, FetchError::Unasked)).await;
+            return Box::pin(self.failed(FetchError::Unasked)).await;
         }
         let failure = Failure::Status(status);
         if self.found.is_some()
-            && let Some(answer) = Box::pin(self.stand_in(worker, failure, "stale-if-error")).await
+            && let Some(answer) = Box::pin(self.stand_in(failure, "stale-if-error")).await
         {
             return answer;
         }
         if self.ask.method == Method::HEAD {
-            Box::pin(self.learn_from_head(worker, &response)).await;
+            Box::pin(self.learn_from_head(&response)).await;
         }
-        self.received(worker, response).await
+        self.received(response).await
     }
 
     /// The request to the origin, and whether it has conditions of ours in place of the client's.
-    fn request(&self, worker: &Worker, body: OriginBody) -> (Request<OriginBody>, bool) {
-        let mut request = self.ask.to_origin_request(&worker.shared, body);
+    fn request(&self, body: OriginBody) -> (Request<OriginBody>, bool) {
+        let mut request = self.ask.to_origin_request(&self.worker.shared, body);
         let headers = request.headers_mut();
         let conditional = match (&self.found, self.conditions) {
             (_, Conditions::Clients) => false,
@@ -180,8 +192,8 @@ impl<'a> Fetch<'a> {
         (request, conditional)
     }
 
-    pub(crate) fn caching<'w>(&self, worker: &'w Worker) -> &'w CachingConfig {
-        &worker.shared.config.caching
+    pub(crate) fn caching(&self) -> &'a CachingConfig {
+        &self.worker.shared.config.caching
     }
 
     pub(crate) fn end_lead(&mut self, outcome: Outcome) {
@@ -192,7 +204,7 @@ impl<'a> Fetch<'a> {
 
     /// In whole seconds, as HTTP dates are.
     pub(crate) fn response_time_s(&self) -> u64 {
-        self.response_time_ms / 1000
+        self.sent.response_time_ms / 1000
     }
 
     /// A response with these headers and their directives, new or merged with a stored one's.
@@ -209,32 +221,32 @@ impl<'a> Fetch<'a> {
             received,
             directives,
             with_cookie: self.ask.has_cookie(),
-            request_time_ms: self.request_time_ms,
-            response_time_ms: self.response_time_ms,
+            request_time_ms: self.sent.request_time_ms,
+            response_time_ms: self.sent.response_time_ms,
         }
     }
 
     /// Publishes the result of a validation. If the response could not be kept, followers may lead:
     /// the result says nothing about responses to unconditional requests.
-    pub(crate) fn settle(&mut self, worker: &Worker, kept: Result<(), NotStoredReason>) {
+    pub(crate) fn settle(&mut self, kept: Result<(), NotStoredReason>) {
         match kept {
             Ok(()) => {
                 self.status.stored = true;
-                self.remember_cacheable(worker);
+                self.remember_cacheable();
                 self.end_lead(Outcome::Stored);
             }
             Err(reason) => {
-                worker.counters.not_stored(reason, &self.ask.target.primary);
+                self.worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
-                self.remember_own(worker, reason, StatusCode::OK);
+                self.remember_own(reason, StatusCode::OK);
                 self.end_lead(Outcome::Abandoned);
             }
         }
     }
 
     /// Lets requests collapse again, in case they did not before.
-    fn remember_cacheable(&self, worker: &Worker) {
-        let collapse = &worker.shared.collapse;
+    fn remember_cacheable(&self) {
+        let collapse = &self.worker.shared.collapse;
         collapse.remember_cacheable(&self.key);
         if self.ask.has_credentials() {
             collapse.remember_cacheable_with_credentials(&self.key);
@@ -246,11 +258,11 @@ impl<'a> Fetch<'a> {
 
     /// Lets requests with credentials, or with a cookie, not wait for each other where that keeps a
     /// response from others.
-    fn remember_own(&self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
+    fn remember_own(&self, reason: NotStoredReason, status: StatusCode) {
         if self.lead.is_none() {
             return;
         }
-        let (collapse, key) = (&worker.shared.collapse, &self.key);
+        let (collapse, key) = (&self.worker.shared.collapse, &self.key);
         let is_head = self.ask.method == Method::HEAD;
         match reason {
             NotStoredReason::Authorization if is_head => {
@@ -266,8 +278,8 @@ impl<'a> Fetch<'a> {
 
     /// Tells followers that a response is not stored. If one was stored before, the next request
     /// finds out whether that is permanent.
-    fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, parts: &response::Parts) {
-        self.remember_own(worker, reason, parts.status);
+    fn end_unstored(&mut self, reason: NotStoredReason, parts: &response::Parts) {
+        self.remember_own(reason, parts.status);
         let error = Outcome::of_error(parts.status, &parts.headers);
         let outcome = error.filter(|_| reason != NotStoredReason::Store);
         let refusal = || Outcome::of_refusal(reason, parts.status);
@@ -279,7 +291,8 @@ impl<'a> Fetch<'a> {
 
     /// The 304 concerned bytes that are not stored: removes the stored response and asks without
     /// conditions.
-    pub(crate) async fn fetch_again(mut self, worker: &Worker) -> Answer {
+    pub(crate) async fn fetch_again(mut self) -> Answer {
+        let worker = self.worker;
         if let Some(found) = self.found.take() {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
@@ -289,27 +302,23 @@ impl<'a> Fetch<'a> {
             request
         };
         // What has changed by now is in the answer to this request.
-        self.epoch = worker.shared.vault.epoch(&self.ask.target.primary);
-        self.request_time_ms = worker.now_ms();
+        self.sent = Sent::now(worker, &self.ask.target.primary);
         let request = unconditional(OriginBody::Empty);
         match worker.fetcher.send(request, &unconditional).await {
             Ok(response) if response.status() == StatusCode::NOT_MODIFIED => {
-                self.failed(worker, FetchError::Unasked).await
+                self.failed(FetchError::Unasked).await
             }
             Ok(response) => {
-                self.response_time_ms = worker.now_ms();
-                self.received(worker, response).await
+                self.sent.response_time_ms = worker.now_ms();
+                self.received(response).await
             }
-            Err(error) => self.failed(worker, error).await,
+            Err(error) => self.failed(error).await,
         }
     }
 
     /// A full response: stored if allowed, and passed to the client in any case.
-    pub(crate) async fn received(
-        mut self,
-        worker: &Worker,
-        response: Response<FetchedBody>,
-    ) -> Answer {
+    pub(crate) async fn received(mut self, response: Response<FetchedBody>) -> Answer {
+        let worker = self.worker;
         let (mut parts, body) = response.into_parts();
         let length_bytes = hooks::length_bytes(self.ask, &parts.headers, &body);
         let (status, headers) = (parts.status, &mut parts.headers);
@@ -318,26 +327,26 @@ impl<'a> Fetch<'a> {
         let mut timed = Timed::of_response(body, worker.idle_limit(), parts.version);
         if timed.begins_broken().await {
             // Nothing was sent yet: the client need not see it break.
-            return Box::pin(self.failed(worker, FetchError::Broken)).await;
+            return Box::pin(self.failed(FetchError::Broken)).await;
         }
-        match self.insert(worker, &parts, &timed, &effects).await {
+        match self.insert(&parts, &timed, &effects).await {
             Ok(insertion) => {
                 self.status.stored = true;
                 self.status.ttl_s = Some(insertion.response.policy.ttl_s(worker.now_ms()));
-                self.fill(worker, parts, timed, insertion).await
+                self.fill(parts, timed, insertion).await
             }
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);
                 if self.status.detail.is_none() && !self.status.stored {
                     self.status.detail = Some(reason.name());
                 }
-                self.forget_outdated(worker, reason, parts.status);
+                self.forget_outdated(reason, parts.status);
                 if self.ask.method == Method::HEAD {
-                    return self.head_received(worker, parts, timed, &effects);
+                    return self.head_received(parts, timed, &effects);
                 }
-                self.end_unstored(worker, reason, &parts);
+                self.end_unstored(reason, &parts);
                 let condition = self.condition(&parts);
-                self.concluded(worker, condition, parts, ProxyBody::timed(timed))
+                self.concluded(condition, parts, ProxyBody::timed(timed))
             }
         }
     }
@@ -348,7 +357,8 @@ impl<'a> Fetch<'a> {
     /// that is not stored for what this request says: else each client with credentials, or a
     /// cookie, would take from all others what is stored. What is not fresh any more goes for a
     /// cookie, too: it may have changed for all, and would be served stale.
-    fn forget_outdated(&self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
+    fn forget_outdated(&self, reason: NotStoredReason, status: StatusCode) {
+        let worker = self.worker;
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
         let is_fresh = found.response.policy.staleness_ms(worker.now_ms()).is_none();
@@ -385,11 +395,11 @@ impl<'a> Fetch<'a> {
     /// The origin's response, or the result of the client's conditions on it.
     pub(crate) fn concluded(
         self,
-        worker: &Worker,
         condition: Condition,
         mut parts: response::Parts,
         body: ProxyBody,
     ) -> Answer {
+        let worker = self.worker;
         let mut headers = parts.headers;
         answer::remove_hop_by_hop(self.ask, &mut headers);
         let mut response = match condition {

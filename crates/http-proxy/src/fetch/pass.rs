@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::answer::{Answer, origin_failed, pass_on};
 use crate::error::FetchError;
-use crate::fetch::{Conditions, Fetch};
+use crate::fetch::{Conditions, Fetch, Sent};
 use crate::metrics::Counters;
 use crate::purge::marks::Scope;
 use crate::purge::{PurgeKind, url_hash, url_of_key};
@@ -27,27 +27,27 @@ use crate::worker::{Shared, Worker};
 
 /// Forwards a request that bypasses the cache, and performs the invalidations that it causes.
 pub(crate) async fn pass(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     ask: &Ask,
     body: ClientUpload,
     mut status: CacheStatus,
 ) -> Answer {
     let second_bytes = worker.shared.config.limits.upload_second_bytes_min;
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
-    let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
+    let sent = Sent::now(worker, &ask.target.primary);
     let request = |body| ask.to_origin_request(&worker.shared, body);
     let sending = worker.fetcher.send(request(body), &request);
     match answered(worker, ask, sending).await {
         Err(error) => origin_failed(worker, error, status),
-        Ok((response, unsettled)) if stands_for_get(worker, ask, &response, epoch) => {
-            keep_for_get(worker, ask, response, unsettled, (asked_ms, epoch)).await
+        Ok((response, unsettled)) if stands_for_get(worker, ask, &response, sent.epoch) => {
+            keep_for_get(worker, ask, response, unsettled, sent).await
         }
         Ok((response, unsettled)) => {
             let (mut parts, body) = response.into_parts();
             let length_bytes = hooks::length_bytes(ask, &parts.headers, &body);
             hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
-                let change = Change::of(worker, ask, (parts.status, &parts.headers), epoch);
+                let change = Change::of(worker, ask, (parts.status, &parts.headers), sent.epoch);
                 invalidate(worker, change, unsettled).await;
             } else {
                 unsettled.end();
@@ -133,24 +133,25 @@ fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: 
 
 /// Passes on the response to a POST, and stores it as if it answered a GET.
 async fn keep_for_get(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     ask: &Ask,
     response: Response<FetchedBody>,
     unsettled: Unsettled<'_>,
-    (asked_ms, epoch): (u64, Epoch),
+    sent: Sent,
 ) -> Answer {
-    let change = Change::of(worker, ask, (response.status(), response.headers()), epoch);
+    let change = Change::of(worker, ask, (response.status(), response.headers()), sent.epoch);
     let own = invalidate(worker, change, unsettled).await;
     let as_get = ask.as_get(&worker.shared.config.ruleset);
     let key = ask.target.primary.clone();
-    let mut fetching = Fetch::new(worker, &as_get, None, key, ForwardReason::Method);
-    // The origin has evaluated the POST's conditions; they do not restrict storing.
-    fetching.conditions = Conditions::Clients;
     // If something else changed the resource, that epoch has ended, and nothing is stored.
-    fetching.epoch = own.unwrap_or(epoch);
-    fetching.request_time_ms = asked_ms;
-    fetching.response_time_ms = worker.now_ms();
-    fetching.received(worker, response).await
+    let epoch = own.unwrap_or(sent.epoch);
+    let fetching = Fetch {
+        // The origin has evaluated the POST's conditions; they do not restrict storing.
+        conditions: Conditions::Clients,
+        sent: Sent { epoch, response_time_ms: worker.now_ms(), ..sent },
+        ..Fetch::new(worker, &as_get, None, key, ForwardReason::Method)
+    };
+    fetching.received(response).await
 }
 
 /// RFC 9111 §4.4, RFC 9875 §3: a successful request with an unsafe method invalidates its target,

@@ -14,19 +14,18 @@ use crate::upstream::Timed;
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Found, FoundBody};
-use crate::worker::Worker;
 
 impl Fetch<'_> {
     /// Stores a complete response of this length, and cuts the client's range from it as it
     /// arrives.
     pub(crate) async fn fill_and_cut(
         mut self,
-        worker: &Worker,
         parts: &response::Parts,
         mut body: Timed,
         length_bytes: u64,
         insertion: Box<Insertion>,
     ) -> Answer {
+        let worker = self.worker;
         let ask = self.ask;
         let (response, placement) = (&insertion.response, insertion.placement());
         let age_s = response.policy.age_s(worker.now_ms());
@@ -39,7 +38,7 @@ impl Fetch<'_> {
         };
         if let Some(bytes) = body.take_whole(length_bytes).await {
             drop(body);
-            self.store_whole(worker, insertion, bytes.clone()).await;
+            self.store_whole(insertion, bytes.clone()).await;
             return (from_store(FoundBody::Whole(bytes)), self.status);
         }
         let inflight = worker.inflight(insertion.key.clone(), Some(length_bytes));

@@ -21,7 +21,6 @@ use crate::rules::{NotStoredReason, ResponseDirectives, vary};
 use crate::upstream::FetchedBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, Older};
-use crate::worker::Worker;
 
 pub(super) fn cookies_in(headers: &http::HeaderMap) -> Vec<HeaderValue> {
     headers.get_all(SET_COOKIE).iter().cloned().collect()
@@ -63,29 +62,24 @@ pub(super) struct Stored<'a> {
 
 impl Fetch<'_> {
     /// The stored response updated by a 304.
-    pub(super) fn freshened(
-        &self,
-        worker: &Worker,
-        response: &Response<FetchedBody>,
-        found: &Found,
-    ) -> Freshened {
+    pub(super) fn freshened(&self, response: &Response<FetchedBody>, found: &Found) -> Freshened {
         let (stored, news) = (&found.response, response.headers());
         if validation::updated_by_304(news, &[&stored.headers]).is_empty() {
             return Freshened::Another;
         }
         let key = found.key(&self.ask.target.primary);
         // What a purge made stale becomes fresh by being stored anew.
-        let untouched = || worker.shared.vault.is_untouched(key, &found.placement);
+        let untouched = || self.worker.shared.vault.is_untouched(key, &found.placement);
         if self.is_repeated(stored, news) && untouched() {
             return Freshened::Repeated;
         }
-        Freshened::Changed(Box::new(self.merged(worker, stored, news)))
+        Freshened::Changed(Box::new(self.merged(stored, news)))
     }
 
     /// Whether a 304 changes nothing about a response that every request asks about, of which there
     /// may be many a second. Never where this request alone may keep it from being stored.
     fn is_repeated(&self, stored: &StoredResponse, news: &http::HeaderMap) -> bool {
-        let since_ms = self.response_time_ms.checked_sub(stored.policy.response_time_ms);
+        let since_ms = self.sent.response_time_ms.checked_sub(stored.policy.response_time_ms);
         stored.policy.is_always_validated()
             && since_ms.is_some_and(|since_ms| since_ms < REPEATED_MS)
             && !self.ask.wishes.no_store
@@ -95,19 +89,14 @@ impl Fetch<'_> {
 
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
     /// client.
-    pub(crate) fn merged(
-        &self,
-        worker: &Worker,
-        stored: &StoredResponse,
-        news: &http::HeaderMap,
-    ) -> StoredResponse {
-        let caching = self.caching(worker);
+    pub(crate) fn merged(&self, stored: &StoredResponse, news: &http::HeaderMap) -> StoredResponse {
+        let caching = self.caching();
         let mut headers = validation::merge(&stored.headers, news, caching, self.response_time_s());
         if !news.contains_key(SET_COOKIE) {
             headers.remove(SET_COOKIE);
         }
         let effects =
-            hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
+            hooks::on_response(&self.worker.shared, self.ask, stored.status, &mut headers, None);
         let directives = ResponseDirectives::of(&headers, caching);
         let mut arrived = self.arrived(&directives, stored.status, &headers, news);
         // What the body was fetched with counts: a 304 says that it is for this client, too. A
@@ -129,7 +118,6 @@ impl Fetch<'_> {
     /// exchange, even where they are not stored.
     pub(crate) fn cookies_of(
         &self,
-        worker: &Worker,
         status: StatusCode,
         news: &http::HeaderMap,
     ) -> Vec<HeaderValue> {
@@ -137,36 +125,36 @@ impl Fetch<'_> {
             return Vec::new();
         }
         let mut edited = news.clone();
-        hooks::on_response(&worker.shared, self.ask, status, &mut edited, None);
+        hooks::on_response(&self.worker.shared, self.ask, status, &mut edited, None);
         cookies_in(&edited)
     }
 
     /// After a 304: the stored body with the merged headers, or with those that it has.
     pub(super) async fn serve_freshened(
         mut self,
-        worker: &Worker,
         mut found: Box<Found>,
         merged: Option<Box<StoredResponse>>,
         news: &http::HeaderMap,
     ) -> Answer {
+        let worker = self.worker;
         let ask = self.ask;
-        if !worker.shared.vault.still_stands(&ask.target.primary, &found, self.epoch) {
+        if !worker.shared.vault.still_stands(&ask.target.primary, &found, self.sent.epoch) {
             // What is there under its key by now is another's, and newer.
-            return self.fetch_again(worker).await;
+            return self.fetch_again().await;
         }
         if self.audience == Audience::Client && !answer::begin(worker, ask, &mut found).await {
             self.found = Some(found);
-            return self.fetch_again(worker).await;
+            return self.fetch_again().await;
         }
         worker.counters.revalidated.one();
         let kept = match &merged {
-            Some(merged) => self.keep_freshened(worker, self.stored_of(&found), merged).await,
+            Some(merged) => self.keep_freshened(self.stored_of(&found), merged).await,
             None => Ok(()),
         };
-        self.settle(worker, kept);
+        self.settle(kept);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;
-        let cookies = self.cookies_of(worker, found.response.status, news);
+        let cookies = self.cookies_of(found.response.status, news);
         if let Some(merged) = merged {
             found.response = *merged;
         }
@@ -182,12 +170,12 @@ impl Fetch<'_> {
     /// it is; otherwise it is forgotten.
     pub(super) async fn keep_freshened(
         &self,
-        worker: &Worker,
         stored: Stored<'_>,
         merged: &StoredResponse,
     ) -> Result<(), NotStoredReason> {
+        let worker = self.worker;
         let vault = &worker.shared.vault;
-        let caching = self.caching(worker);
+        let caching = self.caching();
         let exchange = Exchange {
             // A HEAD's 304 freshens the stored GET response (RFC 9111 §4.3.5).
             method: &Method::GET,
@@ -216,7 +204,7 @@ impl Fetch<'_> {
             vault.forget(stored.key);
             return Err(NotStoredReason::Invalidated);
         }
-        let regrouped = self.regrouped(worker, stored.response, merged).await?;
+        let regrouped = self.regrouped(stored.response, merged).await?;
         let updated = regrouped.as_ref().unwrap_or(merged);
         // What the fields were is as right after a crash as it was before the validation, unless it
         // may be used for longer, or invalidated by other names, than what they are.
@@ -227,14 +215,13 @@ impl Fetch<'_> {
             false => Older::IsWrong,
         };
         let primary = &self.ask.target.primary;
-        vault.update(primary, stored.key, stored.blob, updated, older, self.epoch).await
+        vault.update(primary, stored.key, stored.blob, updated, older, self.sent.epoch).await
     }
 
     /// The updated response as a member of the groups that it names now, if these have changed: it
     /// stays where it lies, but goes when one of them is invalidated (RFC 9875 §2).
     async fn regrouped(
         &self,
-        worker: &Worker,
         stored: &StoredResponse,
         merged: &StoredResponse,
     ) -> Result<Option<StoredResponse>, NotStoredReason> {
@@ -244,16 +231,12 @@ impl Fetch<'_> {
             return Ok(None);
         }
         let names = named.map(|groups| [vec![groups.home], groups.others].concat());
-        let groups = worker.shared.vault.join_groups(&names.unwrap_or_default()).await?;
+        let groups = self.worker.shared.vault.join_groups(&names.unwrap_or_default()).await?;
         Ok(Some(StoredResponse { groups, ..merged.clone() }))
     }
 
     /// Compares a HEAD's response with the stored GET response (RFC 9111 §4.3.5).
-    pub(crate) async fn learn_from_head(
-        &mut self,
-        worker: &Worker,
-        response: &Response<FetchedBody>,
-    ) {
+    pub(crate) async fn learn_from_head(&mut self, response: &Response<FetchedBody>) {
         let Some(found) = &self.found else { return };
         let stored = &found.response;
         let length_bytes =
@@ -269,8 +252,8 @@ impl Fetch<'_> {
         let updated = match effect {
             HeadEffect::None => return,
             HeadEffect::Update => {
-                let merged = self.merged(worker, stored, response.headers());
-                let kept = self.keep_freshened(worker, self.stored_of(found), &merged).await;
+                let merged = self.merged(stored, response.headers());
+                let kept = self.keep_freshened(self.stored_of(found), &merged).await;
                 self.status.stored = kept.is_ok();
                 return;
             }
@@ -278,9 +261,9 @@ impl Fetch<'_> {
                 StoredResponse { policy: stored.policy.made_stale(), ..stored.clone() }
             }
         };
-        let vault = &worker.shared.vault;
+        let vault = &self.worker.shared.vault;
         // A concurrent change is more recent than this.
         let (key, older) = (found.key(primary), Older::IsWrong);
-        let _ = vault.update(primary, key, &found.blob, &updated, older, self.epoch).await;
+        let _ = vault.update(primary, key, &found.blob, &updated, older, self.sent.epoch).await;
     }
 }

@@ -8,11 +8,10 @@ use crate::collapse::Outcome;
 use crate::error::FetchError;
 use crate::fetch::{Audience, Fetch};
 use crate::rules::reuse::{self, Failure};
-use crate::worker::Worker;
 
 impl Fetch<'_> {
     /// The origin gave no answer.
-    pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
+    pub(crate) async fn failed(mut self, error: FetchError) -> Answer {
         let is_of_origin = error.is_for_all() || error.may_be_ones_own();
         // A client is told of it, and the next one asks anew.
         if self.audience == Audience::Nobody
@@ -22,12 +21,12 @@ impl Fetch<'_> {
         }
         self.end_lead(Outcome::of_failure(&error));
         if is_of_origin
-            && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
+            && let Some(answer) = self.stand_in(Failure::Disconnected, error.name()).await
         {
             return answer;
         }
         match self.audience {
-            Audience::Client => origin_failed(worker, error, self.status),
+            Audience::Client => origin_failed(self.worker, error, self.status),
             // Made but not counted: nobody gets it.
             Audience::Nobody => {
                 let nothing = answer::text(error.status(), error.name());
@@ -39,12 +38,12 @@ impl Fetch<'_> {
     /// The stored response, if it may replace this failure and can still be read.
     pub(crate) async fn stand_in(
         &mut self,
-        worker: &Worker,
         failure: Failure,
         detail: &'static str,
     ) -> Option<Answer> {
-        let (ask, caching, found) = (self.ask, self.caching(worker), self.found.as_mut()?);
-        let stands = worker.shared.vault.still_stands(&ask.target.primary, found, self.epoch);
+        let worker = self.worker;
+        let (ask, caching, found) = (self.ask, self.caching(), self.found.as_mut()?);
+        let stands = worker.shared.vault.still_stands(&ask.target.primary, found, self.sent.epoch);
         let may = stands
             && failure.is_worse_than(found.response.status)
             && answer::part_suffices(worker, ask, &found.response)

@@ -32,7 +32,6 @@ use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightReader;
 use crate::vault::insertion::Insertion;
 use crate::vault::{FoundBody, RangeReader};
-use crate::worker::Worker;
 
 /// A stored part that a new one is joined with.
 struct Older {
@@ -44,12 +43,12 @@ struct Older {
 impl Fetch<'_> {
     pub(super) async fn insert(
         &self,
-        worker: &Worker,
         parts: &response::Parts,
         body: &Timed,
         effects: &ResponseEffects<'_>,
     ) -> Result<Box<Insertion>, NotStoredReason> {
-        let (ask, caching) = (self.ask, self.caching(worker));
+        let worker = self.worker;
+        let (ask, caching) = (self.ask, self.caching());
         let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&ask.method, parts, &directives);
         effects.admit(exchange, caching)?;
@@ -66,7 +65,7 @@ impl Fetch<'_> {
         if announced.is_some() && length.is_some() && announced != length {
             return Err(NotStoredReason::Partial);
         }
-        let older = self.older_part(worker, parts);
+        let older = self.older_part(parts);
         if older.is_none() && self.may_lack_fields(parts) {
             return Err(NotStoredReason::Partial);
         }
@@ -81,7 +80,8 @@ impl Fetch<'_> {
         let stored = self.to_store(caching, parts, headers, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, headers);
         let (vault, target) = (&worker.shared.vault, &ask.target);
-        let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
+        let begun =
+            vault.begin(target, self.sent.epoch, &ask.headers, stored, length, &groups).await;
         let mut insertion = begun?;
         hooks::on_store(worker, GroupId::of(&groups.home), effects.hint);
         insertion.expect(announced);
@@ -118,11 +118,11 @@ impl Fetch<'_> {
 
     /// The stored part that a new one continues (RFC 9111 §3.4), if the two are small enough to be
     /// joined: all that is joined is written, in one piece, each time that something comes to it.
-    fn older_part(&self, worker: &Worker, new: &response::Parts) -> Option<Older> {
+    fn older_part(&self, new: &response::Parts) -> Option<Older> {
         let found = self.found.as_ref()?;
         let (part, headers) = (found.response.part?, &found.response.headers);
         let joined = part.joined(&part_of(new).filter(|part| !part.is_whole())?)?;
-        let is_small = joined.length_bytes() <= worker.shared.vault.whole_body_bytes_max;
+        let is_small = joined.length_bytes() <= self.worker.shared.vault.whole_body_bytes_max;
         let same = parts::may_combine(headers, &new.headers, self.response_time_s());
         match &found.body {
             FoundBody::Whole(bytes) if same && is_small => {
@@ -154,7 +154,6 @@ impl Fetch<'_> {
     /// conditions ask for that.
     pub(super) async fn fill(
         mut self,
-        worker: &Worker,
         parts: response::Parts,
         mut body: Timed,
         insertion: Box<Insertion>,
@@ -164,16 +163,16 @@ impl Fetch<'_> {
         if let Some(lead) = &mut self.lead {
             lead.leads_also(&insertion.key);
         }
-        self.remember_cacheable(worker);
+        self.remember_cacheable();
         if wanted {
-            worker.shared.collapse.forget_long(&self.key);
+            self.worker.shared.collapse.forget_long(&self.key);
         }
         let cut = self.conditions == Conditions::Ours && self.ask.wants_range();
         let length_bytes = body.size_hint().exact();
         if let Some(length_bytes) = length_bytes.filter(|_| cut && wanted)
             && parts.status == StatusCode::OK
         {
-            let cutting = self.fill_and_cut(worker, &parts, body, length_bytes, insertion);
+            let cutting = self.fill_and_cut(&parts, body, length_bytes, insertion);
             return Box::pin(cutting).await;
         }
         let whole = match length_bytes {
@@ -183,22 +182,18 @@ impl Fetch<'_> {
         let body = match whole {
             Some(bytes) => {
                 drop(body);
-                self.store_whole(worker, insertion, bytes.clone()).await;
+                self.store_whole(insertion, bytes.clone()).await;
                 ProxyBody::whole(bytes)
             }
-            None => self.stream(worker, body, insertion, wanted).await,
+            None => self.stream(body, insertion, wanted).await,
         };
-        self.concluded(worker, condition, parts, body)
+        self.concluded(condition, parts, body)
     }
 
     /// Stores a small body that arrived with its headers. It needs no task of its own, and is sent
     /// in one write with the headers.
-    pub(crate) async fn store_whole(
-        &mut self,
-        worker: &Worker,
-        insertion: Box<Insertion>,
-        bytes: Bytes,
-    ) {
+    pub(crate) async fn store_whole(&mut self, insertion: Box<Insertion>, bytes: Bytes) {
+        let worker = self.worker;
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let mut storing = boxed(|| storing.store_whole(bytes));
@@ -209,13 +204,8 @@ impl Fetch<'_> {
     }
 
     /// Starts a fill as a task of its own; returns the body for its client.
-    async fn stream(
-        &mut self,
-        worker: &Worker,
-        body: Timed,
-        insertion: Box<Insertion>,
-        wanted: bool,
-    ) -> ProxyBody {
+    async fn stream(&mut self, body: Timed, insertion: Box<Insertion>, wanted: bool) -> ProxyBody {
+        let worker = self.worker;
         let length_bytes = body.size_hint().exact();
         let followed = self.lead.as_ref().map(|lead| {
             let shared = SharedResponse::of(&insertion, length_bytes, &self.ask.headers);
@@ -248,8 +238,7 @@ impl Fetch<'_> {
         response: &StoredResponse,
         length_bytes: Option<u64>,
     ) -> Option<Box<dyn RangeReader>> {
-        let resume = self.resume?;
-        (resume.rest_of)(resume.worker, self.ask, response, length_bytes?)
+        (self.rest_of?)(self.worker, self.ask, response, length_bytes?)
     }
 }
 

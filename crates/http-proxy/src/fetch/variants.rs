@@ -19,17 +19,16 @@ use crate::rules::{ForwardReason, NotStoredReason, ResponseDirectives};
 use crate::upstream::FetchedBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody, Variant};
-use crate::worker::Worker;
 
 impl Fetch<'_> {
     /// Looks for stored variants that the origin may be asked about.
-    pub(crate) async fn find_variants(&mut self, worker: &Worker) {
+    pub(crate) async fn find_variants(&mut self) {
         let asks = self.status.forward == Some(ForwardReason::VaryMiss)
             && self.ask.method == Method::GET
             && !self.ask.wishes.no_store;
         if asks {
             let primary = &self.ask.target.primary;
-            self.variants = worker.shared.vault.variants(primary, TAGS_SENT_MAX).await;
+            self.variants = self.worker.shared.vault.variants(primary, TAGS_SENT_MAX).await;
             self.variants.retain(|variant| {
                 let stored = &variant.response;
                 // A 304 need not repeat the tag that it is about.
@@ -42,46 +41,44 @@ impl Fetch<'_> {
     }
 
     /// Serves the variant that a 304 identifies, and stores it for this request's values too.
-    pub(crate) async fn adopt(
-        mut self,
-        worker: &Worker,
-        response: &Response<FetchedBody>,
-    ) -> Answer {
+    pub(crate) async fn adopt(mut self, response: &Response<FetchedBody>) -> Answer {
+        let worker = self.worker;
         let stored: Vec<&HeaderMap> = self.variants.iter().map(|v| &v.response.headers).collect();
         let meant = validation::updated_by_304(response.headers(), &stored);
-        let Some(first) = meant.first() else { return self.fetch_again(worker).await };
+        let Some(first) = meant.first() else { return self.fetch_again().await };
         let vault = &worker.shared.vault;
         let Some(mut found) = vault.open(&self.variants[*first], &worker.counters).await else {
-            return self.fetch_again(worker).await;
+            return self.fetch_again().await;
         };
         if !answer::begin(worker, self.ask, &mut found).await {
-            return self.fetch_again(worker).await;
+            return self.fetch_again().await;
         }
         // A cookie of this exchange is not for the clients of the stored variant.
         let mut news = response.headers().clone();
         news.remove(SET_COOKIE);
         for index in meant {
             let variant = &self.variants[index];
-            let merged = self.merged(worker, &variant.response, &news);
+            let merged = self.merged(&variant.response, &news);
             let Variant { key, blob, response } = variant;
             // What may no longer be stored is forgotten; a concurrent change is more recent.
-            let _ = self.keep_freshened(worker, Stored { key, blob, response }, &merged).await;
+            let _ = self.keep_freshened(Stored { key, blob, response }, &merged).await;
         }
         worker.counters.revalidated.one();
-        found.response = self.merged(worker, &found.response, response.headers());
+        found.response = self.merged(&found.response, response.headers());
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;
-        let kept = self.store_adopted(worker, &found).await;
-        self.settle(worker, kept);
-        let cookies = self.cookies_of(worker, found.response.status, response.headers());
+        let kept = self.store_adopted(&found).await;
+        self.settle(kept);
+        let cookies = self.cookies_of(found.response.status, response.headers());
         with_cookies(reused(worker, self.ask, Box::new(found), self.status), cookies)
     }
 
     /// Stores a copy under this request's values; only if the body fits in one piece, since writing
     /// a large one costs more than another 304.
-    async fn store_adopted(&self, worker: &Worker, found: &Found) -> Result<(), NotStoredReason> {
+    async fn store_adopted(&self, found: &Found) -> Result<(), NotStoredReason> {
+        let worker = self.worker;
         let FoundBody::Whole(body) = &found.body else { return Err(NotStoredReason::TooLarge) };
-        let (ask, caching) = (self.ask, self.caching(worker));
+        let (ask, caching) = (self.ask, self.caching());
         let stored = StoredResponse { groups: Vec::new(), ..found.response.clone() };
         let exchange = Exchange {
             method: &ask.method,
@@ -101,7 +98,8 @@ impl Fetch<'_> {
         let target = &ask.target;
         let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
-        let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
+        let begun =
+            vault.begin(target, self.sent.epoch, &ask.headers, stored, length, &groups).await;
         let mut insertion = begun?;
         hooks::on_store(worker, insertion.group, effects.hint);
         let bytes: Bytes = body.clone();

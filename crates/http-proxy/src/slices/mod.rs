@@ -27,7 +27,7 @@ use crate::answer::{self, Answer, with_hit_status};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Outcome, Role};
 use crate::error::FetchError;
-use crate::fetch::{Conditions, Fetch};
+use crate::fetch::{Conditions, Fetch, Sent};
 use crate::request::{Ask, hooks};
 use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
@@ -392,10 +392,10 @@ pub(crate) async fn probe(
     let (ask, slices, index) = (fetching.ask, want.slices, want.index());
     let asked = match slice::ask_origin(worker, ask, slices, index).await {
         Ok(asked) => asked,
-        Err(error) => return fetching.failed(worker, error).await,
+        Err(error) => return fetching.failed(error).await,
     };
-    (fetching.epoch, fetching.request_time_ms) = (asked.epoch, asked.request_time_ms);
-    fetching.response_time_ms = asked.response_time_ms;
+    let Asked { epoch, request_time_ms, response_time_ms, .. } = asked;
+    fetching.sent = Sent { epoch, request_time_ms, response_time_ms };
     let collapse = &worker.shared.collapse;
     let lead = &mut fetching.lead;
     let begun = slice::begin(worker, ask, asked, |is_whole| {
@@ -414,17 +414,17 @@ pub(crate) async fn probe(
     let asked = match begun.await {
         Ok(got) => match answer_with(worker, ask, reason, want, got).await {
             Ok(answer) => return answer,
-            Err(Lack::Failed { error, .. }) => return fetching.failed(worker, error).await,
+            Err(Lack::Failed { error, .. }) => return fetching.failed(error).await,
             Err(Lack::NotStored | Lack::NoSlice) => {
                 fetching.end_lead(Outcome::Abandoned);
                 fetching.conditions = Conditions::Clients;
-                return fetching.run(worker).await;
+                return fetching.run().await;
             }
         },
         Err(asked) => asked,
     };
     if asked.response.status() == StatusCode::OK {
-        return fetching.received(worker, asked.response).await;
+        return fetching.received(asked.response).await;
     }
     let error = Outcome::of_error(asked.response.status(), asked.response.headers());
     fetching.end_lead(error.unwrap_or(Outcome::Abandoned));
@@ -439,9 +439,9 @@ pub(crate) async fn probe(
     };
     if !is_answer {
         drop(asked);
-        return fetching.run(worker).await;
+        return fetching.run().await;
     }
-    fetching.received(worker, asked.response).await
+    fetching.received(asked.response).await
 }
 
 /// Whether the received part happens to be exactly the client's range.
