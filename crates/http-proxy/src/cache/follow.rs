@@ -3,6 +3,7 @@
 //! Invariant: nobody follows a leader that has brought nothing within `timeouts.collapse`, nor
 //! waits longer than that for the end of what it brings. Threads: the worker's.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use http::header::ACCEPT_RANGES;
@@ -10,11 +11,14 @@ use http::{Method, StatusCode};
 use tokio::time::{timeout, timeout_at};
 
 use crate::answer::{self, Answer, serve_hit};
+use crate::cache::Behind;
+use crate::cache::stand_in::{share_failure, stand_in_too, waited_for};
 use crate::collapse::sharing::SharedFill;
-use crate::collapse::{self, News, Outcome};
+use crate::collapse::{News, Outcome};
+use crate::error::FetchError;
 use crate::fetch::head;
 use crate::request::Ask;
-use crate::rules::reuse::{self, Decision};
+use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{ForwardReason, ranges};
 use crate::slices;
 use crate::worker::Worker;
@@ -22,68 +26,110 @@ use crate::worker::Worker;
 /// A range that begins at most this far ahead of a fill is waited for.
 const NEAR_BYTES: u64 = 8 << 20;
 
-/// The result of waiting for a leader.
-pub(crate) enum Following {
-    /// The response arrives along with the leader's.
+/// What a request does next that has waited for another one.
+pub(super) enum Next {
     Answered(Box<Answer>),
-    /// The fill will reach the range so late that fetching a slice is faster.
+    /// Looks again, and has its range fetched as slices: the fill would reach it later.
     Far,
-    Ended(Outcome),
-    /// A change has outdated the leader's response, which will not be stored.
-    Outdated,
-    /// The leader has got nothing from the origin for so long that it may never.
-    Silent,
-    TooSlow,
+    /// Looks again; the leader met with this failure, which may be its own.
+    Again(Option<FetchError>),
+    /// Looks again; the leader has got nothing from the origin for so long that it may never.
+    Silent(FetchError),
+    /// Asks for itself: the response cannot be shared, or comes too late.
+    Alone,
 }
 
-/// Waits for a leader, for `reason`, and reads along if the leader's response also suits this
-/// request.
-pub(crate) async fn follow(
+/// Waits for a leader, and reads along if its response also suits this request, or does as the
+/// leader's outcome says.
+pub(super) async fn follow(worker: &Arc<Worker>, ask: &Ask, behind: &Behind) -> Next {
+    let reason = behind.reason;
+    let outcome = match wait(worker, ask, behind).await {
+        ControlFlow::Break(next) => return next,
+        ControlFlow::Continue(outcome) => outcome,
+    };
+    let (said, next) = match outcome {
+        Some(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => return Next::Again(None),
+        Some(Outcome::Failed(error)) => {
+            let answer = share_failure(worker, ask, error, waited_for(reason)).await;
+            return Next::Answered(Box::new(answer));
+        }
+        Some(Outcome::Broke(error)) => {
+            ((Failure::Disconnected, error.name()), Next::Again(Some(error)))
+        }
+        None => {
+            let error = FetchError::HeaderTimeout;
+            ((Failure::Disconnected, error.name()), Next::Silent(error))
+        }
+        Some(Outcome::StoodIn(code)) => {
+            ((Failure::Status(code), "stale-if-error"), Next::Again(None))
+        }
+        // An origin with too much to do would have all who wait at once.
+        Some(Outcome::Error(error)) => {
+            ((Failure::Status(error.status()), "stale-if-error"), Next::Again(Some(error)))
+        }
+        // A response whose body is not stored may have headers that can be shared.
+        Some(Outcome::NotStored(_) | Outcome::NotThisTime) if ask.method == Method::HEAD => {
+            return Next::Again(None);
+        }
+        Some(Outcome::NotStored(_) | Outcome::NotThisTime | Outcome::Head(_)) => {
+            return Next::Alone;
+        }
+    };
+    if let Some(answer) = stand_in_too(worker, ask, said, reason).await {
+        return Next::Answered(Box::new(answer));
+    }
+    if matches!(next, Next::Silent(_)) {
+        worker.shared.collapse.outdate(&behind.key, &behind.leader);
+    }
+    next
+}
+
+/// Waits for a leader's outcome: `None` if it gets nothing from the origin. Breaks off with what is
+/// next as soon as that is clear.
+async fn wait(
     worker: &Arc<Worker>,
     ask: &Ask,
-    leader: &News,
-    reason: ForwardReason,
-) -> Following {
-    let wait = worker.shared.config.timeouts.collapse;
-    let _waiting = worker.shared.collapse.wait();
-    match timeout_at(leader.began() + wait, collapse::news(leader)).await {
-        Err(_) => return Following::Silent,
-        Ok(Outcome::Filling(fill)) => {
-            if worker.shared.config.caching.slice_bytes > 0 && is_far(&fill, ask) {
-                return Following::Far;
-            }
-            match read_along(worker, ask, &fill, reason).await {
-                Along::Answered(answer) => return Following::Answered(answer),
-                Along::Lost => return Following::TooSlow,
-                Along::NotForIt => {}
-            }
-            let (subject, config) = (&fill.shared, &worker.shared.config);
-            if !subject.is_current(&worker.shared.vault) {
-                return Following::Outdated;
-            }
-            if !subject.is_variant_for(&ask.headers, &config.caching) {
-                return Following::Ended(Outcome::Abandoned);
-            }
-            if ask.method == Method::HEAD {
-                // The headers come soon; the body of another variant may take long.
-                return Following::TooSlow;
-            }
-            if is_long_and_for_one(&fill, worker, ask) {
-                return Following::TooSlow;
-            }
-        }
-        Ok(Outcome::Head(subject)) => {
-            return match head::shared(worker, ask, &subject, reason) {
-                Some(answer) => Following::Answered(Box::new(answer)),
+    behind: &Behind,
+) -> ControlFlow<Next, Option<Outcome>> {
+    let Behind { leader, key, reason } = behind;
+    let (shared, abandoned) = (&worker.shared, ControlFlow::Continue(Some(Outcome::Abandoned)));
+    let limit = shared.config.timeouts.collapse;
+    let _waiting = shared.collapse.wait();
+    let fill = match timeout_at(leader.began() + limit, leader.news()).await {
+        Err(_) => return ControlFlow::Continue(None),
+        Ok(News::Ended(Outcome::Head(subject))) => {
+            return match head::shared(worker, ask, &subject, *reason) {
+                Some(answer) => ControlFlow::Break(Next::Answered(Box::new(answer))),
                 // The leader fetches another variant: a follower that wants this one leads next.
-                None => Following::Ended(Outcome::Abandoned),
+                None => abandoned,
             };
         }
-        Ok(outcome) => return Following::Ended(outcome),
+        Ok(News::Ended(outcome)) => return ControlFlow::Continue(Some(outcome)),
+        Ok(News::Filling(fill)) => fill,
+    };
+    if shared.config.caching.slice_bytes > 0 && is_far(&fill, ask) {
+        return ControlFlow::Break(Next::Far);
     }
-    match timeout(wait, collapse::outcome(leader)).await {
-        Ok(outcome) => Following::Ended(outcome),
-        Err(_) => Following::TooSlow,
+    match read_along(worker, ask, &fill, *reason).await {
+        Along::Answered(answer) => return ControlFlow::Break(Next::Answered(answer)),
+        Along::Lost => return ControlFlow::Break(Next::Alone),
+        Along::NotForIt => {}
+    }
+    if !fill.shared.is_current(&shared.vault) {
+        // It will not be stored. Of those who wait for it one leads next.
+        shared.collapse.outdate(key, leader);
+        return abandoned;
+    }
+    if !fill.shared.is_variant_for(&ask.headers, &shared.config.caching) {
+        return abandoned;
+    }
+    // To a HEAD the origin's headers come soon; the body of another response may take long.
+    if ask.method == Method::HEAD || is_long_and_for_one(&fill, worker, ask) {
+        return ControlFlow::Break(Next::Alone);
+    }
+    match timeout(limit, leader.outcome()).await {
+        Ok(outcome) => ControlFlow::Continue(Some(outcome)),
+        Err(_) => ControlFlow::Break(Next::Alone),
     }
 }
 

@@ -60,12 +60,7 @@ impl Fetch<'_> {
             Ok(subject) if self.lead.is_some() => {
                 self.end_lead(Outcome::Head(Arc::new(subject)));
             }
-            Ok(_) => {
-                let (with_credentials, with_cookie) =
-                    (self.ask.has_credentials(), self.ask.has_cookie());
-                let collapse = &self.worker.shared.collapse;
-                collapse.remember_head(&self.key, with_credentials, with_cookie);
-            }
+            Ok(_) => self.worker.shared.collapse.remember_shared(&self.key, self.ask.who()),
         }
         let condition = self.condition(&parts);
         self.concluded(condition, parts, ProxyBody::timed(body))

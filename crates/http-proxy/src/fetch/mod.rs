@@ -29,7 +29,7 @@ use http::{Method, Request, Response, StatusCode, response};
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
-use crate::collapse::{Lead, Outcome};
+use crate::collapse::{Lead, Outcome, Who};
 use crate::error::FetchError;
 use crate::fetch::revalidate::Freshened;
 use crate::request::{Ask, hooks};
@@ -232,7 +232,7 @@ impl<'a> Fetch<'a> {
         match kept {
             Ok(()) => {
                 self.status.stored = true;
-                self.remember_cacheable();
+                self.remember_shared();
                 self.end_lead(Outcome::Stored);
             }
             Err(reason) => {
@@ -244,35 +244,18 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Lets requests collapse again, in case they did not before.
-    fn remember_cacheable(&self) {
-        let collapse = &self.worker.shared.collapse;
-        collapse.remember_cacheable(&self.key);
-        if self.ask.has_credentials() {
-            collapse.remember_cacheable_with_credentials(&self.key);
-        }
-        if self.ask.has_cookie() {
-            collapse.remember_cacheable_with_cookie(&self.key);
-        }
+    /// Lets GETs collapse again, in case they did not before.
+    fn remember_shared(&self) {
+        let who = Who { is_head: false, ..self.ask.who() };
+        self.worker.shared.collapse.remember_shared(&self.key, who);
     }
 
     /// Lets requests with credentials, or with a cookie, not wait for each other where that keeps a
     /// response from others.
     fn remember_own(&self, reason: NotStoredReason, status: StatusCode) {
-        if self.lead.is_none() {
-            return;
-        }
-        let (collapse, key) = (&self.worker.shared.collapse, &self.key);
-        let is_head = self.ask.method == Method::HEAD;
-        match reason {
-            NotStoredReason::Authorization if is_head => {
-                collapse.remember_own_head_with_credentials(key, status);
-            }
-            NotStoredReason::Authorization => {
-                collapse.remember_uncacheable_with_credentials(key, status);
-            }
-            NotStoredReason::Cookie => collapse.remember_own_with_cookie(key, is_head, status),
-            _ => {}
+        if self.lead.is_some() {
+            let collapse = &self.worker.shared.collapse;
+            collapse.remember_own(&self.key, self.ask.who(), reason, status);
         }
     }
 

@@ -163,7 +163,7 @@ impl Fetch<'_> {
         if let Some(lead) = &mut self.lead {
             lead.leads_also(&insertion.key);
         }
-        self.remember_cacheable();
+        self.remember_shared();
         if wanted {
             self.worker.shared.collapse.forget_long(&self.key);
         }

@@ -22,6 +22,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::client::Peer;
+use crate::collapse::Who;
 use crate::request::naming::Naming;
 use crate::rules::invalidation::Base;
 use crate::rules::key::normal_host;
@@ -166,6 +167,15 @@ impl Ask {
     /// Whether the response may be the page of the one user that a cookie names.
     pub(crate) fn has_cookie(&self) -> bool {
         self.headers.contains_key(COOKIE)
+    }
+
+    /// The requests that this one may share a response with.
+    pub(crate) fn who(&self) -> Who {
+        Who {
+            is_head: self.method == Method::HEAD,
+            with_credentials: self.has_credentials(),
+            with_cookie: self.has_cookie(),
+        }
     }
 
     /// Whether the client receives trailers of a response with these headers: over HTTP/2, or with

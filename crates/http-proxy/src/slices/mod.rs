@@ -25,7 +25,7 @@ use http::StatusCode;
 
 use crate::answer::{self, Answer, with_hit_status};
 use crate::collapse::unsliceable::Unsliceable;
-use crate::collapse::{Outcome, Role};
+use crate::collapse::{Outcome, Role, Who};
 use crate::error::FetchError;
 use crate::fetch::{Conditions, Fetch, Sent};
 use crate::request::{Ask, hooks};
@@ -404,7 +404,7 @@ pub(crate) async fn probe(
             return Some(lead);
         }
         let key = slice_key(&ask.target.primary, slices, index);
-        let of_slice = match collapse.join(&key) {
+        let of_slice = match collapse.join(&key, Who::default()) {
             Role::Leader(of_slice) => Some(of_slice),
             Role::Follower(_) | Role::Alone => None,
         };

@@ -16,7 +16,7 @@ use crate::answer;
 use crate::collapse::rounds::Rounds;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Unsliceable;
-use crate::collapse::{self, Lead, News, Outcome, Role};
+use crate::collapse::{Lead, Leader, News, Outcome, Role, Who};
 use crate::error::{BodyError, FetchError};
 use crate::fetch::fill::{Fill, FillLimits, Storing};
 use crate::request::{Ask, hooks};
@@ -110,7 +110,7 @@ pub(crate) async fn get(
         if shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s()).is_some() {
             return Err(Lack::NoSlice);
         }
-        match shared.collapse.join(&key).after_rounds(ask.rounds) {
+        match shared.collapse.join(&key, Who::default()).after_rounds(ask.rounds) {
             Role::Alone => {
                 broke = None;
                 break;
@@ -200,15 +200,16 @@ async fn follow(
     worker: &Worker,
     ask: &Ask,
     stretch: Stretch,
-    leader: &News,
+    leader: &Leader,
     begun_ms: u64,
 ) -> Followed {
     let shared = &worker.shared;
     let _waiting = shared.collapse.wait();
     let until = leader.began() + shared.config.timeouts.collapse;
-    match timeout_at(until, collapse::news(leader)).await {
-        Err(_) => Followed::Silent,
-        Ok(Outcome::Filling(fill)) => {
+    let outcome = match timeout_at(until, leader.news()).await {
+        Err(_) => return Followed::Silent,
+        Ok(News::Ended(outcome)) => outcome,
+        Ok(News::Filling(fill)) => {
             let (vault, caching) = (&shared.vault, &shared.config.caching);
             let found = fill.shared.stands_for(
                 (&ask.headers, &ask.wishes),
@@ -216,7 +217,7 @@ async fn follow(
                 caching,
                 worker.now_ms(),
             );
-            match found.then(|| fill.found()) {
+            return match found.then(|| fill.found()) {
                 Some(found) => Followed::Got(Box::new(Got {
                     response: found.response,
                     body: found.body,
@@ -226,16 +227,18 @@ async fn follow(
                 })),
                 None if !fill.shared.is_current(vault) => Followed::Outdated,
                 None => Followed::TooSlow,
-            }
+            };
         }
-        Ok(Outcome::Stored) => match stored(worker, ask, stretch, How::Followed, begun_ms).await {
+    };
+    match outcome {
+        Outcome::Stored => match stored(worker, ask, stretch, How::Followed, begun_ms).await {
             Some(got) => Followed::Got(Box::new(got)),
             None => Followed::Again(None),
         },
-        Ok(Outcome::Abandoned) => Followed::Again(None),
-        Ok(Outcome::Broke(error) | Outcome::Error(error)) => Followed::Again(Some(error)),
-        Ok(Outcome::Failed(error)) => Followed::Gone(Lack::Failed { error, followed: true }),
-        Ok(_) => Followed::Gone(Lack::NoSlice),
+        Outcome::Abandoned => Followed::Again(None),
+        Outcome::Broke(error) | Outcome::Error(error) => Followed::Again(Some(error)),
+        Outcome::Failed(error) => Followed::Gone(Lack::Failed { error, followed: true }),
+        _ => Followed::Gone(Lack::NoSlice),
     }
 }
 
