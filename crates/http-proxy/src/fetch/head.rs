@@ -77,14 +77,11 @@ impl Fetch<'_> {
         let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&Method::GET, parts, &directives);
         effects.admit(exchange, caching)?;
-        let headers = &parts.headers;
-        let arrived = self.arrived(&directives, parts.status, headers, headers);
-        let policy = effects.policy(arrived, caching);
-        let unwishing = RequestDirectives::default();
-        if reuse::decide(&unwishing, &policy, caching, worker.now_ms()) != Decision::Serve {
+        let response = self.to_store(parts, &parts.headers, &directives, effects);
+        let (policy, unwishing) = (&response.policy, RequestDirectives::default());
+        if reuse::decide(&unwishing, policy, caching, worker.now_ms()) != Decision::Serve {
             return Err(NotStoredReason::NeverUseful);
         }
-        let response = self.to_store(caching, parts, &parts.headers, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
         let group = GroupId::of(&groups.home);
         Ok(SharedResponse {

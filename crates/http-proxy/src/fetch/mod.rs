@@ -31,7 +31,6 @@ use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
 use crate::collapse::{Lead, Outcome, Who};
 use crate::error::FetchError;
-use crate::fetch::revalidate::Freshened;
 use crate::request::{Ask, hooks};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
@@ -139,36 +138,26 @@ impl<'a> Fetch<'a> {
             Err(error) => return Box::pin(self.failed(error)).await,
         };
         self.sent.response_time_ms = worker.now_ms();
-        let status = response.status();
-        if conditional && status == StatusCode::NOT_MODIFIED {
-            let Some(found) = self.found.take() else {
-                return Box::pin(self.adopt(&response)).await;
-            };
-            let merged = match self.freshened(&response, &found) {
-                Freshened::Changed(merged) => Some(merged),
-                Freshened::Repeated => None,
-                Freshened::Another => {
-                    self.found = Some(found);
-                    return Box::pin(self.fetch_again()).await;
+        let asks_for_changes =
+            self.conditions == Conditions::Clients && self.ask.asks_for_changes();
+        match response.status() {
+            StatusCode::NOT_MODIFIED if conditional => Box::pin(self.validated(&response)).await,
+            StatusCode::NOT_MODIFIED if !asks_for_changes => {
+                Box::pin(self.failed(FetchError::Unasked)).await
+            }
+            status => {
+                let failure = Failure::Status(status);
+                if self.found.is_some()
+                    && let Some(answer) = Box::pin(self.stand_in(failure, "stale-if-error")).await
+                {
+                    return answer;
                 }
-            };
-            let news = response.headers();
-            return Box::pin(self.serve_freshened(found, merged, news)).await;
+                if self.ask.method == Method::HEAD {
+                    Box::pin(self.learn_from_head(&response)).await;
+                }
+                self.received(response).await
+            }
         }
-        let clients = self.conditions == Conditions::Clients && self.ask.asks_for_changes();
-        if status == StatusCode::NOT_MODIFIED && !clients {
-            return Box::pin(self.failed(FetchError::Unasked)).await;
-        }
-        let failure = Failure::Status(status);
-        if self.found.is_some()
-            && let Some(answer) = Box::pin(self.stand_in(failure, "stale-if-error")).await
-        {
-            return answer;
-        }
-        if self.ask.method == Method::HEAD {
-            Box::pin(self.learn_from_head(&response)).await;
-        }
-        self.received(response).await
     }
 
     /// The request to the origin, and whether it has conditions of ours in place of the client's.

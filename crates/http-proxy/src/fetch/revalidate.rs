@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use http::header::SET_COOKIE;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
 use crate::fetch::{Audience, Fetch};
@@ -18,13 +18,10 @@ use crate::rules::group::Groups;
 use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
+use crate::ruleset::ResponseEffects;
 use crate::upstream::FetchedBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, Older};
-
-pub(super) fn cookies_in(headers: &http::HeaderMap) -> Vec<HeaderValue> {
-    headers.get_all(SET_COOKIE).iter().cloned().collect()
-}
 
 /// Replaces the cookies of a response, which may include some that must not be stored.
 pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Answer {
@@ -38,18 +35,25 @@ pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Ans
     answer
 }
 
+/// The cookies that a 304 sets, as edited by the rules. They are for the client of this exchange,
+/// even where they are not stored.
+pub(super) fn cookies_of(effects: &ResponseEffects<'_>, news: &HeaderMap) -> Vec<HeaderValue> {
+    if !news.contains_key(SET_COOKIE) {
+        return Vec::new();
+    }
+    let mut edited = news.clone();
+    effects.edit(&mut edited);
+    edited.get_all(SET_COOKIE).iter().cloned().collect()
+}
+
 /// Within this time of the last validation, one that says the same is not written: dates have whole
 /// seconds, so that nothing would become newer by more than that.
 const REPEATED_MS: u64 = 1000;
 
-/// What a 304 that was asked for says about the stored response.
-pub(super) enum Freshened {
-    /// It is about another one.
-    Another,
-    /// What is stored, and was asked about a moment ago.
-    Repeated,
-    /// What it is now.
-    Changed(Box<StoredResponse>),
+/// A stored response as a validation has made it, and what the rules say of it.
+pub(super) struct Renewed<'r> {
+    pub(super) response: StoredResponse,
+    pub(super) effects: ResponseEffects<'r>,
 }
 
 /// A stored response whose metadata are to change.
@@ -58,45 +62,40 @@ pub(super) struct Stored<'a> {
     /// Its metadata as read.
     pub(super) blob: &'a Bytes,
     pub(super) response: &'a StoredResponse,
+    pub(super) length_bytes: u64,
 }
 
-impl Fetch<'_> {
-    /// The stored response updated by a 304.
-    pub(super) fn freshened(&self, response: &Response<FetchedBody>, found: &Found) -> Freshened {
-        let (stored, news) = (&found.response, response.headers());
-        if validation::updated_by_304(news, &[&stored.headers]).is_empty() {
-            return Freshened::Another;
-        }
-        let key = found.key(&self.ask.target.primary);
-        // What a purge made stale becomes fresh by being stored anew.
-        let untouched = || self.worker.shared.vault.is_untouched(key, &found.placement);
-        if self.is_repeated(stored, news) && untouched() {
-            return Freshened::Repeated;
-        }
-        Freshened::Changed(Box::new(self.merged(stored, news)))
-    }
-
+impl<'a> Fetch<'a> {
     /// Whether a 304 changes nothing about a response that every request asks about, of which there
-    /// may be many a second. Never where this request alone may keep it from being stored.
-    fn is_repeated(&self, stored: &StoredResponse, news: &http::HeaderMap) -> bool {
+    /// may be many a second. Never where this request alone may keep it from being stored, nor
+    /// after a purge: what that made stale becomes fresh by being stored anew.
+    fn is_repeated(&self, found: &Found, news: &HeaderMap) -> bool {
+        let (stored, key) = (&found.response, found.key(&self.ask.target.primary));
         let since_ms = self.sent.response_time_ms.checked_sub(stored.policy.response_time_ms);
         stored.policy.is_always_validated()
             && since_ms.is_some_and(|since_ms| since_ms < REPEATED_MS)
             && !self.ask.wishes.no_store
             && !self.ask.has_credentials()
             && validation::repeats(&stored.headers, news)
+            && self.worker.shared.vault.is_untouched(key, &found.placement)
     }
 
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
     /// client.
-    pub(crate) fn merged(&self, stored: &StoredResponse, news: &http::HeaderMap) -> StoredResponse {
+    pub(super) fn merged(&self, stored: &Stored<'_>, news: &HeaderMap) -> Renewed<'a> {
+        let (length_bytes, stored) = (Some(stored.length_bytes), stored.response);
         let caching = self.caching();
         let mut headers = validation::merge(&stored.headers, news, caching, self.response_time_s());
         if !news.contains_key(SET_COOKIE) {
             headers.remove(SET_COOKIE);
         }
-        let effects =
-            hooks::on_response(&self.worker.shared, self.ask, stored.status, &mut headers, None);
+        let effects = hooks::on_response(
+            &self.worker.shared,
+            self.ask,
+            stored.status,
+            &mut headers,
+            length_bytes,
+        );
         let directives = ResponseDirectives::of(&headers, caching);
         let mut arrived = self.arrived(&directives, stored.status, &headers, news);
         // What the body was fetched with counts: a 304 says that it is for this client, too. A
@@ -111,33 +110,19 @@ impl Fetch<'_> {
         // it a lifetime. A rule's lifetime of nothing begins with the age on arrival.
         let was_fresh = policy.lifetime_ms > policy.initial_age_ms;
         policy.never_stale |= stored.policy.never_stale && !was_fresh;
-        StoredResponse { policy, headers, ..stored.clone() }
+        Renewed { response: StoredResponse { policy, headers, ..stored.clone() }, effects }
     }
 
-    /// The cookies that a 304 sets, as edited by the rules. They are for the client of this
-    /// exchange, even where they are not stored.
-    pub(crate) fn cookies_of(
-        &self,
-        status: StatusCode,
-        news: &http::HeaderMap,
-    ) -> Vec<HeaderValue> {
-        if !news.contains_key(SET_COOKIE) {
-            return Vec::new();
+    /// After a 304 that was asked for: the stored body with the merged headers, or with those that
+    /// it has.
+    pub(super) async fn validated(mut self, response: &Response<FetchedBody>) -> Answer {
+        let (worker, ask, news) = (self.worker, self.ask, response.headers());
+        let Some(mut found) = self.found.take() else { return self.adopt(response).await };
+        if validation::updated_by_304(news, &[&found.response.headers]).is_empty() {
+            // It is about another one.
+            self.found = Some(found);
+            return self.fetch_again().await;
         }
-        let mut edited = news.clone();
-        hooks::on_response(&self.worker.shared, self.ask, status, &mut edited, None);
-        cookies_in(&edited)
-    }
-
-    /// After a 304: the stored body with the merged headers, or with those that it has.
-    pub(super) async fn serve_freshened(
-        mut self,
-        mut found: Box<Found>,
-        merged: Option<Box<StoredResponse>>,
-        news: &http::HeaderMap,
-    ) -> Answer {
-        let worker = self.worker;
-        let ask = self.ask;
         if !worker.shared.vault.still_stands(&ask.target.primary, &found, self.sent.epoch) {
             // What is there under its key by now is another's, and newer.
             return self.fetch_again().await;
@@ -147,23 +132,25 @@ impl Fetch<'_> {
             return self.fetch_again().await;
         }
         worker.counters.revalidated.one();
-        let kept = match &merged {
-            Some(merged) => self.keep_freshened(self.stored_of(&found), merged).await,
-            None => Ok(()),
-        };
-        self.settle(kept);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;
-        let cookies = self.cookies_of(found.response.status, news);
-        if let Some(merged) = merged {
-            found.response = *merged;
+        if self.is_repeated(&found, news) {
+            self.settle(Ok(()));
+            return reused(worker, ask, found, self.status);
         }
-        with_cookies(reused(worker, self.ask, found, self.status), cookies)
+        let stored = self.stored_of(&found);
+        let renewed = self.merged(&stored, news);
+        let kept = self.keep_freshened(stored, &renewed).await;
+        self.settle(kept);
+        let cookies = cookies_of(&renewed.effects, news);
+        found.response = renewed.response;
+        with_cookies(reused(worker, ask, found, self.status), cookies)
     }
 
-    fn stored_of<'f>(&'f self, found: &'f Found) -> Stored<'f> {
+    pub(super) fn stored_of<'f>(&'f self, found: &'f Found) -> Stored<'f> {
         let key = found.key(&self.ask.target.primary);
-        Stored { key, blob: &found.blob, response: &found.response }
+        let (blob, response) = (&found.blob, &found.response);
+        Stored { key, blob, response, length_bytes: found.body.length_bytes() }
     }
 
     /// Updates what is stored, provided that it may still be stored with its new fields, and where
@@ -171,8 +158,9 @@ impl Fetch<'_> {
     pub(super) async fn keep_freshened(
         &self,
         stored: Stored<'_>,
-        merged: &StoredResponse,
+        renewed: &Renewed<'_>,
     ) -> Result<(), NotStoredReason> {
+        let Renewed { response: merged, effects } = renewed;
         let worker = self.worker;
         let vault = &worker.shared.vault;
         let caching = self.caching();
@@ -190,9 +178,6 @@ impl Fetch<'_> {
             with_cookie: false,
             selective: false,
         };
-        let mut edited = merged.headers.clone();
-        let effects =
-            hooks::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
         effects.admit(exchange, caching).inspect_err(|reason| {
             // A refusal caused by this request alone does not affect the stored response.
             if !reason.is_of_request() {
@@ -252,8 +237,8 @@ impl Fetch<'_> {
         let updated = match effect {
             HeadEffect::None => return,
             HeadEffect::Update => {
-                let merged = self.merged(stored, response.headers());
-                let kept = self.keep_freshened(self.stored_of(found), &merged).await;
+                let renewed = self.merged(&self.stored_of(found), response.headers());
+                let kept = self.keep_freshened(self.stored_of(found), &renewed).await;
                 self.status.stored = kept.is_ok();
                 return;
             }

@@ -23,9 +23,7 @@ use crate::io::boxed::boxed;
 use crate::request::hooks;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::Outcome as Condition;
-use crate::rules::{
-    CachingConfig, NotStoredReason, Policy, ResponseDirectives, storing, validation,
-};
+use crate::rules::{CachingConfig, NotStoredReason, ResponseDirectives, storing, validation};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::entry::StoredResponse;
@@ -75,9 +73,7 @@ impl Fetch<'_> {
             Some(merged) => ResponseDirectives::of(merged, caching),
             None => directives,
         };
-        let arrived = self.arrived(&directives, parts.status, headers, &parts.headers);
-        let policy = effects.policy(arrived, caching);
-        let stored = self.to_store(caching, parts, headers, &directives, policy);
+        let stored = self.to_store(parts, headers, &directives, effects);
         let groups = effects.groups_of(&worker.shared.config, ask, headers);
         let (vault, target) = (&worker.shared.vault, &ask.target);
         let begun =
@@ -91,14 +87,17 @@ impl Fetch<'_> {
         Ok(insertion)
     }
 
+    /// The response as it is stored, with these headers and their directives.
     pub(crate) fn to_store(
         &self,
-        caching: &CachingConfig,
         parts: &response::Parts,
         headers: &HeaderMap,
         directives: &ResponseDirectives,
-        policy: Policy,
+        effects: &ResponseEffects<'_>,
     ) -> StoredResponse {
+        let caching = self.caching();
+        let arrived = self.arrived(directives, parts.status, headers, &parts.headers);
+        let policy = effects.policy(arrived, caching);
         let mut headers =
             storing::stored_headers(headers, directives, caching, self.response_time_s());
         let part = part_of(parts);

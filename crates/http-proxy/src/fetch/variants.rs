@@ -11,11 +11,12 @@ use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
 use crate::fetch::Fetch;
-use crate::fetch::revalidate::{Stored, with_cookies};
+use crate::fetch::revalidate::{Renewed, Stored, cookies_of, with_cookies};
 use crate::request::hooks;
 use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{ForwardReason, NotStoredReason, ResponseDirectives};
+use crate::ruleset::ResponseEffects;
 use crate::upstream::FetchedBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody, Variant};
@@ -57,25 +58,31 @@ impl Fetch<'_> {
         let mut news = response.headers().clone();
         news.remove(SET_COOKIE);
         for index in meant {
-            let variant = &self.variants[index];
-            let merged = self.merged(&variant.response, &news);
-            let Variant { key, blob, response } = variant;
+            let Variant { key, blob, response, length_bytes } = &self.variants[index];
+            let stored = Stored { key, blob, response, length_bytes: *length_bytes };
+            let renewed = self.merged(&stored, &news);
             // What may no longer be stored is forgotten; a concurrent change is more recent.
-            let _ = self.keep_freshened(Stored { key, blob, response }, &merged).await;
+            let _ = self.keep_freshened(stored, &renewed).await;
         }
         worker.counters.revalidated.one();
-        found.response = self.merged(&found.response, response.headers());
+        let Renewed { response: renewed, effects } =
+            self.merged(&self.stored_of(&found), response.headers());
+        found.response = renewed;
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;
-        let kept = self.store_adopted(&found).await;
+        let kept = self.store_adopted(&found, &effects).await;
         self.settle(kept);
-        let cookies = self.cookies_of(found.response.status, response.headers());
+        let cookies = cookies_of(&effects, response.headers());
         with_cookies(reused(worker, self.ask, Box::new(found), self.status), cookies)
     }
 
     /// Stores a copy under this request's values; only if the body fits in one piece, since writing
     /// a large one costs more than another 304.
-    async fn store_adopted(&self, found: &Found) -> Result<(), NotStoredReason> {
+    async fn store_adopted(
+        &self,
+        found: &Found,
+        effects: &ResponseEffects<'_>,
+    ) -> Result<(), NotStoredReason> {
         let worker = self.worker;
         let FoundBody::Whole(body) = &found.body else { return Err(NotStoredReason::TooLarge) };
         let (ask, caching) = (self.ask, self.caching());
@@ -92,8 +99,6 @@ impl Fetch<'_> {
             with_cookie: false,
             selective: false,
         };
-        let mut edited = stored.headers.clone();
-        let effects = hooks::on_response(&worker.shared, ask, stored.status, &mut edited, None);
         effects.admit(exchange, caching)?;
         let target = &ask.target;
         let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);

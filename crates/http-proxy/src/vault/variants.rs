@@ -25,6 +25,7 @@ pub(crate) struct Variant {
     /// Its metadata as read.
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
+    pub(crate) length_bytes: u64,
 }
 
 /// A marker, the keys of its variants, and where it lies.
@@ -90,10 +91,14 @@ impl Vault {
         let Ok(Some((_, keys))) = self.read_marker(primary).await else { return Vec::new() };
         let mut variants = Vec::new();
         for key in keys.into_iter().rev().take(max) {
-            if let Ok(Some((blob, response))) = self.standing_response(&key).await
+            let Ok(Ok(Some(info))) = in_time(self.store.lookup(&key)).await else { continue };
+            let beside_bytes = info.length_bytes;
+            if let Some((blob, response)) = self.standing_of(&key, info)
                 && self.all_groups_stand(&response.groups).await
             {
-                variants.push(Variant { key, blob, response });
+                let apart = response.apart.as_ref();
+                let length_bytes = apart.map_or(beside_bytes, |apart| apart.length_bytes);
+                variants.push(Variant { key, blob, response, length_bytes });
             }
         }
         variants
