@@ -8,13 +8,13 @@ use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use damelo::ReadError;
 
-use super::{Chunk, ELSEWHERE, InflightBody, Place, State};
+use super::state::{ELSEWHERE, State};
+use super::{Chunk, InflightBody};
 use crate::error::BodyError;
 use crate::vault::RangeReader;
 use crate::vault::sections::Sections;
@@ -55,9 +55,7 @@ impl InflightReader {
     }
 
     fn at(body: Arc<InflightBody>, rest: Option<Rest>, offset: u64) -> InflightReader {
-        let number = body.next_reader.fetch_add(1, Ordering::Relaxed);
-        body.state().readers.insert(number, Place { offset, is_awaited: true, waker: None });
-        body.readers.fetch_add(1, Ordering::SeqCst);
+        let number = body.state().join(offset);
         body.joined.notify_one();
         InflightReader {
             body,
@@ -208,7 +206,6 @@ impl InflightReader {
         if std::mem::replace(&mut self.left, true) {
             return;
         }
-        self.body.readers.fetch_sub(1, Ordering::SeqCst);
         self.body.state().readers.remove(&self.number);
         self.body.moved.notify_one();
     }
