@@ -62,7 +62,8 @@ pub(super) struct Stored<'a> {
     /// Its metadata as read.
     pub(super) blob: &'a Bytes,
     pub(super) response: &'a StoredResponse,
-    pub(super) length_bytes: u64,
+    /// Length of the whole body, if known.
+    pub(super) length_bytes: Option<u64>,
 }
 
 impl<'a> Fetch<'a> {
@@ -83,7 +84,7 @@ impl<'a> Fetch<'a> {
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
     /// client.
     pub(super) fn merged(&self, stored: &Stored<'_>, news: &HeaderMap) -> Renewed<'a> {
-        let (length_bytes, stored) = (Some(stored.length_bytes), stored.response);
+        let (length_bytes, stored) = (stored.length_bytes, stored.response);
         let caching = self.caching();
         let mut headers = validation::merge(&stored.headers, news, caching, self.response_time_s());
         if !news.contains_key(SET_COOKIE) {
@@ -150,7 +151,7 @@ impl<'a> Fetch<'a> {
     pub(super) fn stored_of<'f>(&'f self, found: &'f Found) -> Stored<'f> {
         let key = found.key(&self.ask.target.primary);
         let (blob, response) = (&found.blob, &found.response);
-        Stored { key, blob, response, length_bytes: found.body.length_bytes() }
+        Stored { key, blob, response, length_bytes: found.complete_bytes() }
     }
 
     /// Updates what is stored, provided that it may still be stored with its new fields, and where
@@ -224,8 +225,7 @@ impl<'a> Fetch<'a> {
     pub(crate) async fn learn_from_head(&mut self, response: &Response<FetchedBody>) {
         let Some(found) = &self.found else { return };
         let stored = &found.response;
-        let length_bytes =
-            stored.part.map_or(found.body.length_bytes(), |part| part.complete_bytes);
+        let length_bytes = found.complete_bytes().unwrap_or(0);
         let effect = validation::head_effect(
             if stored.part.is_some() { StatusCode::OK } else { stored.status },
             &stored.headers,

@@ -59,7 +59,7 @@ impl Fetch<'_> {
         news.remove(SET_COOKIE);
         for index in meant {
             let Variant { key, blob, response, length_bytes } = &self.variants[index];
-            let stored = Stored { key, blob, response, length_bytes: *length_bytes };
+            let stored = Stored { key, blob, response, length_bytes: Some(*length_bytes) };
             let renewed = self.merged(&stored, &news);
             // What may no longer be stored is forgotten; a concurrent change is more recent.
             let _ = self.keep_freshened(stored, &renewed).await;

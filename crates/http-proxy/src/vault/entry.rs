@@ -91,6 +91,12 @@ pub(crate) struct VaryMarker {
 }
 
 impl StoredResponse {
+    /// Length of the whole body, given that of the value that lies beside these metadata.
+    pub(crate) fn complete_bytes(&self, value_bytes: u64) -> u64 {
+        let apart = self.apart.map(|apart| apart.length_bytes);
+        self.part.map(|part| part.complete_bytes).or(apart).unwrap_or(value_bytes)
+    }
+
     /// A complete response whose body is stored beside it.
     pub(crate) fn new(
         status: StatusCode,

@@ -42,6 +42,12 @@ impl Found {
     pub(crate) fn key<'a>(&'a self, primary: &'a [u8]) -> &'a [u8] {
         self.variant_key.as_deref().unwrap_or(primary)
     }
+
+    /// Length of the whole body, also where a part of it is stored; `None` if it is unknown.
+    pub(crate) fn complete_bytes(&self) -> Option<u64> {
+        let stored = self.body.has_known_length().then(|| self.body.length_bytes());
+        self.response.part.map(|part| part.complete_bytes).or(stored)
+    }
 }
 
 /// A body assembled from stored slices and slices still to be fetched.

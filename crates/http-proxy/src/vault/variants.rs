@@ -96,8 +96,7 @@ impl Vault {
             if let Some((blob, response)) = self.standing_of(&key, info)
                 && self.all_groups_stand(&response.groups).await
             {
-                let apart = response.apart.as_ref();
-                let length_bytes = apart.map_or(beside_bytes, |apart| apart.length_bytes);
+                let length_bytes = response.complete_bytes(beside_bytes);
                 variants.push(Variant { key, blob, response, length_bytes });
             }
         }
