@@ -292,7 +292,7 @@ impl<'a> Fetch<'a> {
     pub(crate) async fn received(mut self, response: Response<FetchedBody>) -> Answer {
         let worker = self.worker;
         let (mut parts, body) = response.into_parts();
-        let length_bytes = hooks::length_bytes(self.ask, &parts.headers, &body);
+        let length_bytes = hooks::length_bytes(self.ask, parts.status, &parts.headers, &body);
         let (status, headers) = (parts.status, &mut parts.headers);
         let effects = hooks::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);

@@ -44,7 +44,7 @@ pub(crate) async fn pass(
         }
         Ok((response, unsettled)) => {
             let (mut parts, body) = response.into_parts();
-            let length_bytes = hooks::length_bytes(ask, &parts.headers, &body);
+            let length_bytes = hooks::length_bytes(ask, parts.status, &parts.headers, &body);
             hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
                 let change = Change::of(worker, ask, (parts.status, &parts.headers), sent.epoch);
@@ -73,7 +73,7 @@ pub(crate) async fn send_upgrade(
     let sending = worker.fetcher.send_upgrade(request);
     let (mut response, unsettled) = answered(worker, ask, sending).await?;
     let status = response.status();
-    let length_bytes = hooks::length_bytes(ask, response.headers(), response.body());
+    let length_bytes = hooks::length_bytes(ask, status, response.headers(), response.body());
     if status != StatusCode::SWITCHING_PROTOCOLS {
         hooks::on_response(&worker.shared, ask, status, response.headers_mut(), length_bytes);
         if invalidation::invalidates(&ask.method, status) {

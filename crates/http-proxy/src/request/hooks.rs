@@ -14,6 +14,7 @@ use hyper::body::Body;
 
 use crate::request::{Ask, forwarded};
 use crate::rules::freshness::{Lifetime, LifetimeSource};
+use crate::rules::parts::Part;
 use crate::rules::reuse::Arrived;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::{
@@ -69,11 +70,18 @@ pub(crate) fn edit_request(
 }
 
 /// Length of a response's content for the rules' conditions. A HEAD's response has no body: its
-/// length is the one announced for a GET's, if any.
-pub(crate) fn length_bytes(ask: &Ask, headers: &HeaderMap, body: &impl Body) -> Option<u64> {
-    match ask.method == Method::HEAD {
-        true => announced_length(headers),
-        false => body.size_hint().exact(),
+/// length is the one announced for a GET's, if any. A part is as long as the whole that it is of:
+/// rules hold for resources, however much of one was asked for.
+pub(crate) fn length_bytes(
+    ask: &Ask,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &impl Body,
+) -> Option<u64> {
+    match status {
+        StatusCode::PARTIAL_CONTENT => Part::of(headers).map(|part| part.complete_bytes),
+        _ if ask.method == Method::HEAD => announced_length(headers),
+        _ => body.size_hint().exact(),
     }
 }
 
@@ -211,7 +219,8 @@ pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
     let rule = if config.ruleset.is_empty() {
         None
     } else {
-        let view = ruleset::response_view(response.status, &response.headers, Some(length_bytes));
+        let (status, length_bytes) = (response.status, found.complete_bytes());
+        let view = ruleset::response_view(status, &response.headers, length_bytes);
         config.ruleset.on_response(&ask.view(), &view).hint
     };
     match rule {

@@ -380,7 +380,8 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     }
     let mut headers = response.headers().clone();
     let length_bytes = response.body().size_hint().exact();
-    let effects = hooks::on_response(shared, ask, response.status(), &mut headers, length_bytes);
+    let complete_bytes = hooks::length_bytes(ask, response.status(), &headers, response.body());
+    let effects = hooks::on_response(shared, ask, response.status(), &mut headers, complete_bytes);
     let part = Part::of(&headers).filter(|part| {
         asked.slices.is_slice(asked.index, part) && length_bytes == Some(part.length_bytes())
     });
@@ -437,7 +438,8 @@ pub(crate) fn may_be_for_sender(worker: &Worker, ask: &Ask, stored: &StoredRespo
         return false;
     }
     let (shared, mut headers) = (&worker.shared, stored.headers.clone());
-    let effects = hooks::on_response(shared, ask, stored.status, &mut headers, None);
+    let complete_bytes = stored.part.map(|part| part.complete_bytes);
+    let effects = hooks::on_response(shared, ask, stored.status, &mut headers, complete_bytes);
     let caching = &shared.config.caching;
     let now_ms = worker.now_ms();
     let arrived = Arrived {

@@ -3,6 +3,8 @@
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use damelo_http_proxy::Settings;
+
 use crate::support::{
     Gate, Message, Origin, Proxy, Reply, date, eventually, noise, read_some, reply, send_to,
 };
@@ -316,6 +318,28 @@ fn slices_are_fresh_for_as_long_as_their_whole_would_be() {
         let ask = || proxy.get_with("/", &format!("Range: bytes={range}"));
         assert!(ask().cache().contains("fwd-status=206; stored"), "{slice_bytes}");
         assert!(ask().cache().contains("; hit"), "{slice_bytes}");
+    }
+}
+
+/// What a rule says for large resources holds for a little of one.
+#[test]
+fn a_part_is_as_long_as_its_whole_where_rules_look_at_sizes() {
+    let rules = "[[rule]]\nsize_max = 9\nresponse_set = [\"X-Size: small\"]\n\
+                 [[rule]]\nsize_min = 10\nresponse_set = [\"X-Size: large\"]\n\
+                 [[rule]]\nprefix = \"/passed\"\npass = true\n";
+    for slice_bytes in [4, 0] {
+        let origin = clipping(|| "\"v1\"".to_owned());
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.ruleset = Settings::parse(rules).expect("good settings").proxy.ruleset;
+            config.caching.slice_bytes = slice_bytes;
+        });
+        for path in ["/passed", "/"] {
+            let answer = proxy.get_with(path, "Range: bytes=4-7");
+            assert_eq!((answer.status(), answer.text().as_str()), (206, "4567"), "{path}");
+            assert_eq!(answer.header("x-size"), "large", "{path} by slices of {slice_bytes}");
+        }
+        let validated = proxy.get_with("/", "Range: bytes=4-7\nCache-Control: no-cache");
+        assert_eq!(validated.header("x-size"), "large", "{}", validated.cache());
     }
 }
 
