@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Body;
 
 use crate::request::{Ask, forwarded};
-use crate::rules::freshness::{Lifetime, LifetimeSource};
+use crate::rules::freshness::{Lifetime, LifetimeSource, heuristically_cacheable};
 use crate::rules::parts::Part;
 use crate::rules::reuse::Arrived;
 use crate::rules::storing::{self, Exchange};
@@ -108,6 +108,14 @@ pub(crate) fn on_response<'s>(
     effects
 }
 
+/// Whether a response of this status is kept by a rule's lifetime that says nothing of statuses:
+/// the cacheable ones and redirects, which are as much about the resource.
+fn is_of_resource(status: StatusCode) -> bool {
+    use StatusCode as Status;
+    let redirects = [Status::FOUND, Status::SEE_OTHER, Status::TEMPORARY_REDIRECT];
+    heuristically_cacheable(status) || redirects.contains(&status)
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -159,13 +167,14 @@ impl ResponseEffects<'_> {
                 return Err(NotStoredReason::SetCookie);
             }
         }
-        self.overrule(decision, response)
+        self.overrule(decision, status, response)
     }
 
     /// Overrules, if the rules say so, the decision that the response's own headers led to.
     fn overrule(
         &self,
         decision: Result<(), NotStoredReason>,
+        status: StatusCode,
         response: &HeaderMap,
     ) -> Result<(), NotStoredReason> {
         if self.store == Some(false) {
@@ -174,7 +183,10 @@ impl ResponseEffects<'_> {
         let forced = self.store == Some(true);
         // A response without cache directives that sets a cookie is most likely for one user.
         let for_one = response.contains_key(SET_COOKIE);
-        let timed = self.ttl.is_some() && !for_one;
+        // Nor is an error that a client's own fields may have caused for all (a 400 for one that is
+        // too long), unless the rule means errors.
+        let meant = self.names_status || is_of_resource(status);
+        let timed = self.ttl.is_some() && !for_one && meant;
         let windows = [self.stale_while_revalidate, self.stale_if_error];
         let useful = !for_one && windows.iter().flatten().any(|window| !window.is_zero());
         match decision {
@@ -263,10 +275,14 @@ mod tests {
         let mut effects = ResponseEffects::default();
         effects.ttl = Some(Duration::from_secs(9));
         let refused = Err(NotStoredReason::NeverUseful);
-        assert_eq!(effects.overrule(refused, &cookie), refused);
-        assert_eq!(effects.overrule(Ok(()), &cookie), Ok(()), "the origin's own words count");
+        assert_eq!(effects.overrule(refused, StatusCode::OK, &cookie), refused);
+        assert_eq!(
+            effects.overrule(Ok(()), StatusCode::OK, &cookie),
+            Ok(()),
+            "the origin's own words count"
+        );
         effects.store = Some(true);
-        assert_eq!(effects.overrule(refused, &cookie), Ok(()));
+        assert_eq!(effects.overrule(refused, StatusCode::OK, &cookie), Ok(()));
     }
 
     #[test]
@@ -330,7 +346,7 @@ mod tests {
         ] {
             let none = HeaderMap::new();
             assert_eq!(
-                effects(ttl, store).overrule(decision, &none),
+                effects(ttl, store).overrule(decision, StatusCode::OK, &none),
                 expected,
                 "{ttl:?} {store:?}"
             );

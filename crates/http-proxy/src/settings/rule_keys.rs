@@ -82,7 +82,7 @@ rule_keys! {
         |rule, value| put(&mut rule.then.request_set, each(value, header_line));
     "request_remove" "list of names" "Removes headers of the request."
         |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
-    "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable, unless it sets a cookie that no rule removes."
+    "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable, unless it sets a cookie that no rule removes; for errors see below."
         |rule, value| put(&mut rule.then.ttl, Time::read(value).map(Some));
     "stale_while_revalidate" "a time such as 10m" "Goes before what the response says of it, and `caching.stale_while_revalidate`; where the response forbids stale answers it stays forbidden."
         |rule, value| put(&mut rule.then.stale_while_revalidate, Time::read(value).map(Some));
