@@ -351,6 +351,38 @@ fn a_get_with_a_body_is_never_stored_nor_served_from_the_cache() {
     assert!(answer.cache().contains("uri-miss") && !answer.text().contains("poison"), "{answer:?}");
 }
 
+/// Frameworks take such a GET for what the field says: its answer must not be a GET's, and what it
+/// did changes what is stored.
+#[test]
+fn a_request_that_names_another_method_is_neither_stored_nor_a_get() {
+    let origin = Origin::start(|request| {
+        let named = ["x-http-method-override", "x-http-method", "x-method-override"]
+            .map(|name| request.header(name))
+            .concat();
+        let seen = format!("{}{named}", request.line);
+        reply(200, "Cache-Control: max-age=60", seen)
+    });
+    let proxy = Proxy::start(&origin);
+    for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"] {
+        let path = format!("/{name}");
+        for _ in 0..2 {
+            let answer = proxy.get_with(&path, &format!("{name}: BREW"));
+            assert!(answer.cache().contains("detail=method-override"), "{answer:?}");
+            assert!(answer.text().ends_with("BREW"), "{answer:?}");
+        }
+        assert!(proxy.get(&path).cache().contains("uri-miss"), "{name}");
+        assert!(proxy.get(&path).cache().contains("; hit"), "{name}");
+        proxy.ask("HEAD", &path, &format!("{name}: GET"));
+        assert!(proxy.get(&path).cache().contains("; hit"), "{name}");
+        proxy.ask("HEAD", &path, &format!("{name}: delete"));
+        let answer = proxy.get(&path);
+        assert!(
+            answer.cache().contains("uri-miss") && answer.text().ends_with("1.1"),
+            "{answer:?}"
+        );
+    }
+}
+
 /// Over HTTP/2 nothing in the headers need say that a body follows.
 #[test]
 fn a_get_with_a_body_that_no_length_announces_is_no_other() {

@@ -3,7 +3,7 @@
 //! Invariants: only an unsafe or unknown method that did not fail invalidates; URIs of another
 //! origin are never invalidated.
 
-use http::header::{CONTENT_LOCATION, LOCATION};
+use http::header::{CONTENT_LOCATION, HeaderName, LOCATION};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::key::normal_host;
@@ -15,6 +15,40 @@ const SAFE_BY_REGISTRY: [&str; 3] = ["PROPFIND", "REPORT", "SEARCH"];
 /// Whether a method is known to change nothing.
 pub fn is_safe(method: &Method) -> bool {
     method.is_safe() || SAFE_BY_REGISTRY.contains(&method.as_str())
+}
+
+/// Whether by this field a client of many frameworks says that they are to take the request for one
+/// of another method. With underscores for hyphens some take it, too.
+fn names_another_method(name: &HeaderName) -> bool {
+    let is = |known: &str| {
+        name.as_str().bytes().map(|b| if b == b'_' { b'-' } else { b }).eq(known.bytes())
+    };
+    // Asked of every field of every request: most have another length.
+    match name.as_str().len() {
+        13 => is("x-http-method"),
+        17 => is("x-method-override"),
+        22 => is("x-http-method-override"),
+        _ => false,
+    }
+}
+
+/// Whether an origin may take a request for one of another method than it is: no answer to it is
+/// one to a GET.
+pub fn overrides_method(request: &HeaderMap) -> bool {
+    request.keys().any(names_another_method)
+}
+
+/// The method that an origin may take a request for: its own, or an unsafe one that a field names
+/// in its place.
+pub fn acting_method(method: &Method, request: &HeaderMap) -> Method {
+    if !is_safe(method) || !overrides_method(request) {
+        return method.clone();
+    }
+    let named = request.iter().filter(|(name, _)| names_another_method(name)).map(|(_, value)| {
+        // What is no method is nothing that is known to be safe.
+        Method::from_bytes(&value.as_bytes().to_ascii_uppercase()).unwrap_or(Method::POST)
+    });
+    named.into_iter().find(|named| !is_safe(named)).unwrap_or_else(|| method.clone())
 }
 
 /// Whether a response means that the target has changed.
@@ -207,6 +241,23 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             let method: Method = method.parse().unwrap();
             assert_eq!(invalidates(&method, status), expected, "{method} {status}");
+        }
+    }
+
+    #[test]
+    fn a_request_may_act_as_one_of_another_method() {
+        for (method, field, acting) in [
+            ("GET", ("x-http-method-override", "PUT"), "PUT"),
+            ("HEAD", ("x-http-method", "delete"), "DELETE"),
+            ("GET", ("x_method_override", "brew it"), "POST"),
+            ("PROPFIND", ("x-method-override", "PROPPATCH"), "PROPPATCH"),
+            ("GET", ("x-http-method-override", "head"), "GET"),
+            ("POST", ("x-http-method-override", "GET"), "POST"),
+            ("GET", ("x-http-methods", "PUT"), "GET"),
+        ] {
+            let (method, request) = (method.parse::<Method>().unwrap(), headers(&[field]));
+            assert_eq!(acting_method(&method, &request).as_str(), acting, "{method} {field:?}");
+            assert_eq!(overrides_method(&request), field.0 != "x-http-methods", "{field:?}");
         }
     }
 

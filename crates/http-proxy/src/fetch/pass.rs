@@ -46,7 +46,7 @@ pub(crate) async fn pass(
             let (mut parts, body) = response.into_parts();
             let length_bytes = hooks::length_bytes(ask, parts.status, &parts.headers, &body);
             hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
-            if invalidation::invalidates(&ask.method, parts.status) {
+            if invalidation::invalidates(&ask.acting_method(), parts.status) {
                 let change = Change::of(worker, ask, (parts.status, &parts.headers), sent.epoch);
                 invalidate(worker, change, unsettled).await;
             } else {
@@ -76,12 +76,12 @@ pub(crate) async fn send_upgrade(
     let length_bytes = hooks::length_bytes(ask, status, response.headers(), response.body());
     if status != StatusCode::SWITCHING_PROTOCOLS {
         hooks::on_response(&worker.shared, ask, status, response.headers_mut(), length_bytes);
-        if invalidation::invalidates(&ask.method, status) {
+        if invalidation::invalidates(&ask.acting_method(), status) {
             let change = Change::of(worker, ask, (status, response.headers()), epoch);
             invalidate(worker, change, unsettled).await;
             return Ok(response);
         }
-    } else if !invalidation::is_safe(&ask.method) {
+    } else if !invalidation::is_safe(&ask.acting_method()) {
         let written = ask.target_written(&worker.shared);
         invalidate_written(&worker.shared, &worker.counters, &written).await;
     }
@@ -106,7 +106,7 @@ async fn answered<'a>(
         Ok(response) => return Ok((response, unsettled)),
         Err(error) => error,
     };
-    if error.may_have_acted() && !invalidation::is_safe(&ask.method) {
+    if error.may_have_acted() && !invalidation::is_safe(&ask.acting_method()) {
         for written in written_by(worker, ask) {
             invalidate_written(&worker.shared, &worker.counters, &written).await;
         }
@@ -179,7 +179,7 @@ impl Change {
         let (target, named) = (ask.target_written(shared), ask.named_written(shared, response));
         let all = [&target].into_iter().chain(&named);
         let marked = all.filter(|one| wants_mark(shared, one)).map(url_of).collect();
-        let groups = cache_groups::invalidated(&ask.method, status, response);
+        let groups = cache_groups::invalidated(&ask.acting_method(), status, response);
         let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
         let groups = groups.iter().map(full).collect();
         let (primary, clock) = (ask.target.primary.to_vec(), shared.config.clock.clone());
@@ -274,7 +274,10 @@ struct Unsettled<'a> {
 
 impl<'a> Unsettled<'a> {
     fn new(worker: &'a Worker, ask: &'a Ask) -> Unsettled<'a> {
-        Unsettled { worker, ask: Some(ask).filter(|ask| !invalidation::is_safe(&ask.method)) }
+        Unsettled {
+            worker,
+            ask: Some(ask).filter(|ask| !invalidation::is_safe(&ask.acting_method())),
+        }
     }
 
     /// What the answer changes is invalidated, or nothing is.

@@ -47,7 +47,7 @@ use crate::forward::NotAdmitted;
 use crate::handler::record::{Unanswered, UserUnchecked};
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
-use crate::rules::{CacheStatus, ForwardReason, dates, preconditions};
+use crate::rules::{CacheStatus, ForwardReason, dates, invalidation, preconditions};
 use crate::ruleset::SiteId;
 use crate::upstream::ClientUpload;
 use crate::vault::PRIMARY_KEY_BYTES_MAX;
@@ -194,6 +194,8 @@ async fn route(
         Some("connection-auth")
     } else if has_body(ask, &body) {
         Some("request-body")
+    } else if invalidation::overrides_method(&ask.headers) {
+        Some("method-override")
     } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.caching) {
         Some("precondition")
     } else if ask.target.primary.len() > PRIMARY_KEY_BYTES_MAX {

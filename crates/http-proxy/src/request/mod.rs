@@ -24,7 +24,7 @@ use http::{HeaderMap, Method, Request, Uri, Version};
 use crate::client::Peer;
 use crate::collapse::Who;
 use crate::request::naming::Naming;
-use crate::rules::invalidation::Base;
+use crate::rules::invalidation::{self, Base};
 use crate::rules::key::normal_host;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::ruleset::{Answering, PrefixChange, Ruleset, SiteId};
@@ -312,6 +312,11 @@ impl Ask {
             ask.met = Some(rules.met(&self.view()));
         }
         ask
+    }
+
+    /// The method that the origin may take it for.
+    pub(crate) fn acting_method(&self) -> Method {
+        invalidation::acting_method(&self.method, &self.headers)
     }
 
     /// The same request as a GET.
