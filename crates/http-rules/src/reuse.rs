@@ -245,10 +245,11 @@ impl Failure {
     }
 }
 
-/// Whether it is an error that something stale may hide; what is no status counts as a 500 (RFC
-/// 9110 §15).
+/// Whether it is an error that something stale may hide. RFC 5861 §4 names four; a status that is
+/// not known counts as a 500 (RFC 9110 §15), as the 520 to 530 of some networks before origins, and
+/// so does what is no status. Not those that say of the request that it will not be answered.
 fn is_of_server(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 500 | 502..=504 | 600..)
+    status.as_u16() >= 500 && !matches!(status.as_u16(), 501 | 505 | 506 | 510 | 511)
 }
 
 /// Whether a stored response may be served in place of a failure (§4.2.4, §4.3.3, RFC 5861 §4).
