@@ -363,16 +363,22 @@ fn with_admin(config: &mut ProxyConfig) {
 fn the_grouping_decides_what_lies_together() {
     let origin = Origin::start(|request| {
         let team = if request.path().contains("red") { "red" } else { "blue" };
-        reply(200, &format!("cache-control: max-age=60\nx-team: {team}"), "x")
+        let key = if request.path().ends_with("?key") { "\nsurrogate-key: one two" } else { "" };
+        reply(200, &format!("cache-control: max-age=60\nx-team: {team}{key}"), "x")
     });
     let paths = ["/a/b/red", "/a/b/blue", "/a/c/red", "/d/b/blue"];
-    for (rule, expected) in [
-        ("page", [0, 0, 0, 1]),
-        ("host", [0, 0, 0, 0]),
-        ("path:1", [0, 0, 0, 1]),
-        ("path:2", [0, 0, 1, 2]),
-        ("header:X-Team", [0, 1, 0, 1]),
-        ("none", [0, 1, 2, 3]),
+    let with_key = paths.map(|path| format!("{path}?key"));
+    let with_key = with_key.each_ref().map(String::as_str);
+    for (paths, rule, expected) in [
+        (with_key, "page", [0, 0, 0, 0]),
+        (with_key, "path:1", [0, 0, 0, 1]),
+        (with_key, "none", [0, 1, 2, 3]),
+        (paths, "page", [0, 0, 0, 1]),
+        (paths, "host", [0, 0, 0, 0]),
+        (paths, "path:1", [0, 0, 0, 1]),
+        (paths, "path:2", [0, 0, 1, 2]),
+        (paths, "header:X-Team", [0, 1, 0, 1]),
+        (paths, "none", [0, 1, 2, 3]),
     ] {
         let proxy = Proxy::start_with(&origin, |config| {
             with_admin(config);

@@ -45,7 +45,8 @@ impl std::str::FromStr for Target {
 /// How responses are grouped where the origin names no group itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Grouping {
-    /// A page with what it embeds (by `Referer`), else host and first path segment.
+    /// What the origin names as a group, else a page with what it embeds (by `Referer`), else host
+    /// and first path segment. With any other grouping what the origin names does not count.
     #[default]
     Page,
     /// All of a host.

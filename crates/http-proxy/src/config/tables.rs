@@ -197,7 +197,7 @@ impl Default for FillConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct GroupsConfig {
-    /// Grouping of responses where the origin names no group. Default by page.
+    /// Grouping of responses. Default by what the origin names, else by page.
     pub by: Grouping,
     /// When a document is read from disk, prefetch the objects of its group into memory. Default
     /// false.

@@ -9,9 +9,9 @@ use crate::rules::group::{Groups, is_grouped};
 use crate::ruleset::ResponseEffects;
 
 impl ResponseEffects<'_> {
-    /// The groups of a response. Its home group comes from a rule, or else from its own fields, or
-    /// else from the grouping; invalidating any group that its origin names invalidates the
-    /// response.
+    /// The groups of a response. Its home group comes from a rule, or else from the grouping that
+    /// is configured, or else, by default, from its own fields and from its page; invalidating any
+    /// group that its origin names in `Cache-Groups` invalidates the response.
     pub(crate) fn groups_of(
         &self,
         config: &ProxyConfig,
@@ -22,20 +22,21 @@ impl ResponseEffects<'_> {
         let (host, path) = (&target.host, target.path_and_query.as_str());
         let grouped = is_grouped(response);
         let named = if grouped { Groups::named(host, response) } else { None };
-        if let Some(name) = self.group {
+        let home = match self.group {
+            Some(name) => Some(named_group("r", "", name.as_bytes())),
+            None => by_grouping(&config.groups.by, ask, response),
+        };
+        if let Some(home) = home {
             let mut others = Vec::new();
             if let Some(named) = named {
                 others = named.others;
                 others.push(named.home);
             }
-            return Groups { home: named_group("r", "", name.as_bytes()), others };
+            return Groups { home, others };
         }
         let by_key = || if grouped { Groups::by_surrogate_key(host, response) } else { None };
-        let by_fields = named.or_else(by_key);
-        by_fields.unwrap_or_else(|| match by_grouping(&config.groups.by, ask, response) {
-            None => Groups::by_page(host, ask.host_asked(), path, &ask.headers, response),
-            Some(home) => Groups { home, others: Vec::new() },
-        })
+        let by_page = || Groups::by_page(host, ask.host_asked(), path, &ask.headers, response);
+        named.or_else(by_key).unwrap_or_else(by_page)
     }
 }
 
@@ -44,9 +45,9 @@ pub(crate) fn rule_group(name: &str) -> GroupId {
     GroupId::of(named_group("r", "", name.as_bytes()))
 }
 
-/// The group by the configured grouping where the origin names none; `None` to group by page. A
-/// group's name contains its host, so that groups of different hosts coincide only if 64-bit hashes
-/// collide.
+/// The group by the configured grouping; `None` to group by what the origin names, or else by page.
+/// A group's name contains its host, so that groups of different hosts coincide only if 64-bit
+/// hashes collide.
 fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<Vec<u8>> {
     let target = &ask.target;
     let path = target.path_and_query.as_str().split('?').next().unwrap_or_default();

@@ -103,7 +103,7 @@ keys! {
     "timeouts.stop" live Span [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
     "fill.finish_bytes_max" live Size [proxy.fill.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
     "fill.finish_percent_min" live Percent [proxy.fill.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
-    "groups.by" live GroupRule [proxy.groups.by: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
+    "groups.by" live GroupRule [proxy.groups.by: crate::config::Grouping] "What lies together: what the origin names as a group (`Cache-Groups`, or the first key of `Surrogate-Key`, `xkey` or `Cache-Tag`), else a page and what it embeds; with any other value, whatever the origin names, a host, a host and N path segments, what has the same value of a response header, or nothing. Purges by tag and `Cache-Group-Invalidation` work with each.";
     "groups.prefetch" live Flag [proxy.groups.prefetch: bool] "When a document is read from disk, bring the objects of its group into memory.";
     "groups.hints_by_use" live Flag [proxy.groups.hints_by_use: bool] "Love groups that are asked for often for their size, hate those that only ever come in; a rule's `hint` goes before.";
     "log.to" start LogFile [proxy.log.to: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1.";
