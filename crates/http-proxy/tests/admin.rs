@@ -233,6 +233,60 @@ fn explain_tells_of_variants_that_a_purge_covers() {
     assert_eq!(known["stored"][0]["purged"], "untouched", "{known}");
 }
 
+/// Why something is not a hit: what rules did to its response, where its lifetime is from, what was
+/// purged, and which rule forbids to store it.
+#[test]
+fn explain_names_the_causes_in_responses_rules_and_purges() {
+    let origin = Origin::start(|request| {
+        let fields = match request.path() {
+            "/s" => "cache-control: max-age=9, s-maxage=60",
+            "/m" => "cache-control: max-age=60",
+            "/e" => "expires: Fri, 31 Dec 9999 23:59:59 GMT",
+            "/l" => "last-modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            _ => "content-type: image/png\netag: \"a\"",
+        };
+        reply(200, fields, "hello")
+    });
+    let rules = Settings::parse(
+        "[[rule]]\nname = \"pictures\"\ntype = \"image/*\"\nttl = \"1h\"\n\
+         [[rule]]\nname = \"long ones\"\nsize_min = 6\nttl = \"2h\"\n\
+         [[rule]]\nname = \"short ones\"\npath = \"/short\"\nsize_max = 5\nhint = \"hate\"\n\
+         [[rule]]\nname = \"none of these\"\npath = \"/none/*\"\nstatus = 200\nstore = false\n",
+    );
+    let rules = rules.expect("a good file").proxy.ruleset;
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.admin.from = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.ruleset = rules;
+    });
+    let admin = proxy.info.admin.expect("an admin address");
+    let explain = |path: &str| -> serde_json::Value {
+        let order = serde_json::json!({ "url": format!("http://a{path}") }).to_string();
+        let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+        serde_json::from_str(&text).expect("json")
+    };
+    for (path, from, rules) in [
+        ("/s", "s-maxage", &[][..]),
+        ("/m", "max-age", &[]),
+        ("/e", "Expires", &[]),
+        ("/l", "Last-Modified", &[]),
+        ("/short", "a rule's ttl", &["pictures", "short ones"]),
+    ] {
+        proxy.get(path);
+        let known = explain(path);
+        assert_eq!(known["stored"][0]["freshness"]["lifetime_from"], from, "{known}");
+        assert_eq!(known["stored"][0]["rules"], serde_json::json!(rules), "{known}");
+        assert_eq!(known["purges"], serde_json::json!([]), "{known}");
+    }
+    ask_admin(admin, "/purge", None, Some("{\"url\": \"http://a/m\"}")).expect("purged");
+    let known = explain("/m");
+    assert_eq!(known["stored"], serde_json::json!([]), "{known}");
+    assert_eq!(known["purges"][0]["by"], "its URL", "{known}");
+    proxy.get("/none/a");
+    let known = explain("/none/a");
+    assert_eq!(known["not_stored"][0]["reason"], "rule", "{known}");
+    assert_eq!(known["not_stored"][0]["rule"], "none of these", "{known}");
+}
+
 /// What nobody bounds takes the descriptors of the proxy's clients.
 #[test]
 fn the_admin_listener_holds_so_many_connections_and_no_more() {

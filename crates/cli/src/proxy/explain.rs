@@ -103,10 +103,14 @@ fn told(known: &Value) -> String {
         say(String::new());
         describe(one, &mut say);
     }
+    for purge in known["purges"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        say(format!("purged   {} s ago, hard, by {}", purge["seconds_ago"], word(&purge["by"])));
+    }
     let refusals = known["not_stored"].as_array().map(Vec::as_slice).unwrap_or_default();
     for refusal in refusals {
         let (ago, why) = (&refusal["seconds_ago"], word(&refusal["reason"]));
-        say(format!("not stored {ago} s ago: {why}"));
+        let by = refusal["rule"].as_str().map_or(String::new(), |rule| format!(", {rule}"));
+        say(format!("not stored {ago} s ago: {why}{by}"));
     }
     text
 }
@@ -133,12 +137,17 @@ fn describe(one: &Value, say: &mut impl FnMut(String)) {
     let state =
         if left > 0.0 { format!("fresh for {left} s") } else { format!("stale for {} s", -left) };
     let (lifetime, age) = (number(&fresh["lifetime_s"]), number(&fresh["age_s"]));
-    say(format!("  fresh  lifetime {lifetime} s - age {age} s: {state}"));
+    let from = fresh["lifetime_from"].as_str().map_or(String::new(), |from| format!(" ({from})"));
+    say(format!("  fresh  lifetime {lifetime} s{from} - age {age} s: {state}"));
     if fresh["validate_always"] == true {
         say("  no-cache: validated before every use".to_owned());
     }
     if fresh["never_stale"] == true {
         say("  never served stale".to_owned());
+    }
+    let rules = list(&one["rules"]);
+    if !rules.is_empty() {
+        say(format!("  rules  {}", rules.join("; ")));
     }
     describe_purges(one, say);
     if let Value::Object(group) = &one["group_state"] {
@@ -195,11 +204,15 @@ mod tests {
                 "key": "http://h/a\\x00", "status": 200, "body_bytes": 5, "lies": "disk",
                 "group": "7", "purged": "gone by a purge", "generation": 3, "tags": 1,
                 "freshness": { "age_s": 15.25, "age_when_it_came_s": 5.0, "time_here_s": 10.25,
-                               "lifetime_s": 12.0, "fresh_for_s": -3.25 },
+                               "lifetime_s": 12.0, "lifetime_from": "max-age",
+                               "fresh_for_s": -3.25 },
+                "rules": ["pictures", "long ones"],
                 "purges": [{ "by": "a tag", "hard_generation": 4, "soft_generation": 0,
                              "applies": true }],
             }],
-            "not_stored": [{ "seconds_ago": 2, "reason": "private" }],
+            "purges": [{ "by": "its URL", "seconds_ago": 9 }],
+            "not_stored": [{ "seconds_ago": 2, "reason": "private" },
+                           { "seconds_ago": 3, "reason": "rule", "rule": "none of these" }],
         });
         let text = told(&known);
         for part in [
@@ -210,9 +223,12 @@ mod tests {
             "varies   by accept, the cookie lang; 1 variants listed",
             "on disk, group id:7",
             "15.25 s = 5 s when it came + 10.25 s here",
-            "lifetime 12 s - age 15.25 s: stale for 3.25 s",
+            "lifetime 12 s (max-age) - age 15.25 s: stale for 3.25 s",
+            "  rules  pictures; long ones",
             "a purge of a tag covers it: hard at 4",
+            "purged   9 s ago, hard, by its URL",
             "not stored 2 s ago: private",
+            "not stored 3 s ago: rule, none of these",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }

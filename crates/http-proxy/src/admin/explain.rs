@@ -3,8 +3,9 @@
 //! Reads metadata and counters only, and changes nothing in the cache. Threads: the admin
 //! listener's.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -14,13 +15,17 @@ use crate::handler::purge::{self, PurgeFailure};
 use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::{Row, merged};
 use crate::metrics::histogram::Snapshot;
+use crate::metrics::refusals::Refusal;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
 use crate::request::hooks;
+use crate::rules::ResponseDirectives;
+use crate::rules::freshness::{Lifetime, LifetimeSource};
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::parts::Slices;
-use crate::ruleset::{Answering, RequestView};
+use crate::rules::{ResponseDirectives, dates};
+use crate::ruleset::{self, Answering, RequestView};
 use crate::slices::{LOOKED_FOR_MAX, SLICE_BYTES_MAX};
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::{self, Placement};
@@ -73,7 +78,7 @@ pub(crate) async fn explain(
     let slices = slices_of(shared, &key, &mut stored).await;
     let ledger = shared.vault.ledger();
     let stored: Vec<Value> =
-        stored.iter().map(|one| ledger.with_marks(|marks| told(shared, one, marks))).collect();
+        stored.iter().map(|one| ledger.with_marks(|m| told(shared, one, &order, m))).collect();
     Ok(json!({
         "url": String::from_utf8_lossy(&order.url),
         "key": shown(&key),
@@ -85,6 +90,7 @@ pub(crate) async fn explain(
         "stored": stored,
         "slices": slices,
         "not_stored": recent_refusals(counters, &order.url),
+        "purges": purges_of(shared, &order.url),
         "purges_known": ledger.is_loaded(),
     }))
 }
@@ -185,7 +191,7 @@ async fn look(shared: &Shared, key: &[u8]) -> Option<StoredObject> {
 }
 
 /// Describes one stored response in full.
-fn told(shared: &Shared, one: &StoredObject, marks: &Marks) -> Value {
+fn told(shared: &Shared, one: &StoredObject, order: &Order, marks: &Marks) -> Value {
     let Entry::Response(response) = &one.entry else { return Value::Null };
     let url = url_of_key(&one.key);
     let (stamp, group) = (&one.placement.stamp, one.placement.group);
@@ -208,6 +214,11 @@ fn told(shared: &Shared, one: &StoredObject, marks: &Marks) -> Value {
         Standing::Gone => "gone by a purge",
     };
     let in_group = shared.vault.store().group_stats(group);
+    let length_bytes = Some(response.complete_bytes(one.length_bytes));
+    let view = ruleset::response_view(response.status, &response.headers, length_bytes);
+    let effects = shared.config.ruleset.on_response(&order.as_request(), &view);
+    let mut fresh = freshness(response, shared.config.clock.unix_millis());
+    fresh["lifetime_from"] = lifetime_from(shared, response, effects.ttl).into();
     json!({
         "key": shown(&one.key),
         "status": response.status.as_u16(),
@@ -223,7 +234,8 @@ fn told(shared: &Shared, one: &StoredObject, marks: &Marks) -> Value {
             "prefetch_hits": group.prefetch_hits,
             "hint": format!("{:?}", group.hint).to_lowercase(),
         })),
-        "freshness": freshness(response, shared.config.clock.unix_millis()),
+        "freshness": fresh,
+        "rules": effects.names().collect::<Vec<_>>(),
         "purged": standing,
         "generation": stamp.moment.generation,
         "tags": stamp.tags.len(),
@@ -253,6 +265,42 @@ fn freshness(response: &StoredResponse, now_ms: u64) -> Value {
     })
 }
 
+/// Where the lifetime of what is stored comes from; `None` if it is none of what would give it one
+/// now, as after a change of the rules.
+fn lifetime_from(
+    shared: &Shared,
+    response: &StoredResponse,
+    ttl: Option<Duration>,
+) -> Option<&'static str> {
+    let (policy, caching) = (&response.policy, &shared.config.caching);
+    let by_rule = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    if let Some(ttl_ms) = by_rule {
+        let is_by_rule = policy.lifetime_ms == policy.initial_age_ms.saturating_add(ttl_ms);
+        return is_by_rule.then_some("a rule's ttl");
+    }
+    let directives = ResponseDirectives::of(&response.headers, caching);
+    let (status, came_s) = (response.status, policy.response_time_s());
+    let own = Lifetime::of(status, &response.headers, &directives, caching, came_s);
+    if policy.lifetime_ms != own.seconds.saturating_mul(1000) {
+        return None;
+    }
+    Some(match own.source {
+        LifetimeSource::Explicit if directives.s_maxage.is_some() => "s-maxage",
+        LifetimeSource::Explicit if directives.max_age.is_some() => "max-age",
+        LifetimeSource::Explicit => "Expires",
+        LifetimeSource::Heuristic => "Last-Modified",
+        LifetimeSource::None => "nothing",
+    })
+}
+
+/// The hard purges of a URL, which leave no mark.
+fn purges_of(shared: &Shared, url: &[u8]) -> Vec<Value> {
+    let now_s = shared.config.clock.unix_seconds();
+    let purges = shared.vault.urls_purged.of(url_hash(url)).into_iter();
+    let told = |when_s| json!({ "by": "its URL", "seconds_ago": now_s.saturating_sub(when_s) });
+    purges.map(told).collect()
+}
+
 fn cover_name(cover: Cover<'_>) -> String {
     match cover {
         Cover::All => "everything".to_owned(),
@@ -277,14 +325,17 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
 }
 
 fn recent_refusals(counters: &[Arc<Counters>], url: &[u8]) -> Vec<Value> {
-    let mut all: Vec<(u64, &str)> = Vec::new();
-    for one in counters {
-        let refusals = lock(&one.refusals);
-        let of_url = refusals.iter().filter(|refusal| *refusal.url == *url);
-        all.extend(of_url.map(|r| (r.when.elapsed().as_secs(), r.reason.name())));
-    }
-    all.sort_unstable();
-    all.iter().map(|(ago_s, why)| json!({ "seconds_ago": ago_s, "reason": why })).collect()
+    let of_url = |one: &Arc<Counters>| lock(&one.refusals).of(url_hash(url)).cloned();
+    let mut all: Vec<Refusal> = counters.iter().filter_map(of_url).collect();
+    all.sort_unstable_by_key(|refusal| Reverse(refusal.when));
+    let told = |refusal: &Refusal| {
+        json!({
+            "seconds_ago": refusal.when.elapsed().as_secs(),
+            "reason": refusal.reason.name(),
+            "rule": refusal.rule,
+        })
+    };
+    all.iter().map(told).collect()
 }
 
 /// The busiest URLs and hosts, and current activity.

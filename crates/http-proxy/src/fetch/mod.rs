@@ -308,7 +308,8 @@ impl<'a> Fetch<'a> {
                 self.fill(parts, timed, insertion).await
             }
             Err(reason) => {
-                worker.counters.not_stored(reason, &self.ask.target.primary);
+                let key = &self.ask.target.primary;
+                worker.counters.not_stored_by(reason, key, effects.store_by);
                 if self.status.detail.is_none() && !self.status.stored {
                     self.status.detail = Some(reason.name());
                 }

@@ -12,8 +12,8 @@ pub(crate) mod histogram;
 pub(crate) mod process;
 #[cfg(test)]
 mod reference;
+pub(crate) mod refusals;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -24,19 +24,9 @@ use crate::error::BodyError;
 use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::HeavyHitters;
 use crate::metrics::histogram::{Histogram, Snapshot};
-use crate::purge::url_of_key;
+use crate::metrics::refusals::Refusals;
+use crate::purge::{url_hash, url_of_key};
 use crate::rules::NotStoredReason;
-
-/// Refusals remembered by each worker.
-const REFUSALS_MAX: usize = 512;
-
-/// A response that was not stored.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) when: Instant,
-    pub(crate) url: Box<[u8]>,
-    pub(crate) reason: NotStoredReason,
-}
 
 /// Classes of status codes, 2xx first.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
@@ -147,7 +137,7 @@ macro_rules! counters {
             /// Requests in flight, until the last byte of their responses, and tunnels.
             pub(crate) under_way: Level,
             /// The latest responses that were not stored.
-            pub(crate) refusals: Mutex<VecDeque<Refusal>>,
+            pub(crate) refusals: Mutex<Refusals>,
             /// The busiest URLs and hosts.
             pub(crate) hot: Mutex<HeavyHitters>,
             /// Time from a request's headers to those of its response, served from the store.
@@ -214,13 +204,15 @@ counters! {
 impl Counters {
     /// Counts a response that was not stored, and remembers it for `explain`.
     pub(crate) fn not_stored(&self, reason: NotStoredReason, key: &[u8]) {
+        self.not_stored_by(reason, key, None);
+    }
+
+    /// As [`Counters::not_stored`], of what this rule forbids, if one does.
+    pub(crate) fn not_stored_by(&self, reason: NotStoredReason, key: &[u8], rule: Option<&str>) {
         self.not_stored[reason as usize].one();
-        let refusal = Refusal { when: Instant::now(), url: url_of_key(key).into(), reason };
-        let mut refusals = lock(&self.refusals);
-        if refusals.len() >= REFUSALS_MAX {
-            refusals.pop_front();
-        }
-        refusals.push_back(refusal);
+        let rule = rule.filter(|_| reason == NotStoredReason::Rule);
+        let url_hash = url_hash(url_of_key(key));
+        lock(&self.refusals).remember(url_hash, Instant::now(), (reason, rule));
     }
 
     /// Counts a response by its status class.

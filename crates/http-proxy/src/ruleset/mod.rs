@@ -239,6 +239,8 @@ pub(crate) struct ResponseEffects<'r> {
     pub(crate) stale_while_revalidate: Option<Duration>,
     pub(crate) stale_if_error: Option<Duration>,
     pub(crate) store: Option<bool>,
+    /// The name of the rule that `store` is from.
+    pub(crate) store_by: Option<&'r str>,
     pub(crate) admission: Option<Admission>,
     pub(crate) group: Option<&'r str>,
     pub(crate) hint: Option<Hint>,
@@ -405,7 +407,9 @@ impl Ruleset {
             effects.stale_while_revalidate =
                 rule.then.stale_while_revalidate.or(effects.stale_while_revalidate);
             effects.stale_if_error = rule.then.stale_if_error.or(effects.stale_if_error);
-            effects.store = rule.then.store.or(effects.store);
+            if rule.then.store.is_some() {
+                (effects.store, effects.store_by) = (rule.then.store, Some(rule.name.as_str()));
+            }
             effects.admission = rule.then.admission.or(effects.admission);
             effects.hint = rule.then.hint.or(effects.hint);
             effects.group = rule.then.group.as_deref().or(effects.group);
@@ -458,7 +462,12 @@ impl<'r> RequestEffects<'r> {
     }
 }
 
-impl ResponseEffects<'_> {
+impl<'r> ResponseEffects<'r> {
+    /// Names of the rules that matched.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'r str> {
+        self.rules.iter().map(|rule| rule.name.as_str())
+    }
+
     /// Edits the headers. True if anything may have changed.
     pub(crate) fn edit(&self, headers: &mut HeaderMap) -> bool {
         let edits = self.rules.iter().map(|r| (&r.then.response_remove, &r.then.response_set));

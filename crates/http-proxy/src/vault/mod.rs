@@ -46,6 +46,7 @@ use crate::config::ProxyConfig;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::Standing;
+use crate::purge::recent::RecentPurges;
 use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::cache_groups;
 use crate::rules::group::{Groups, is_grouped};
@@ -209,6 +210,8 @@ pub(crate) struct Vault {
     whole_reads: Arc<WholeReads>,
     stripes: Box<[Stripe]>,
     invalidated_groups: RecentInvalidations<GROUPS_RECENT_MAX>,
+    /// Hard purges of single URLs, for who asks what has become of one.
+    pub(crate) urls_purged: RecentPurges,
     /// Group hints derived from use.
     pub(crate) group_hints: GroupHints,
     hasher: std::hash::RandomState,
@@ -230,6 +233,7 @@ impl Vault {
             key_rules: config.ruleset.of_keys(),
             other_keys: AtomicBool::new(false),
             invalidated_groups: RecentInvalidations::default(),
+            urls_purged: RecentPurges::default(),
             group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
             stripes: (0..STRIPES).map(stripe).collect(),
