@@ -53,6 +53,26 @@ fn http2_over_verified_tls_on_one_connection() {
     assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
 }
 
+/// An origin that is reached by its address, or by a name inside, has a certificate for its own.
+#[test]
+fn an_origin_may_have_a_certificate_for_another_name_that_is_said() {
+    let (authority, home) = (Authority::new(), Home::new());
+    let origin = Http2Origin::start(Some((&authority, "app.test")));
+    let files = tempfile::tempdir().expect("tempdir");
+    let roots = files.path().join("roots.pem");
+    std::fs::write(&roots, &authority.pem).expect("write");
+    let url = format!("https://{}", origin.address);
+    for (name, status) in [(None, 502), (Some("app.test"), 200), (Some("other.test"), 502)] {
+        let proxy = Proxy::start_to(&home, url.clone(), |config| {
+            config.upstream.authorities = Some(roots.clone());
+            config.upstream.tls_name = name.map(str::to_owned);
+        });
+        let answer = proxy.get("/x");
+        assert_eq!(answer.status(), status, "{name:?} {answer:?}");
+        assert!(status != 200 || answer.text() == format!("{url}/x false"), "{}", answer.text());
+    }
+}
+
 #[test]
 fn an_origin_with_the_wrong_certificate_is_not_asked() {
     let (authority, other, home) = (Authority::new(), Authority::new(), Home::new());

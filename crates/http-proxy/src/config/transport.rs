@@ -166,6 +166,10 @@ pub struct Upstream {
     /// Certificate authorities that origins are checked against, a PEM file, instead of the
     /// system's. Default none.
     pub authorities: Option<PathBuf>,
+    /// Name that certificates of the proxy's own https origins must be for, and that they are told
+    /// in the handshake, instead of the host in each one's URL. Not for origins that rules name.
+    /// Default none.
+    pub tls_name: Option<String>,
     /// Concurrent requests to each origin, summed over all workers; further ones wait for a place
     /// as long as for a connection, and then get 503. Default 0, no limit.
     pub requests_per_origin_max: usize,
@@ -185,6 +189,7 @@ impl Default for Upstream {
             http2_streams_max: 100,
             http2_ping: None,
             authorities: None,
+            tls_name: None,
             requests_per_origin_max: 0,
             check: None,
             ejection: Ejection::default(),

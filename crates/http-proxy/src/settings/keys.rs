@@ -11,8 +11,8 @@ use super::kinds::{
     Origins, Percent, Query, Size, Time, Value,
 };
 use super::ranges::{
-    CacheName, CookieNames, HeadSize, HeaderSize, Lines, Protocols, Secret, SliceSize, Span,
-    Threads, UriSize,
+    CacheName, CookieNames, HeadSize, HeaderSize, HostName, Lines, Protocols, Secret, SliceSize,
+    Span, Threads, UriSize,
 };
 
 /// One configuration key.
@@ -121,6 +121,7 @@ keys! {
     "upstream.http2_streams_max" start Count [proxy.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more, or more than the origin allows there, there are further connections.";
     "upstream.http2_ping" start Span [proxy.upstream.http2_ping: Option<std::time::Duration>] "A connection of HTTP/2 to an origin that owes an answer and was silent for so long is asked by a PING whether it is there, and closed if nothing comes for 20 s. None: a dead one is found when an answer on it is waited for in vain (`timeouts.origin_header`, `timeouts.body_idle`, or a client that leaves after `timeouts.connect`). It gets no further requests then. Servers of gRPC close connections that ask more often than every 5 minutes.";
     "upstream.authorities" start File [proxy.upstream.authorities: Option<std::path::PathBuf>] "Certificate authorities that https origins are checked against, a PEM file; none: those of the system.";
+    "upstream.tls_name" start HostName [proxy.upstream.tls_name: Option<String>] "Name that the certificates of https origins in `to` and `upstream.more_origins` must be for, and that they are told in the handshake; none: the host of each URL. For origins whose URLs have addresses or names of their own. Origins that rules name are not meant.";
     "upstream.requests_per_origin_max" start Limit [proxy.upstream.requests_per_origin_max: usize] "Requests at once to each origin, WebSockets until their ends included; who waits longer than `timeouts.connect` for a place gets 503.";
     "forwarded.x_forwarded" live Flag [proxy.forwarded.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";
     "forwarded.forwarded" live Flag [proxy.forwarded.forwarded: bool] "Send `Forwarded` (RFC 7239) to the origin.";
@@ -258,7 +259,7 @@ mod tests {
     ];
 
     /// For each key of the proxy that takes a restart a value other than its default.
-    const OTHER_VALUES: [(&str, &str); 19] = [
+    const OTHER_VALUES: [(&str, &str); 20] = [
         ("from", "127.0.0.1:9"),
         ("to", "http://a.test"),
         ("workers", "1000"),
@@ -277,6 +278,7 @@ mod tests {
         ("upstream.http2_streams_max", "7"),
         ("upstream.http2_ping", "7s"),
         ("upstream.authorities", "/a"),
+        ("upstream.tls_name", "a.test"),
         ("upstream.requests_per_origin_max", "7"),
     ];
 

@@ -9,6 +9,7 @@ use crate::config::tables::{HEADER_LINES_MAX, URI_BYTES_MAX};
 use crate::io::BUFFER_BYTES_MIN;
 use crate::server::WORKERS_MAX;
 use crate::slices::SLICE_BYTES_MAX;
+use crate::upstream::check_tls_name;
 
 /// A duration long enough for something to happen in it.
 pub(crate) struct Span;
@@ -22,6 +23,8 @@ pub(crate) struct Lines;
 pub(crate) struct HeaderSize;
 /// A size of whole headers: no less than the buffer that they are read into.
 pub(crate) struct HeadSize;
+/// A name that certificates can be for.
+pub(crate) struct HostName;
 /// The name of this cache.
 pub(crate) struct CacheName;
 /// A size of request targets.
@@ -152,6 +155,18 @@ impl Kind<String> for CacheName {
     }
     fn show(value: &String) -> String {
         <Text as Kind<String>>::show(value)
+    }
+}
+
+impl Kind<Option<String>> for HostName {
+    const WRITTEN: &'static str = "a name such as app.example.org, or \"none\"";
+    fn read(value: &Value) -> Result<Option<String>, String> {
+        let name = <Text as Kind<Option<String>>>::read(value)?;
+        name.as_deref().map_or(Ok(()), check_tls_name)?;
+        Ok(name)
+    }
+    fn show(value: &Option<String>) -> String {
+        <Text as Kind<Option<String>>>::show(value)
     }
 }
 

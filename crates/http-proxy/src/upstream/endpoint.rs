@@ -88,24 +88,29 @@ struct Parsed {
 impl Origin {
     /// The site named by `url`, served by that endpoint and by `upstream.more_origins`.
     pub(crate) fn new(url: &str, upstream: &Upstream) -> Result<Origin, ProxyError> {
-        Origin::of(url, &upstream.more_origins, upstream)
+        Origin::of(url, &upstream.more_origins, upstream, upstream.tls_name.as_deref())
     }
 
     /// The site that rules name by these URLs, of which there is at least one.
     pub(crate) fn of_urls(urls: &[String], upstream: &Upstream) -> Result<Origin, ProxyError> {
         let (first, more) = urls.split_first().expect("a rule that names a site has a URL");
-        Origin::of(first, more, upstream)
+        Origin::of(first, more, upstream, None)
     }
 
-    fn of(url: &str, more: &[String], upstream: &Upstream) -> Result<Origin, ProxyError> {
+    fn of(
+        url: &str,
+        more: &[String],
+        upstream: &Upstream,
+        tls_name: Option<&str>,
+    ) -> Result<Origin, ProxyError> {
         let first = Parsed::new(url)?;
         let host_header = HeaderValue::try_from(&*without_zone(&first.authority))
             .map_err(|_| ProxyError::Origin { url: url.to_owned(), reason: "bad host" })?;
         let (scheme, authority) = (first.scheme, first.authority.clone());
-        let mut endpoints = vec![Arc::new(Endpoint::new(url, first, upstream)?)];
+        let mut endpoints = vec![Arc::new(Endpoint::new(url, first, upstream, tls_name)?)];
         for url in more {
             let parsed = Parsed::new(url)?;
-            endpoints.push(Arc::new(Endpoint::new(url, parsed, upstream)?));
+            endpoints.push(Arc::new(Endpoint::new(url, parsed, upstream, tls_name)?));
         }
         Ok(Origin { scheme, authority, host_header, endpoints })
     }
@@ -190,12 +195,19 @@ fn port_of(authority: &str) -> Result<Option<u16>, ()> {
 }
 
 impl Endpoint {
-    fn new(url: &str, parsed: Parsed, upstream: &Upstream) -> Result<Endpoint, ProxyError> {
+    /// One whose certificate must be for `tls_name`, or else for the host of its URL.
+    fn new(
+        url: &str,
+        parsed: Parsed,
+        upstream: &Upstream,
+        tls_name: Option<&str>,
+    ) -> Result<Endpoint, ProxyError> {
         let error = |reason| ProxyError::Origin { url: url.to_owned(), reason };
         let tls = match &parsed.dial {
             Dial::Tcp { host, .. } if parsed.scheme == "https" => {
                 // Certificates know no zones.
-                let name = host.split_once('%').map_or(&**host, |(address, _)| address).to_owned();
+                let own = host.split_once('%').map_or(&**host, |(address, _)| address);
+                let name = tls_name.unwrap_or(own).to_owned();
                 let name = ServerName::try_from(name).map_err(|_| error("bad host name"))?;
                 Some(Tls::new(name, upstream)?)
             }
@@ -320,6 +332,13 @@ impl Tls {
         let connector = |config| TlsConnector::from(Arc::new(config));
         Ok(Tls { any: connector(any), http1: connector(http1), name })
     }
+}
+
+/// Checks that certificates can be for this name.
+pub(crate) fn check_tls_name(name: &str) -> Result<(), String> {
+    let wrong =
+        |_| format!("{name:?} is no name that a certificate is for, such as app.example.org");
+    ServerName::try_from(name).map(drop).map_err(wrong)
 }
 
 /// Checks that certificate authorities can be read from this file.

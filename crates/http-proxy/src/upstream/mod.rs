@@ -54,7 +54,7 @@ use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
 
 pub(crate) use dial::dial_tcp;
-pub(crate) use endpoint::{Origin, check_authorities, check_url};
+pub(crate) use endpoint::{Origin, check_authorities, check_tls_name, check_url};
 pub(crate) use health::check_all;
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pinned::{Pin, Pinned, are_shown, are_wanted};

@@ -199,6 +199,7 @@ pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.http2_streams_max = kept.http2_streams_max;
     new.http2_ping = kept.http2_ping;
     new.authorities.clone_from(&kept.authorities);
+    new.tls_name.clone_from(&kept.tls_name);
     new.requests_per_origin_max = kept.requests_per_origin_max;
     new.check.clone_from(&kept.check);
 }
