@@ -29,7 +29,8 @@ impl Fetch<'_> {
             && !self.ask.wishes.no_store;
         if asks {
             let primary = &self.ask.target.primary;
-            self.variants = self.worker.shared.vault.variants(primary, TAGS_SENT_MAX).await;
+            let vault = &self.worker.shared.vault;
+            self.variants = vault.variants(primary, &self.key, TAGS_SENT_MAX).await;
             self.variants.retain(|variant| {
                 let stored = &variant.response;
                 // A 304 need not repeat the tag that it is about.

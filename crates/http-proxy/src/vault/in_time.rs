@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(counters.store_errors.get(), 1);
         let crate::vault::FoundBody::Large(mut body) = found.body else { panic!("it is large") };
         assert!(body.read_first(0..9).await.is_err());
-        assert!(vault.variants(&varied.primary, 9).await.is_empty());
+        assert!(vault.variants(&varied.primary, b"", 9).await.is_empty());
         // What it has is unknown, and must not be replaced as if it were nothing.
         let joined = vault.join_group(GroupId::of(b"o")).await;
         assert_eq!(joined.unwrap_err(), NotStoredReason::Store);

@@ -86,11 +86,23 @@ impl Vault {
         Ok(key)
     }
 
-    /// The stored variants of a resource without their bodies, newest first, at most `max`.
-    pub(crate) async fn variants(&self, primary: &[u8], max: usize) -> Vec<Variant> {
-        let Ok(Some((_, keys))) = self.read_marker(primary).await else { return Vec::new() };
+    /// Stored variants of a resource without their bodies, newest first, for a request that is for
+    /// none of them but for `sought`: of the newest `max` those in memory, and of those on disk the
+    /// one whose request was most like it. To read them all would take longer than to ask the
+    /// origin for one more.
+    pub(crate) async fn variants(&self, primary: &[u8], sought: &[u8], max: usize) -> Vec<Variant> {
+        let Ok(Some((_, mut keys))) = self.read_marker(primary).await else { return Vec::new() };
+        keys.drain(..keys.len().saturating_sub(max));
+        let costs_a_read = |key: &[u8]| !self.store.lookup(key).is_ready();
+        let alike = |key: &[u8]| key.iter().zip(sought).take_while(|(a, b)| a == b).count();
+        // Of equals the newest, which is the last.
+        let on_disk = keys.iter().filter(|key| costs_a_read(key));
+        let nearest = on_disk.max_by_key(|key| alike(key)).cloned();
         let mut variants = Vec::new();
-        for key in keys.into_iter().rev().take(max) {
+        for key in keys.into_iter().rev() {
+            if nearest.as_ref() != Some(&key) && costs_a_read(&key) {
+                continue;
+            }
             let Ok(Ok(Some(info))) = in_time(self.store.lookup(&key)).await else { continue };
             let beside_bytes = info.length_bytes;
             if let Some((blob, response)) = self.standing_of(&key, info)
@@ -186,4 +198,82 @@ pub(crate) fn decode_variants(mut list: &[u8]) -> Vec<Vec<u8>> {
         list = rest;
     }
     variants
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use damelo::{ByteSize, Config, Store};
+    use http::{StatusCode, Version};
+
+    use super::*;
+    use crate::config::{ProxyConfig, Target as Origin};
+    use crate::purge::ledger::Ledger;
+    use crate::rules::group::Groups;
+    use crate::rules::validation::TAGS_SENT_MAX;
+    use crate::rules::{ForwardReason, Policy};
+    use crate::vault::{Lookup, Target};
+
+    fn asking(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(HeaderName::from_static("x-a"), value.parse().unwrap())])
+    }
+
+    /// Stores a variant that says which one it is.
+    async fn put(vault: &Vault, target: &Target, value: &str) {
+        let mut headers = asking(value);
+        headers.insert(http::header::VARY, "x-a".parse().unwrap());
+        let policy = Policy::default();
+        let stored = StoredResponse::new(StatusCode::OK, Version::HTTP_11, policy, headers);
+        let groups = Groups { home: b"h".to_vec(), others: Vec::new() };
+        let epoch = vault.epoch(&target.primary);
+        // Longer than what lies on a page with others.
+        let body = Bytes::from(vec![7; 100 << 10]);
+        let begun = vault.begin(target, epoch, &asking(value), stored, None, &groups).await;
+        let mut insertion = begun.unwrap();
+        vault.write(&mut insertion, &body, Duration::from_secs(60)).await.unwrap();
+        vault.commit(&target.primary, insertion).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_for_one_more_variant_reads_one_of_those_on_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config::new(directory.path().join("store"), ByteSize::new(64 << 20));
+        config.memory = ByteSize::new(8 << 20);
+        let store = Store::open(config).unwrap();
+        store.wait_recovered();
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
+        let vault = Vault::new(store, ledger, &config);
+        let target = Target {
+            primary: b"http://a/".to_vec(),
+            scheme: "http",
+            host: "a".to_owned(),
+            client_host: "a".to_owned(),
+            path_and_query: "/".parse().unwrap(),
+        };
+        for number in 0..TAGS_SENT_MAX {
+            put(&vault, &target, &format!("{number}-of-many")).await;
+        }
+        vault.store.sync().unwrap();
+        let counters = Counters::default();
+        let found = async || {
+            let looked = vault.lookup(&target.primary, &asking("7-of-more"), true, &counters).await;
+            let Lookup::Missed { key, reason: ForwardReason::VaryMiss } = looked else {
+                panic!("it is another variant")
+            };
+            let variants = vault.variants(&target.primary, &key, TAGS_SENT_MAX).await;
+            let name = |variant: &Variant| variant.response.headers["x-a"].clone();
+            variants.iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(found().await.len(), TAGS_SENT_MAX, "all that are in memory");
+        vault.store.drop_memory();
+        let reads = || {
+            let stats = vault.store.stats();
+            stats.object_reads + stats.page_reads + stats.range_reads
+        };
+        let before = reads();
+        assert_eq!(found().await, ["7-of-many"], "the nearest of those on disk");
+        assert!(reads() - before <= 2, "the list, and the variant");
+    }
 }
