@@ -28,7 +28,7 @@ use crate::rules::{ResponseDirectives, dates};
 use crate::ruleset::{self, Answering, RequestView};
 use crate::slices::{LOOKED_FOR_MAX, SLICE_BYTES_MAX};
 use crate::vault::entry::{Entry, StoredResponse};
-use crate::vault::{self, Placement};
+use crate::vault::{self, Late, Placement};
 use crate::worker::Shared;
 
 /// Rows of each kind in `top`.
@@ -64,18 +64,18 @@ pub(crate) async fn explain(
     let responds = effects.answering.map(|answering| answer_of_rule(shared, answering, &order));
     let mut stored = Vec::new();
     let mut vary = Value::Null;
-    if let Some(lying) = look(shared, &key).await {
+    if let Some(lying) = look(shared, &key).await? {
         if let Entry::Marker(marker) = &lying.entry {
             let keys = shared.vault.variants_of(&key).await;
             vary = varies_by(&marker.names, &shared.config.caching.key, keys.len());
             for variant in keys {
-                stored.extend(look(shared, &variant).await);
+                stored.extend(look(shared, &variant).await?);
             }
         } else {
             stored.push(lying);
         }
     }
-    let slices = slices_of(shared, &key, &mut stored).await;
+    let slices = slices_of(shared, &key, &mut stored).await?;
     let ledger = shared.vault.ledger();
     let stored: Vec<Value> =
         stored.iter().map(|one| ledger.with_marks(|m| told(shared, one, &order, m))).collect();
@@ -115,19 +115,23 @@ fn varies_by(vary: &[HeaderName], rules: &KeyRules, variants: usize) -> Value {
 
 /// The slices of a resource, of which the first that is there is added to what is `stored`: all of
 /// them are of one version.
-async fn slices_of(shared: &Shared, key: &[u8], stored: &mut Vec<StoredObject>) -> Value {
+async fn slices_of(
+    shared: &Shared,
+    key: &[u8],
+    stored: &mut Vec<StoredObject>,
+) -> Result<Value, Late> {
     let slice_bytes = shared.config.caching.slice_bytes.min(SLICE_BYTES_MAX);
     if slice_bytes == 0 {
-        return Value::Null;
+        return Ok(Value::Null);
     }
     let keys = shared.vault.keys_of_slices(key, Slices { slice_bytes }, LOOKED_FOR_MAX).await;
     for key in &keys {
-        if let Some(lying) = look(shared, key).await {
+        if let Some(lying) = look(shared, key).await? {
             stored.push(lying);
-            return json!({ "slice_bytes": slice_bytes, "stored": keys.len() });
+            return Ok(json!({ "slice_bytes": slice_bytes, "stored": keys.len() }));
         }
     }
-    Value::Null
+    Ok(Value::Null)
 }
 
 /// What is to be explained: a GET of a client.
@@ -177,17 +181,17 @@ fn read_order(shared: &Shared, order: &[u8]) -> Result<Order, PurgeFailure> {
     })
 }
 
-async fn look(shared: &Shared, key: &[u8]) -> Option<StoredObject> {
-    let info = shared.vault.store().lookup(key).await.ok()??;
+async fn look(shared: &Shared, key: &[u8]) -> Result<Option<StoredObject>, Late> {
+    let Some(info) = shared.vault.lying(key).await? else { return Ok(None) };
     let blob = Bytes::copy_from_slice(&info.metadata);
-    let (entry, stamp) = vault::decode(&blob)?;
+    let Some((entry, stamp)) = vault::decode(&blob) else { return Ok(None) };
     let placement = Placement { group: info.group, in_memory: info.resident, stamp };
     let groups_stand = match &entry {
         Entry::Response(response) => shared.vault.all_groups_stand(&response.groups).await,
         Entry::Marker(_) => true,
     };
     let (key, length_bytes) = (key.to_vec(), info.length_bytes);
-    Some(StoredObject { key, entry, placement, length_bytes, groups_stand })
+    Ok(Some(StoredObject { key, entry, placement, length_bytes, groups_stand }))
 }
 
 /// Describes one stored response in full.

@@ -31,6 +31,7 @@ use crate::request::grouping::rule_group;
 use crate::request::naming::Naming;
 use crate::rules::CacheStatus;
 use crate::rules::key::is_plain_authority;
+use crate::vault::Late;
 use crate::worker::{Shared, Worker};
 
 /// Most purges in one order.
@@ -62,6 +63,14 @@ pub(crate) enum PurgeFailure {
     Unauthorized,
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error("the store does not answer")]
+    Late,
+}
+
+impl From<Late> for PurgeFailure {
+    fn from(_: Late) -> PurgeFailure {
+        PurgeFailure::Late
+    }
 }
 
 impl PurgeFailure {
@@ -70,7 +79,9 @@ impl PurgeFailure {
             PurgeFailure::BadOrder(_) => StatusCode::BAD_REQUEST,
             PurgeFailure::Forbidden(_) => StatusCode::FORBIDDEN,
             PurgeFailure::Unauthorized => StatusCode::UNAUTHORIZED,
-            PurgeFailure::Ledger(LedgerError::Loading) => StatusCode::SERVICE_UNAVAILABLE,
+            PurgeFailure::Ledger(LedgerError::Loading) | PurgeFailure::Late => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             PurgeFailure::Ledger(LedgerError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -17,7 +17,7 @@ const READ_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The store did not answer in time: whether it has what was looked for is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Late;
+pub(crate) struct Late;
 
 impl From<Late> for NotStoredReason {
     fn from(_: Late) -> NotStoredReason {
@@ -167,6 +167,7 @@ mod tests {
         let crate::vault::FoundBody::Large(mut body) = found.body else { panic!("it is large") };
         assert!(body.read_first(0..9).await.is_err());
         assert!(vault.variants(&varied.primary, b"", 9).await.is_empty());
+        assert!(vault.lying(&small.primary).await.is_err());
         // What it has is unknown, and must not be replaced as if it were nothing.
         let joined = vault.join_group(GroupId::of(b"o")).await;
         assert_eq!(joined.unwrap_err(), NotStoredReason::Store);

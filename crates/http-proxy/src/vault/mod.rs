@@ -54,10 +54,11 @@ use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
 use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::vault::hints::GroupHints;
-use crate::vault::in_time::{Late, in_time};
+use crate::vault::in_time::in_time;
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
+pub(crate) use in_time::Late;
 use recent_invalidations::RecentInvalidations;
 pub(crate) use slices::{SlicePolicy, Stretch, slice_key};
 pub(crate) use variants::Variant;
@@ -312,6 +313,11 @@ impl Vault {
         self.store.may_contain(key)
     }
 
+    /// What lies under a key, purged or not. What the store fails to read is not there.
+    pub(crate) async fn lying(&self, key: &[u8]) -> Result<Option<ObjectInfo>, Late> {
+        Ok(in_time(self.store.lookup(key)).await?.ok().flatten())
+    }
+
     /// Finds the stored response for a request. Failures of the store are misses.
     pub(crate) async fn lookup(
         &self,
@@ -514,7 +520,7 @@ impl Vault {
 
     /// The response stored under a key, without its body, if no hard purge covers it.
     async fn standing_response(&self, key: &[u8]) -> Result<Option<(Bytes, StoredResponse)>, Late> {
-        let info = in_time(self.store.lookup(key)).await?.ok().flatten();
+        let info = self.lying(key).await?;
         Ok(info.and_then(|info| self.standing_of(key, info)))
     }
 
