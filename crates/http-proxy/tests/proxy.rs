@@ -28,6 +28,8 @@ mod slice_parts;
 mod slices_for_whom;
 #[path = "proxy/stale.rs"]
 mod stale;
+#[path = "proxy/stale_slices.rs"]
+mod stale_slices;
 mod support;
 #[path = "proxy/unstored.rs"]
 mod unstored;

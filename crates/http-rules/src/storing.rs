@@ -239,7 +239,7 @@ fn worth_storing(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), 
     let Exchange { status, response, directives, response_time_s, with_cookie, .. } = exchange;
     let own = Lifetime::of(status, response, directives, caching, response_time_s);
     let (lifetime, is_personal) = personal::judged(with_cookie, response, directives, caching, own);
-    // A part without a lifetime would be written in vain, as slices are never validated.
+    // A part without a lifetime would be written in vain: each would be validated each time.
     let lasts =
         status != StatusCode::PARTIAL_CONTENT || (lifetime.seconds > 0 && !directives.no_cache);
     let stated = lifetime.source == LifetimeSource::Explicit || directives.public;

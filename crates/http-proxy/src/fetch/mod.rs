@@ -44,6 +44,8 @@ use crate::vault::entry::StoredResponse;
 use crate::vault::{Epoch, Found, RangeReader, Variant};
 use crate::worker::Worker;
 
+pub(crate) use revalidate::Stored;
+
 /// The conditions of the request to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conditions {

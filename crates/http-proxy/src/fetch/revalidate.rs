@@ -51,19 +51,19 @@ pub(super) fn cookies_of(effects: &ResponseEffects<'_>, news: &HeaderMap) -> Vec
 const REPEATED_MS: u64 = 1000;
 
 /// A stored response as a validation has made it, and what the rules say of it.
-pub(super) struct Renewed<'r> {
-    pub(super) response: StoredResponse,
+pub(crate) struct Renewed<'r> {
+    pub(crate) response: StoredResponse,
     pub(super) effects: ResponseEffects<'r>,
 }
 
 /// A stored response whose metadata are to change.
-pub(super) struct Stored<'a> {
-    pub(super) key: &'a [u8],
+pub(crate) struct Stored<'a> {
+    pub(crate) key: &'a [u8],
     /// Its metadata as read.
-    pub(super) blob: &'a Bytes,
-    pub(super) response: &'a StoredResponse,
+    pub(crate) blob: &'a Bytes,
+    pub(crate) response: &'a StoredResponse,
     /// Length of the whole body, if known.
-    pub(super) length_bytes: Option<u64>,
+    pub(crate) length_bytes: Option<u64>,
 }
 
 impl<'a> Fetch<'a> {
@@ -156,7 +156,7 @@ impl<'a> Fetch<'a> {
 
     /// Updates what is stored, provided that it may still be stored with its new fields, and where
     /// it is; otherwise it is forgotten.
-    pub(super) async fn keep_freshened(
+    pub(crate) async fn keep_freshened(
         &self,
         stored: Stored<'_>,
         renewed: &Renewed<'_>,

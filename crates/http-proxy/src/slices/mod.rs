@@ -18,6 +18,7 @@
 mod reader;
 mod resuming;
 mod slice;
+mod stale;
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ use crate::fetch::{Conditions, Fetch, Sent};
 use crate::request::{Ask, hooks};
 use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
-use crate::rules::{CacheStatus, ForwardReason};
+use crate::rules::{CacheStatus, ForwardReason, Policy};
 use crate::slices::reader::SliceReader;
 use crate::slices::slice::{Asked, Got, How, Lack};
 use crate::vault::entry::StoredResponse;
@@ -347,10 +348,14 @@ async fn missing(
     if !(ask.wishes.only_if_cached || may_be_for_one(ask)) {
         indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
     }
+    let is_usable = |policy: &Policy| slice::is_usable(worker, ask, policy, begun_ms);
+    // As far as can be known, it is of the version of all.
+    let confirmed = vault.confirmed(primary).filter(|one| is_usable(&one.response.policy));
+    let is_confirmed = !surely && confirmed.is_some();
     for index in indices {
         match vault.slice_policy(primary, slices, generation, index, surely).await {
             SlicePolicy::Missing => return Some((index, ForwardReason::Partial)),
-            SlicePolicy::Known(policy) if !slice::is_usable(worker, ask, &policy, begun_ms) => {
+            SlicePolicy::Known(policy) if !is_confirmed && !is_usable(&policy) => {
                 return Some((index, ForwardReason::Stale));
             }
             SlicePolicy::Known(_) | SlicePolicy::OnDisk => {}
@@ -367,6 +372,11 @@ fn status_of(how: How, reason: ForwardReason) -> CacheStatus {
         How::Fetched => {
             let forward_status = Some(StatusCode::PARTIAL_CONTENT);
             CacheStatus { forward_status, stored: true, ..forwarded }
+        }
+        How::Validated { reason, kept } => {
+            let forward_status = Some(StatusCode::NOT_MODIFIED);
+            let forwarded = CacheStatus::forwarded(reason);
+            CacheStatus { forward_status, validated: true, stored: kept, ..forwarded }
         }
     }
 }
@@ -390,7 +400,7 @@ pub(crate) async fn probe(
     want: Want,
 ) -> Answer {
     let (ask, slices, index) = (fetching.ask, want.slices, want.index());
-    let asked = match slice::ask_origin(worker, ask, slices, index).await {
+    let asked = match slice::ask_origin(worker, ask, slices, index, None).await {
         Ok(asked) => asked,
         Err(error) => return fetching.failed(error).await,
     };

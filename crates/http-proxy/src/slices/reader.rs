@@ -16,7 +16,7 @@ use crate::error::BodyError;
 use crate::io::locks;
 use crate::request::Ask;
 use crate::rules::parts::{self, Slices};
-use crate::slices::slice::{self, Got};
+use crate::slices::slice::{self, Got, How};
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightReader;
 use crate::vault::{FoundBody, NextPiece, RangeReader, Stretch};
@@ -109,11 +109,12 @@ impl SliceReader {
     }
 
     /// Keeps a slice until its turn: a partially read one, which saves a second read, or one that
-    /// is on its way, which may not be reusable once it is stored.
+    /// the origin has just sent or confirmed, which may not be reusable once it is stored.
     pub(crate) fn keep(&mut self, index: u64, got: &Got) {
         let slices = self.job.slices;
         let partial = got.response.part.is_some_and(|part| !slices.is_slice(index, &part));
-        if partial || matches!(got.body, FoundBody::Inflight(..)) {
+        let is_new = matches!(got.body, FoundBody::Inflight(..));
+        if partial || is_new || matches!(got.how, How::Validated { .. }) {
             self.kept = source_of(got, slices, index).map(|source| (index, source));
         }
     }
@@ -196,7 +197,7 @@ impl SliceReader {
     async fn came_ahead(&mut self, index: u64) -> Option<Got> {
         let coming = self.coming.take().filter(|_| self.ahead == index)?;
         let got = coming.await.ok().flatten()?;
-        let FoundBody::Inflight(body, _) = &got.body else { return None };
+        let FoundBody::Inflight(body, _) = &got.body else { return Some(got) };
         (body.is_open() && body.can_be_read(0).await).then_some(got)
     }
 
@@ -215,12 +216,19 @@ impl SliceReader {
             }
             let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await.ok()?;
             // What is stored is read again in its turn: it would wait in memory.
-            matches!(got.body, FoundBody::Inflight(..)).then_some(got)
+            let is_for_this = || matches!(got.how, How::Validated { .. }) && !job.may_use(&got);
+            (matches!(got.body, FoundBody::Inflight(..)) || is_for_this()).then_some(got)
         }));
     }
 }
 
 impl Job {
+    /// Whether what was just validated is found again, and may be served, in its turn.
+    fn may_use(&self, got: &Got) -> bool {
+        matches!(got.how, How::Validated { kept: true, .. })
+            && slice::is_usable(&self.worker, &self.ask, &got.response.policy, self.begun_ms)
+    }
+
     /// If so, a small part of it would be read twice, since partial reads do not stay in memory.
     async fn may_be_stored(&self, index: u64) -> bool {
         let (vault, primary) = (&self.worker.shared.vault, &self.ask.target.primary);

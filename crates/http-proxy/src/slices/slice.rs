@@ -1,13 +1,13 @@
 //! One slice of a resource: from the store, from another request's fetch, or from the origin.
 //!
-//! Invariants: of concurrent requests that miss a slice one asks for it, and all read it as it
-//! arrives; a fetched slice goes into the store even if its clients leave; a slice that spans its
-//! whole resource is stored as the complete response. Threads: the worker's; a fill is a task of
-//! its worker.
+//! Invariants: of concurrent requests that miss a slice, or find it stale, one asks for it, and all
+//! read it as it arrives; a fetched slice goes into the store even if its clients leave; a slice
+//! that spans its whole resource is stored as the complete response. Threads: the worker's; a fill
+//! is a task of its worker.
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
+use http::header::{CONTENT_RANGE, HeaderValue, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Body as _;
 use tokio::time::timeout_at;
@@ -25,12 +25,13 @@ use crate::rules::parts::{self, Part, Slices};
 use crate::rules::reuse::{self, Arrived, Decision};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
-use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
+use crate::rules::{ForwardReason, NotStoredReason, Policy, ResponseDirectives, validation};
 use crate::ruleset::Hint;
+use crate::slices::stale::{self, Said};
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
-use crate::vault::{Epoch, FoundBody, Placement, Stretch, slice_key};
+use crate::vault::{Epoch, FoundBody, Placement, Slice, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Where a slice came from.
@@ -40,6 +41,12 @@ pub(crate) enum How {
     /// Another request fetched it.
     Followed,
     Fetched,
+    /// The origin was asked for this reason whether it is still right, and is kept so, unless it
+    /// may not be.
+    Validated {
+        reason: ForwardReason,
+        kept: bool,
+    },
 }
 
 /// A slice, complete or still arriving, or the requested part of it.
@@ -117,11 +124,15 @@ pub(crate) async fn get(
             }
             Role::Leader(lead) => {
                 // Another leader may have finished between this request's lookup and its lead.
-                if let Some(got) = stored(worker, ask, stretch, How::Followed, begun_ms).await {
-                    lead.end(Outcome::Stored);
-                    return Ok(got);
-                }
-                return fetch(worker, ask, slices, index, Some(lead)).await;
+                let stale = match held(worker, ask, stretch, How::Followed, begun_ms).await {
+                    Held::Usable(got) => {
+                        lead.end(Outcome::Stored);
+                        return Ok(*got);
+                    }
+                    Held::Stale(slice) => Some(*slice),
+                    Held::Nothing => None,
+                };
+                return fetch(worker, ask, slices, index, (Some(lead), stale)).await;
             }
             Role::Follower(leader) => match follow(worker, ask, stretch, &leader, begun_ms).await {
                 Followed::Got(got) => return Ok(*got),
@@ -150,7 +161,31 @@ pub(crate) async fn get(
     if let Some(error) = broke {
         return Err(Lack::Failed { error, followed: true });
     }
-    fetch(worker, ask, slices, index, None).await
+    fetch(worker, ask, slices, index, (None, None)).await
+}
+
+/// What the store has of a stretch of a slice.
+enum Held {
+    Usable(Box<Got>),
+    /// It may not be served without validation.
+    Stale(Box<Slice>),
+    Nothing,
+}
+
+async fn held(worker: &Worker, ask: &Ask, stretch: Stretch, how: How, begun_ms: u64) -> Held {
+    let vault = &worker.shared.vault;
+    let Some(mut slice) = vault.slice(&ask.target.primary, stretch, &worker.counters).await else {
+        return Held::Nothing;
+    };
+    if !is_usable(worker, ask, &slice.response.policy, begun_ms) {
+        match stale::as_confirmed(worker, ask, &slice, begun_ms).await {
+            Some(response) => slice.response = response,
+            None => return Held::Stale(Box::new(slice)),
+        }
+    }
+    let Slice { response, bytes, placement, .. } = slice;
+    let body = FoundBody::Whole(bytes);
+    Held::Usable(Box::new(Got { response, body, placement, how, own: None }))
 }
 
 /// At least this stretch of a slice from the store, if it may be served without validation.
@@ -161,15 +196,10 @@ pub(crate) async fn stored(
     how: How,
     begun_ms: u64,
 ) -> Option<Got> {
-    let vault = &worker.shared.vault;
-    let slice = vault.slice(&ask.target.primary, stretch, &worker.counters).await?;
-    is_usable(worker, ask, &slice.response.policy, begun_ms).then(|| Got {
-        response: slice.response,
-        body: FoundBody::Whole(slice.bytes),
-        placement: slice.placement,
-        how,
-        own: None,
-    })
+    match held(worker, ask, stretch, how, begun_ms).await {
+        Held::Usable(got) => Some(*got),
+        Held::Stale(_) | Held::Nothing => None,
+    }
 }
 
 /// Whether a stored slice may be part of an answer that began at `begun_ms`: as with a body in one
@@ -242,15 +272,22 @@ async fn follow(
     }
 }
 
+/// Fetches a slice, or has a stale one validated.
 async fn fetch(
     worker: &Worker,
     ask: &Ask,
     slices: Slices,
     index: u64,
-    mut lead: Option<Lead>,
+    (mut lead, stale): (Option<Lead>, Option<Slice>),
 ) -> Result<Got, Lack> {
-    let asked = match ask_origin(worker, ask, slices, index).await {
-        Ok(asked) => asked,
+    let asked = match stale::ask_about(worker, ask, slices, index, stale).await {
+        Ok(Said::Confirmed(got)) => {
+            if let Some(lead) = lead {
+                lead.end(Outcome::Stored);
+            }
+            return Ok(*got);
+        }
+        Ok(Said::Else(asked)) => *asked,
         Err(error) => {
             if let Some(lead) = lead {
                 lead.end(Outcome::of_failure(&error));
@@ -274,12 +311,13 @@ async fn fetch(
     })
 }
 
-/// Asks the origin for a slice.
+/// Asks the origin for a slice, or, if it is one with this tag, whether it still has it.
 pub(crate) async fn ask_origin(
     worker: &Worker,
     ask: &Ask,
     slices: Slices,
     index: u64,
+    tag: Option<&HeaderValue>,
 ) -> Result<Asked, FetchError> {
     let epoch = worker.shared.vault.epoch(&ask.target.primary);
     let request_time_ms = worker.now_ms();
@@ -290,10 +328,14 @@ pub(crate) async fn ask_origin(
         if let Ok(range) = HeaderValue::try_from(format!("bytes={first}-{last}")) {
             request.headers_mut().insert(RANGE, range);
         }
+        // It is looked at before the range (RFC 9110 §13.2.2).
+        if let Some(tag) = tag {
+            request.headers_mut().insert(IF_NONE_MATCH, tag.clone());
+        }
         request
     };
     let response = worker.fetcher.send(ranged(OriginBody::Empty), &ranged).await?;
-    if response.status() == StatusCode::NOT_MODIFIED {
+    if response.status() == StatusCode::NOT_MODIFIED && tag.is_none() {
         return Err(FetchError::Unasked);
     }
     let response_time_ms = worker.now_ms();

@@ -14,6 +14,7 @@
 //! response. Threads: shared by all workers; a lock chosen by the primary key orders changes to one
 //! resource.
 
+mod confirmed;
 mod decoded;
 pub(crate) mod entry;
 mod found;
@@ -57,10 +58,11 @@ use crate::vault::hints::GroupHints;
 use crate::vault::in_time::in_time;
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
+use confirmed::Confirmations;
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
 pub(crate) use in_time::Late;
 use recent_invalidations::RecentInvalidations;
-pub(crate) use slices::{SlicePolicy, Stretch, slice_key};
+pub(crate) use slices::{Slice, SlicePolicy, Stretch, slice_key};
 pub(crate) use variants::Variant;
 use variants::variant_key;
 
@@ -165,7 +167,7 @@ impl Epoch {
 
     /// The stamp of a response fetched since. An error if the response has too many tags or groups,
     /// or if the ledger has not loaded its purges or cannot write them.
-    fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
+    pub(crate) fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
         let moment = self.moment.ok_or(NotStoredReason::Store)?;
         if !is_grouped(&response.headers) {
             return Ok(Stamp { moment, tags: Vec::new() });
@@ -213,6 +215,7 @@ pub(crate) struct Vault {
     invalidated_groups: RecentInvalidations<GROUPS_RECENT_MAX>,
     /// Hard purges of single URLs, for who asks what has become of one.
     pub(crate) urls_purged: RecentPurges,
+    confirmations: Confirmations,
     /// Group hints derived from use.
     pub(crate) group_hints: GroupHints,
     hasher: std::hash::RandomState,
@@ -235,6 +238,7 @@ impl Vault {
             other_keys: AtomicBool::new(false),
             invalidated_groups: RecentInvalidations::default(),
             urls_purged: RecentPurges::default(),
+            confirmations: Confirmations::new(),
             group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
             stripes: (0..STRIPES).map(stripe).collect(),

@@ -13,7 +13,7 @@ use super::sections::held;
 use super::{Epoch, FoundBody, Placement, Probed, Target, Vault};
 use crate::metrics::Counters;
 use crate::rules::group::Groups;
-use crate::rules::parts::Slices;
+use crate::rules::parts::{Part, Slices};
 use crate::rules::{NotStoredReason, Policy};
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::groups::sentinel_key;
@@ -78,6 +78,11 @@ pub(crate) struct Slice {
     pub(crate) response: StoredResponse,
     pub(crate) bytes: Bytes,
     pub(crate) placement: Placement,
+    pub(crate) key: Vec<u8>,
+    /// Its metadata as read.
+    pub(crate) blob: Bytes,
+    /// The part that is stored.
+    pub(crate) part: Option<Part>,
 }
 
 impl Vault {
@@ -109,12 +114,13 @@ impl Vault {
             entry: Entry::Response(response),
             body: FoundBody::Whole(bytes),
             placement,
-            ..
+            blob,
         } = self.probe_by(read, &key, true, counters).await?
         else {
             return None;
         };
-        Some(Slice { response, bytes: held(bytes, permit), placement })
+        let (bytes, part) = (held(bytes, permit), response.part);
+        Some(Slice { response, bytes, placement, key, blob, part })
     }
 
     async fn part_of_slice(
@@ -134,10 +140,11 @@ impl Vault {
         let blob = Bytes::copy_from_slice(range.metadata());
         let (entry, placement) = self.judge(key, &blob, (range.group(), false), counters).await?;
         let Entry::Response(mut response) = entry else { return None };
-        let part = response.part.as_mut()?;
-        part.start += range.offset();
-        part.end = part.start + range.len() as u64;
-        Some(Slice { response, bytes: range.into(), placement })
+        let stored = response.part?;
+        let start = stored.start + range.offset();
+        response.part = Some(Part { start, end: start + range.len() as u64, ..stored });
+        let (key, part) = (key.to_vec(), Some(stored));
+        Some(Slice { response, bytes: range.into(), placement, key, blob, part })
     }
 
     /// True if slices of a resource were stored and not removed since; each may have been evicted.
@@ -256,7 +263,6 @@ mod tests {
     use super::*;
     use crate::config::{ProxyConfig, Target as Origin};
     use crate::purge::ledger::Ledger;
-    use crate::rules::parts::Part;
 
     const SLICES: Slices = Slices { slice_bytes: 512 << 10 };
     const COUNT: u64 = 8;
