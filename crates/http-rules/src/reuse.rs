@@ -43,7 +43,7 @@ pub struct Policy {
     pub immutable: bool,
     /// What was stored may be for the one user whose cookie brought it: never fresh, never served
     /// stale, and validated by its entity tag alone. A 304 leaves it so unless it gives it a
-    /// lifetime.
+    /// lifetime, or shows that it is everybody's ([`crate::validation::shows_for_all`]).
     pub is_personal: bool,
 }
 

@@ -5,9 +5,9 @@
 //! updates only a response that it agrees with.
 
 use http::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
-    HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
-    LAST_MODIFIED, RANGE, SET_COOKIE, VARY,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, COOKIE, ETAG,
+    HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, SET_COOKIE, VARY,
 };
 use http::{HeaderMap, StatusCode};
 
@@ -78,6 +78,13 @@ pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
         varies && takes_more
     };
     strong && list_members(variant, &CONTENT_ENCODING).all(accepted) && (coded || !could_be_coded())
+}
+
+/// Whether a 304 to this request shows that what one user's cookie brought is everybody's: who
+/// names no user is told that the very same bytes are the answer.
+pub fn shows_for_all(request: &HeaderMap, stored: &HeaderMap) -> bool {
+    let names_user = request.contains_key(COOKIE) || request.contains_key(AUTHORIZATION);
+    !names_user && entity_tag(stored).is_some_and(is_strong)
 }
 
 /// Removes all conditions and ranges, so that the origin answers with a complete, storable

@@ -193,6 +193,11 @@ impl Collapse {
         }
     }
 
+    /// Whether what a GET with a cookie brings is remembered as its own.
+    pub(crate) fn is_own_with_cookie(&self, key: &[u8]) -> bool {
+        self.is_uncacheable(&Who::default().own_key(key, OF_COOKIE))
+    }
+
     /// Remembers that responses under `key` cannot be shared, as one with this status, if the
     /// credentials or the cookie of its request were why.
     pub(crate) fn remember_own(

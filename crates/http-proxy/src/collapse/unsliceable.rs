@@ -1,7 +1,7 @@
 //! Resources that cannot be fetched in slices: discovered once, remembered for a while.
 //!
-//! Invariant: bounded memory; after a collision, or after [`NOTE_MINUTES`], the origin is merely
-//! asked again. Threads: any.
+//! Invariant: bounded memory; after a collision, or after [`NOTE_MINUTES`] or
+//! [`COOKIE_NOTE_MINUTES`], the origin is merely asked again. Threads: any.
 
 use crate::collapse::words::Words;
 
@@ -9,6 +9,9 @@ use crate::collapse::words::Words;
 const SLOTS: usize = 4096;
 /// Lifetime of a note: origins change.
 const NOTE_MINUTES: u64 = 10;
+/// Lifetime of a note on what cookies bring, at most: all who have one go without slices that one
+/// of them could bring.
+const COOKIE_NOTE_MINUTES: u64 = 2;
 const MINUTES_MASK: u64 = 0x3fff_ffff;
 
 /// Why slices of a resource are not requested.
@@ -19,7 +22,8 @@ pub(crate) enum Unsliceable {
     NoRanges,
     /// Its slices cannot be stored or joined: ranges are requested as clients send them.
     AsAsked,
-    /// The same for requests with a cookie alone: the slices may be for who sent it.
+    /// The same for requests with a cookie alone: the slices that they bring may be for who sent
+    /// it. Those that are stored are for them, too.
     AsAskedWithCookie,
 }
 
@@ -42,18 +46,18 @@ impl Notes {
         match word & 3 {
             1 if counts => Some(Unsliceable::NoRanges),
             2 if counts => Some(Unsliceable::AsAsked),
-            3 if counts && with_cookie => Some(Unsliceable::AsAsked),
+            3 if counts && with_cookie => Some(Unsliceable::AsAskedWithCookie),
             _ => None,
         }
     }
 
     pub(crate) fn note(&self, primary: &[u8], what: Unsliceable, now_s: u64) {
-        let kind = match what {
-            Unsliceable::NoRanges => 1,
-            Unsliceable::AsAsked => 2,
-            Unsliceable::AsAskedWithCookie => 3,
+        let (kind, minutes) = match what {
+            Unsliceable::NoRanges => (1, NOTE_MINUTES),
+            Unsliceable::AsAsked => (2, NOTE_MINUTES),
+            Unsliceable::AsAskedWithCookie => (3, COOKIE_NOTE_MINUTES),
         };
-        let end = (now_s / 60 + NOTE_MINUTES) & MINUTES_MASK;
+        let end = (now_s / 60 + minutes) & MINUTES_MASK;
         self.words.of(primary).set((end as u32) << 2 | kind);
     }
 }
@@ -73,7 +77,8 @@ mod tests {
         notes.note(b"a", Unsliceable::AsAsked, 6600);
         assert_eq!(notes.of(b"a", false, 6600), Some(Unsliceable::AsAsked));
         notes.note(b"a", Unsliceable::AsAskedWithCookie, 6600);
-        assert_eq!(notes.of(b"a", true, 6600), Some(Unsliceable::AsAsked));
+        assert_eq!(notes.of(b"a", true, 6719), Some(Unsliceable::AsAskedWithCookie));
+        assert_eq!(notes.of(b"a", true, 6720), None);
         assert_eq!(notes.of(b"a", false, 6600), None);
     }
 }

@@ -39,6 +39,7 @@ use crate::rules::{
     CacheStatus, CachingConfig, ForwardReason, NotStoredReason, ResponseDirectives,
     is_passing_failure, validation,
 };
+use crate::ruleset::ResponseEffects;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Epoch, Found, RangeReader, Variant};
@@ -241,6 +242,21 @@ impl<'a> Fetch<'a> {
         self.worker.shared.collapse.remember_shared(&self.key, who);
     }
 
+    /// Lets requests with a cookie collapse again where a response that came without one is by its
+    /// own fields for them, too.
+    fn share_with_cookies(&self, parts: &response::Parts, effects: &ResponseEffects<'_>) {
+        let (collapse, caching) = (&self.worker.shared.collapse, self.caching());
+        let with_cookie = Who { with_cookie: true, ..Who::default() };
+        if self.ask.has_cookie() || !collapse.is_own_with_cookie(&self.key) {
+            return;
+        }
+        let directives = ResponseDirectives::of(&parts.headers, caching);
+        let arrived = self.arrived(&directives, parts.status, &parts.headers, &parts.headers);
+        if !effects.policy(Arrived { with_cookie: true, ..arrived }, caching).is_personal {
+            collapse.remember_shared(&self.key, with_cookie);
+        }
+    }
+
     /// Lets requests with credentials, or with a cookie, not wait for each other where that keeps a
     /// response from others.
     fn remember_own(&self, reason: NotStoredReason, status: StatusCode) {
@@ -307,6 +323,7 @@ impl<'a> Fetch<'a> {
             Ok(insertion) => {
                 self.status.stored = true;
                 self.status.ttl_s = Some(insertion.response.policy.ttl_s(worker.now_ms()));
+                self.share_with_cookies(&parts, &effects);
                 self.fill(parts, timed, insertion).await
             }
             Err(reason) => {

@@ -67,6 +67,11 @@ pub(crate) struct Stored<'a> {
 }
 
 impl<'a> Fetch<'a> {
+    /// Whether a 304 says that what one user's cookie brought is everybody's.
+    fn shows_for_all(&self, stored: &StoredResponse) -> bool {
+        stored.policy.is_personal && validation::shows_for_all(&self.ask.headers, &stored.headers)
+    }
+
     /// Whether a 304 changes nothing about a response that every request asks about, of which there
     /// may be many a second. Never where this request alone may keep it from being stored, nor
     /// after a purge: what that made stale becomes fresh by being stored anew.
@@ -77,13 +82,19 @@ impl<'a> Fetch<'a> {
             && since_ms.is_some_and(|since_ms| since_ms < REPEATED_MS)
             && !self.ask.wishes.no_store
             && !self.ask.has_credentials()
+            && !self.shows_for_all(stored)
             && validation::repeats(&stored.headers, news)
             && self.worker.shared.vault.is_untouched(key, &found.placement)
     }
 
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
     /// client.
-    pub(super) fn merged(&self, stored: &Stored<'_>, news: &HeaderMap) -> Renewed<'a> {
+    pub(crate) fn merged(&self, stored: &Stored<'_>, news: &HeaderMap) -> Renewed<'a> {
+        self.merged_as(stored, news, stored.response.policy.is_personal)
+    }
+
+    /// The same, where it is known whether what is stored may be for one user.
+    fn merged_as(&self, stored: &Stored<'_>, news: &HeaderMap, is_for_one: bool) -> Renewed<'a> {
         let (length_bytes, stored) = (stored.length_bytes, stored.response);
         let caching = self.caching();
         let mut headers = validation::merge(&stored.headers, news, caching, self.response_time_s());
@@ -102,7 +113,7 @@ impl<'a> Fetch<'a> {
         // What the body was fetched with counts: a 304 says that it is for this client, too. A
         // cookie that came with what is never served without validation is as much of a sign.
         let is_never_fresh = stored.policy.lifetime_ms <= stored.policy.initial_age_ms;
-        arrived.with_cookie = stored.policy.is_personal
+        arrived.with_cookie = is_for_one
             || (is_never_fresh
                 && stored.policy.never_stale
                 && stored.headers.contains_key(SET_COOKIE));
@@ -140,7 +151,8 @@ impl<'a> Fetch<'a> {
             return reused(worker, ask, found, self.status);
         }
         let stored = self.stored_of(&found);
-        let renewed = self.merged(&stored, news);
+        let is_for_one = stored.response.policy.is_personal && !self.shows_for_all(stored.response);
+        let renewed = self.merged_as(&stored, news, is_for_one);
         let kept = self.keep_freshened(stored, &renewed).await;
         self.settle(kept);
         let cookies = cookies_of(&renewed.effects, news);

@@ -127,19 +127,21 @@ pub(crate) async fn course(
     if shared.collapse.is_uncacheable(primary) {
         return Course::AsAsked;
     }
+    let noted = || shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s());
+    let with_cookie = noted() == Some(Unsliceable::AsAskedWithCookie);
+    let needs = if with_cookie || may_be_for_one(ask) { Needs::Stored } else { Needs::Any };
     // A slice could hardly be stored, so the origin would be asked twice.
-    if may_be_for_one(ask) && !shared.vault.has_slices(primary) {
+    if needs == Needs::Stored && !shared.vault.has_slices(primary) {
         return Course::AsAsked;
     }
-    let noted = || shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s());
-    if noted().is_none() {
+    if with_cookie || noted().is_none() {
         let probing = support == RangeSupport::Unknown
             && reason != ForwardReason::Request
             && !shared.vault.has_slices(primary);
         if probing && !ask.wishes.only_if_cached {
             return Course::Probe(want);
         }
-        match Box::pin(serve(worker, ask, reason, want)).await {
+        match Box::pin(serve(worker, ask, reason, want, needs)).await {
             Ok(answer) => return Course::Answered(Box::new(answer)),
             // It would be asked in vain once more.
             Err(Lack::Failed { error, followed }) => {
@@ -153,6 +155,14 @@ pub(crate) async fn course(
         Some(Unsliceable::NoRanges) if reason != ForwardReason::Request => Course::Whole,
         _ => Course::AsAsked,
     }
+}
+
+/// Which slices a request may be answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Any,
+    /// Stored ones: what it would bring could hardly be kept.
+    Stored,
 }
 
 /// Whether the responses to this request can most likely not be stored, so that slices not stored
@@ -183,15 +193,15 @@ async fn serve(
     ask: &Ask,
     reason: ForwardReason,
     want: Want,
+    needs: Needs,
 ) -> Result<Answer, Lack> {
     let (stretch, now_ms) = (want.stretch(want.index()), worker.now_ms());
-    let first = match may_be_for_one(ask) {
-        // Nor is it asked for where others are there: it could hardly be kept.
-        true => slice::stored(worker, ask, stretch, How::Stored, now_ms).await,
-        false => Some(slice::get(worker, ask, stretch, now_ms).await?),
+    let first = match needs {
+        Needs::Stored => slice::stored(worker, ask, stretch, How::Stored, now_ms).await,
+        Needs::Any => Some(slice::get(worker, ask, stretch, now_ms).await?),
     };
     let first = first.ok_or(Lack::NotStored)?;
-    answer_with(worker, ask, reason, want, first).await
+    answer_with(worker, ask, reason, want, first, needs).await
 }
 
 /// The response that begins in this slice; if it cannot, and the origin has not failed, the range
@@ -202,10 +212,11 @@ async fn answer_with(
     reason: ForwardReason,
     want: Want,
     mut first: Got,
+    needs: Needs,
 ) -> Result<Answer, Lack> {
     let mut status = status_of(first.how, reason);
     let own = first.own.take();
-    let surely = must_be_there(worker, ask, &first.response);
+    let surely = needs == Needs::Stored || must_be_there(worker, ask, &first.response);
     let mut found = match first.response.part {
         Some(part) if want.last.min(part.complete_bytes - 1) >= part.end => {
             let end = want.last.min(part.complete_bytes - 1);
@@ -422,7 +433,7 @@ pub(crate) async fn probe(
         of_slice
     });
     let asked = match begun.await {
-        Ok(got) => match answer_with(worker, ask, reason, want, got).await {
+        Ok(got) => match answer_with(worker, ask, reason, want, got, Needs::Any).await {
             Ok(answer) => return answer,
             Err(Lack::Failed { error, .. }) => return fetching.failed(error).await,
             Err(Lack::NotStored | Lack::NoSlice) => {

@@ -274,7 +274,7 @@ async fn follow(
 
 /// Fetches a slice, or has a stale one validated.
 async fn fetch(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     ask: &Ask,
     slices: Slices,
     index: u64,

@@ -78,6 +78,11 @@ fn what_a_cookie_brings_is_no_slice_for_others() {
         assert!(!answer.cache().contains("; stored"), "{range} {}", answer.cache());
     }
     assert!(origin.count() > asked);
+    // What is everybody's is theirs, too, though they cannot bring more of it.
+    for range in ["bytes=5-6", "bytes=65000-140000"] {
+        let stored = proxy.get_with("/", &format!("Cookie: user=b\nRange: {range}"));
+        assert!(stored.cache().contains("; hit") && stored.complete, "{range} {}", stored.cache());
+    }
     let answer = proxy.get_with("/", "Range: bytes=200000-299999");
     assert!(answer.body == all[200_000..], "it is everybody's");
 }
