@@ -56,6 +56,13 @@ impl RequestDirectives {
         parsed
     }
 
+    /// As of a request that waited so long for a response, which is no older to it for that.
+    #[must_use]
+    pub fn having_waited_ms(self, waited_ms: u64) -> RequestDirectives {
+        let max_age = self.max_age.map(|max_s| max_s.saturating_add(waited_ms / 1000));
+        RequestDirectives { max_age, ..self }
+    }
+
     fn apply(&mut self, name: &[u8], argument: Argument<'_>) {
         if argument == Argument::Unclosed || is(name, "no-store") {
             self.no_store = true;

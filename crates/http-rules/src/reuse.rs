@@ -4,7 +4,7 @@
 //! and the response does not forbid it; the reason for a validation is told apart: the client's
 //! demand ([`ForwardReason::Request`]) or age ([`ForwardReason::Stale`]). Nothing here allocates.
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, DATE};
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
@@ -12,7 +12,7 @@ use crate::cache_status::ForwardReason;
 use crate::config::CachingConfig;
 use crate::directive::DELTA_SECONDS_MAX;
 use crate::freshness::{self, Lifetime};
-use crate::{personal, storing};
+use crate::{dates, personal, storing};
 
 /// Largest backward clock adjustment that makes no response stale, as clock discipline may cause.
 const CLOCK_BACK_MAX_MS: u64 = 60_000;
@@ -144,6 +144,13 @@ impl Policy {
             && (self.never_stale || !newer.never_stale)
             && (!self.immutable || newer.immutable)
             && (self.is_personal || !newer.is_personal)
+    }
+
+    /// Whether it was made for the request that brought it, by its `Date`: its age on arrival is
+    /// the time that it took.
+    pub fn was_made_anew(&self, headers: &HeaderMap) -> bool {
+        let date_s = dates::header(headers, &DATE, self.response_time_s());
+        date_s.is_some_and(|date_s| date_s.saturating_add(1) >= self.response_time_s())
     }
 
     /// Time of arrival in whole seconds, as HTTP dates are.

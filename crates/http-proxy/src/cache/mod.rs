@@ -61,12 +61,15 @@ impl Question {
     /// Whether no other request would be helped by the response, nor this one by another's: a part,
     /// and what each request must ask the origin for itself, as what is stored could not be reused
     /// even on its arrival: by what it says, or what the client demands. Many who reload, and want
-    /// nothing older than now, make one request.
+    /// nothing older than now, make one request, however long that takes.
     fn is_for_one(&self, worker: &Worker, ask: &Ask) -> bool {
         let caching = &worker.shared.config.caching;
         let reusable = |found: &Found| {
-            let policy = &found.response.policy;
-            let decision = reuse::decide(&ask.wishes, policy, caching, policy.response_time_ms);
+            let (policy, headers) = (&found.response.policy, &found.response.headers);
+            let is_anew = policy.was_made_anew(headers);
+            let took_ms = if is_anew { policy.initial_age_ms } else { 0 };
+            let wishes = ask.wishes.having_waited_ms(took_ms);
+            let decision = reuse::decide(&wishes, policy, caching, policy.response_time_ms);
             !matches!(decision, Decision::Validate(_))
         };
         // What is not even to be validated suits no request like this one.
@@ -95,6 +98,11 @@ impl Question {
 }
 
 async fn plan(worker: &Worker, ask: &Ask) -> Plan {
+    plan_since(worker, ask, u64::MAX).await
+}
+
+/// As [`plan`], for a request that has waited for others since `since_ms`.
+async fn plan_since(worker: &Worker, ask: &Ask, since_ms: u64) -> Plan {
     let want_body = answer::wants_body(&ask.method);
     let vault = &worker.shared.vault;
     let looking =
@@ -116,8 +124,10 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
         let found = ask.wants_range().then_some(found);
         return Plan::Ask(Question { found, ..Question::missed(ask, key, ForwardReason::Partial) });
     }
-    let caching = &worker.shared.config.caching;
-    match reuse::decide(&ask.wishes, &found.response.policy, caching, worker.now_ms()) {
+    let (policy, caching) = (&found.response.policy, &worker.shared.config.caching);
+    let waited_ms = policy.response_time_ms.saturating_sub(since_ms);
+    let wishes = ask.wishes.having_waited_ms(waited_ms);
+    match reuse::decide(&wishes, policy, caching, worker.now_ms()) {
         // To validate what cannot be sent then would take a second request.
         Decision::Validate(_) if !answer::is_there(worker, ask, &found) => lost(ask, &found),
         Decision::Validate(reason) => {
@@ -178,7 +188,7 @@ struct Behind {
 
 /// Asks the origin, or waits for another request that does.
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
-    let reason_first = question.reason;
+    let (reason_first, since_ms) = (question.reason, worker.now_ms());
     let (mut reason, mut support, mut broke) = (reason_first, RangeSupport::Unknown, None);
     let mut rounds = Rounds::new(worker.shared.config.timeouts.origin_header);
     while rounds.is_one_left() {
@@ -197,7 +207,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
             Next::Alone => break,
         }
         rounds.end_one(is_silent);
-        question = match plan(worker, ask).await {
+        question = match plan_since(worker, ask, since_ms).await {
             Plan::Serve(found, decision) => {
                 return serve_planned(worker, ask, found, decision, Some(behind.reason));
             }
