@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use damelo_http_proxy::{LogTarget, ProxyConfig, Target};
 use serde_json::json;
 use support::wire::raw;
-use support::{Message, Nobody, Origin, Proxy, Reply, eventually, reply};
+use support::{Message, Nobody, Origin, Proxy, Reply, date, eventually, reply};
 
 /// Runs a step and says how far the counters moved meanwhile.
 fn moved<const N: usize>(proxy: &Proxy, names: [&str; N], step: impl FnOnce()) -> [u64; N] {
@@ -101,6 +101,22 @@ fn validation_and_stale_answers_are_counted() {
     proxy.pass_seconds(70);
     assert_eq!(moved(&proxy, ["revalidated", "hits"], || drop(proxy.get("/b"))), [1, 0]);
     assert_eq!(moved(&proxy, ["stale_on_error"], || drop(proxy.get("/failing"))), [1]);
+}
+
+/// The origin's clock is slow by more than its lifetimes.
+#[test]
+fn what_is_stale_on_arrival_is_counted() {
+    let origin = Origin::start(|request| match request.path() {
+        "/cached" => {
+            reply(200, &format!("cache-control: max-age=60\ndate: {}\nage: 300", date(-3000)), "x")
+        }
+        _ => reply(200, &format!("cache-control: max-age=60\ndate: {}", date(-3000)), "x"),
+    });
+    let proxy = Proxy::start(&origin);
+    let get = |path: &str| drop(proxy.get(path));
+    assert_eq!(moved(&proxy, ["stale_on_arrival", "hits"], || get("/")), [1, 0]);
+    assert_eq!(moved(&proxy, ["stale_on_arrival", "hits"], || get("/")), [1, 0]);
+    assert_eq!(moved(&proxy, ["stale_on_arrival"], || get("/cached")), [0]);
 }
 
 #[test]

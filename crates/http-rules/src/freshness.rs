@@ -87,9 +87,17 @@ pub fn initial_age(headers: &HeaderMap, request_time_ms: u64, response_time_ms: 
         }
         _ => 0,
     };
+    apparent_age.max(corrected_age_value(headers, request_time_ms, response_time_ms))
+}
+
+/// `corrected_age_value` (§4.2.3), in milliseconds: by `Age` and the time on the way.
+pub(crate) fn corrected_age_value(
+    headers: &HeaderMap,
+    request_time_ms: u64,
+    response_time_ms: u64,
+) -> u64 {
     let response_delay = response_time_ms.saturating_sub(request_time_ms);
-    let age_value = age_value(headers).saturating_mul(1000);
-    apparent_age.max(age_value.saturating_add(response_delay))
+    age_value(headers).saturating_mul(1000).saturating_add(response_delay)
 }
 
 /// The first member of `Age` over all its lines, in seconds; zero if it is not a number (§5.1).

@@ -153,6 +153,15 @@ impl Policy {
         date_s.is_some_and(|date_s| date_s.saturating_add(1) >= self.response_time_s())
     }
 
+    /// How many seconds old it was on arrival if that was as long as its lifetime by its `Date`
+    /// alone: no `Age` tells of a cache where it was. The origin's clock may be slow.
+    pub fn outlived_by_date_s(&self, received: &HeaderMap, request_time_ms: u64) -> Option<u64> {
+        let told_ms =
+            freshness::corrected_age_value(received, request_time_ms, self.response_time_ms);
+        let is_by_date = told_ms < self.lifetime_ms && self.lifetime_ms <= self.initial_age_ms;
+        is_by_date.then_some(self.initial_age_ms / 1000)
+    }
+
     /// Time of arrival in whole seconds, as HTTP dates are.
     pub fn response_time_s(&self) -> u64 {
         self.response_time_ms / 1000

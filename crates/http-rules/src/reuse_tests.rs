@@ -364,3 +364,26 @@ fn time_left() {
     let decided = decide(&wish(""), &window.made_stale(), &CachingConfig::default(), NOW);
     assert_eq!(decided, STALE, "what has changed is not served while it is asked about");
 }
+
+/// RFC 9111 §4.2.3: a slow clock makes what it dates old on arrival. A cache on the way says so by
+/// `Age`, and what has no lifetime is none the worse for it.
+#[test]
+fn what_its_date_alone_makes_stale_on_arrival() {
+    let now_s = NOW / 1000;
+    let date = crate::dates::format(now_s - 300);
+    for (says, age, outlived) in [
+        ("max-age=60", "0", Some(300)),
+        ("max-age=300", "0", Some(300)),
+        ("max-age=301", "0", None),
+        ("max-age=60", "59", Some(300)),
+        ("max-age=60", "300", None),
+        ("max-age=0", "0", None),
+        ("no-cache", "0", None),
+    ] {
+        let map = headers(&[("cache-control", says), ("age", age), ("date", &date)]);
+        let policy = policy_of(&map, &CachingConfig::default());
+        assert_eq!(policy.outlived_by_date_s(&map, NOW), outlived, "{says}, age {age}");
+    }
+    let map = headers(&[("cache-control", "max-age=60")]);
+    assert_eq!(policy_of(&map, &CachingConfig::default()).outlived_by_date_s(&map, NOW), None);
+}

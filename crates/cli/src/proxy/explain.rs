@@ -133,6 +133,10 @@ fn describe(one: &Value, say: &mut impl FnMut(String)) {
         number(&fresh["age_when_it_came_s"]),
         number(&fresh["time_here_s"])
     ));
+    let by_date = fresh["date"].as_f64().map(|date| number(&fresh["response_time"]) - date);
+    if let Some(age) = by_date.filter(|age| *age >= 1.0) {
+        say(format!("         made, by its Date, {age:.0} s before it came"));
+    }
     let left = number(&fresh["fresh_for_s"]);
     let state =
         if left > 0.0 { format!("fresh for {left} s") } else { format!("stale for {} s", -left) };
@@ -204,6 +208,7 @@ mod tests {
                 "key": "http://h/a\\x00", "status": 200, "body_bytes": 5, "lies": "disk",
                 "group": "7", "purged": "gone by a purge", "generation": 3, "tags": 1,
                 "freshness": { "age_s": 15.25, "age_when_it_came_s": 5.0, "time_here_s": 10.25,
+                               "response_time": 105.75, "date": 100,
                                "lifetime_s": 12.0, "lifetime_from": "max-age",
                                "fresh_for_s": -3.25 },
                 "rules": ["pictures", "long ones"],
@@ -223,6 +228,7 @@ mod tests {
             "varies   by accept, the cookie lang; 1 variants listed",
             "on disk, group id:7",
             "15.25 s = 5 s when it came + 10.25 s here",
+            "made, by its Date, 6 s before it came",
             "lifetime 12 s (max-age) - age 15.25 s: stale for 3.25 s",
             "  rules  pictures; long ones",
             "a purge of a tag covers it: hard at 4",

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::DATE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 
@@ -20,7 +21,6 @@ use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
 use crate::request::hooks;
-use crate::rules::ResponseDirectives;
 use crate::rules::freshness::{Lifetime, LifetimeSource};
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::parts::Slices;
@@ -258,6 +258,7 @@ fn freshness(response: &StoredResponse, now_ms: u64) -> Value {
         "response_time": seconds(policy.response_time_ms),
         "now": seconds(now_ms),
         "age_when_it_came_s": seconds(policy.initial_age_ms),
+        "date": dates::header(&response.headers, &DATE, policy.response_time_s()),
         "time_here_s": seconds(now_ms.saturating_sub(policy.response_time_ms)),
         "age_s": seconds(age_ms),
         "lifetime_s": seconds(lifetime_ms),

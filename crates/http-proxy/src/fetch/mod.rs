@@ -25,7 +25,7 @@ mod variants;
 use std::iter::once;
 use std::sync::Arc;
 
-use http::{Method, Request, Response, StatusCode, response};
+use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
@@ -36,7 +36,7 @@ use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::Exchange;
 use crate::rules::{
-    CacheStatus, CachingConfig, ForwardReason, NotStoredReason, ResponseDirectives,
+    CacheStatus, CachingConfig, ForwardReason, NotStoredReason, Policy, ResponseDirectives,
     is_passing_failure, validation,
 };
 use crate::ruleset::ResponseEffects;
@@ -204,8 +204,8 @@ impl<'a> Fetch<'a> {
         &self,
         directives: &'x ResponseDirectives,
         status: StatusCode,
-        headers: &'x http::HeaderMap,
-        received: &'x http::HeaderMap,
+        headers: &'x HeaderMap,
+        received: &'x HeaderMap,
     ) -> Arrived<'x> {
         Arrived {
             status,
@@ -240,6 +240,17 @@ impl<'a> Fetch<'a> {
     fn remember_shared(&self) {
         let who = Who { is_head: false, ..self.ask.who() };
         self.worker.shared.collapse.remember_shared(&self.key, who);
+    }
+
+    /// Counts what came stale for its `Date` alone, and tells of its origin.
+    pub(super) fn note_age(&self, policy: &Policy, received: &HeaderMap) {
+        let worker = self.worker;
+        if let Some(age_s) = policy.outlived_by_date_s(received, self.sent.request_time_ms) {
+            worker.counters.stale_on_arrival.one();
+            if worker.shared.forward.is_none() {
+                worker.fetcher.tell_of_clock(self.ask.site, age_s);
+            }
+        }
     }
 
     /// Lets requests with a cookie collapse again where a response that came without one is by its
@@ -324,6 +335,7 @@ impl<'a> Fetch<'a> {
                 self.status.stored = true;
                 self.status.ttl_s = Some(insertion.response.policy.ttl_s(worker.now_ms()));
                 self.share_with_cookies(&parts, &effects);
+                self.note_age(&insertion.response.policy, &parts.headers);
                 self.fill(parts, timed, insertion).await
             }
             Err(reason) => {

@@ -156,6 +156,7 @@ impl<'a> Fetch<'a> {
         let kept = self.keep_freshened(stored, &renewed).await;
         self.settle(kept);
         let cookies = cookies_of(&renewed.effects, news);
+        self.note_age(&renewed.response.policy, news);
         found.response = renewed.response;
         with_cookies(reused(worker, ask, found, self.status), cookies)
     }

@@ -184,6 +184,7 @@ counters! {
     forward_checks_refused: "Requests refused because too many passwords were being checked.",
     users_file_errors: "Changed files of users that could not be used, or not in every line.",
     stored: "Responses stored.",
+    stale_on_arrival: "Responses with a lifetime that was over when they came, by their `Date` alone: the origin's clock is slow, or a cache before it sends no `Age`.",
     client_not_modified: "Answers 304 to a client from the cache.",
     responded: "Requests that a rule answered by itself (`respond`).",
     own_errors: "Answers 4xx and 5xx that the proxy made itself.",

@@ -51,6 +51,8 @@ pub(crate) struct Endpoint {
     pub(crate) places: Option<Arc<Semaphore>>,
     /// The endpoint may speak HTTP/2; cleared when a connection negotiates HTTP/1.1.
     pub(crate) may_http2: AtomicBool,
+    /// It was said that its clock seems to be slow.
+    pub(crate) told_of_clock: AtomicBool,
     /// Requests use HTTP/2 without TLS, by prior knowledge.
     http2_clear_text: bool,
     dial: Dial,
@@ -222,6 +224,7 @@ impl Endpoint {
             load: Arc::default(),
             places: (places_max > 0).then(|| Arc::new(Semaphore::new(places_max))),
             may_http2: AtomicBool::new(may_http2),
+            told_of_clock: AtomicBool::new(false),
             http2_clear_text,
             dial: parsed.dial,
             tls,
@@ -237,6 +240,7 @@ impl Endpoint {
             load: Arc::default(),
             places: None,
             may_http2: AtomicBool::new(false),
+            told_of_clock: AtomicBool::new(false),
             http2_clear_text: false,
             dial: Dial::Tcp { host, port },
             tls: None,

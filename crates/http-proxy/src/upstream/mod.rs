@@ -30,7 +30,7 @@ mod upload;
 mod version;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::header::HOST;
@@ -478,6 +478,21 @@ impl Fetcher {
                 }
             }
             Some(_) => {}
+        }
+    }
+
+    /// Says once of a site's origin that what it sends is this old when it comes, by its `Date`,
+    /// and so never fresh.
+    pub(crate) fn tell_of_clock(&self, site: SiteId, age_s: u64) {
+        let first = self.site(site).pools.first();
+        if let Some(endpoint) = first.map(Pool::endpoint)
+            && !endpoint.told_of_clock.swap(true, Ordering::Relaxed)
+        {
+            say(format_args!(
+                "damelo: what the origin {} sends is stale when it comes, and never a hit: its Date \
+                 is {age_s} s ago. Its clock is slow, or a cache before it sends no Age",
+                endpoint.url()
+            ));
         }
     }
 

@@ -100,6 +100,7 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
                     (Rate("damelo_proxy_origin_checks_failed", ""), "checks failed"),
                     (Rate("damelo_proxy_origin_failovers", ""), "asked another"),
                     (Rate("damelo_proxy_stale_on_error", ""), "stale answers instead"),
+                    (Rate("damelo_proxy_stale_on_arrival", ""), "stale when they came"),
                 ],
             ),
             Panel(
