@@ -6,8 +6,9 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::device::{Device, Io, IoBuf, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
@@ -15,6 +16,10 @@ use crate::index::Location;
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
 use crate::sync::{Mutex, lock};
+use crate::types::Clock;
+
+/// An error is another event than the last that counted if so much time has passed since that one.
+const EVENT_TIME: Duration = Duration::from_secs(1);
 
 /// Segment number, counted over all volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +54,9 @@ pub(crate) struct Volume {
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) superblock: Superblock,
+    /// Events that failed reads or writes, and when the last of them did, in nanoseconds.
+    error_events: AtomicU32,
+    last_event_ns: AtomicU64,
     errors_in_row: AtomicU32,
     /// Of writes alone, which those beside the segments do not end.
     write_errors_in_row: AtomicU32,
@@ -65,6 +73,7 @@ pub(crate) struct Space {
     pub(crate) segments: u32,
     pub(crate) nonce: StoreNonce,
     errors_max: u32,
+    clock: Arc<dyn Clock>,
     /// While the checkpoint of a clean close still speaks for the segments: nothing may be written
     /// to them then, nor to the tables of their lives.
     untouched: AtomicBool,
@@ -82,6 +91,7 @@ impl Space {
     pub(crate) fn new(
         volumes: Vec<(PathBuf, Arc<dyn Device>, Superblock)>,
         errors_max: u32,
+        clock: Arc<dyn Clock>,
     ) -> Space {
         let first = &volumes[0].2;
         let (page_bytes, segment_bytes) = (u64::from(first.page_bytes), first.segment_bytes);
@@ -93,6 +103,8 @@ impl Space {
                 path,
                 device,
                 superblock,
+                error_events: AtomicU32::new(0),
+                last_event_ns: AtomicU64::new(0),
                 errors_in_row: AtomicU32::new(0),
                 write_errors_in_row: AtomicU32::new(0),
                 sync_errors_in_row: AtomicU32::new(0),
@@ -107,6 +119,7 @@ impl Space {
             segments,
             nonce,
             errors_max,
+            clock,
             untouched: AtomicBool::new(false),
             leaving: Mutex::default(),
         }
@@ -198,10 +211,11 @@ impl Space {
     pub(crate) fn write_beside(&self, volume: &Volume, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.assert_touched();
         volume.usable()?;
+        let events = volume.error_events();
         let outcome = volume.device.write_at(at, bytes);
         match outcome {
             Ok(()) => volume.note(&outcome, self.errors_max),
-            Err(_) => return self.noted(IoOp::Write, volume, outcome),
+            Err(_) => return self.noted(IoOp::Write, volume, events, outcome),
         }
         Ok(())
     }
@@ -210,8 +224,9 @@ impl Space {
     pub(crate) fn read(&self, segment: SegmentId, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
+        let events = spot.volume.error_events();
         let outcome = spot.volume.device.read_at(spot.offset, buf);
-        self.noted(IoOp::Read, spot.volume, outcome)
+        self.noted(IoOp::Read, spot.volume, events, outcome)
     }
 
     /// Writes synchronously on the calling thread.
@@ -219,8 +234,9 @@ impl Space {
         self.assert_touched();
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
+        let events = spot.volume.error_events();
         let outcome = spot.volume.device.write_at(spot.offset, buf);
-        self.noted(IoOp::Write, spot.volume, outcome)
+        self.noted(IoOp::Write, spot.volume, events, outcome)
     }
 
     /// Starts a read or write of the leading bytes of each run of `pieces`, which are kept alive
@@ -345,8 +361,9 @@ impl Space {
             return None;
         }
         let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
+        let events = spot.volume.error_events();
         let done = Box::new(move |outcome: io::Result<()>| {
-            done(space.noted(op, &space.volumes[volume], outcome));
+            done(space.noted(op, &space.volumes[volume], events, outcome));
         });
         Some(Io { op, offset: spot.offset, bufs, done })
     }
@@ -363,12 +380,25 @@ unsafe fn part_of(run: &Run, from: usize, len: usize) -> IoBuf {
 }
 
 impl Space {
-    /// Counts an I/O outcome; an error is given the volume's path.
+    /// Counts an I/O outcome; an error is given the volume's path. `events` there were of the volume
+    /// when the I/O began.
+    ///
+    /// What is under way when something happens (a link is reset, say) fails all at once, and counts
+    /// as one error.
     ///
     /// Want of room does not count against the last volume in service: what it has can be read, and
     /// room may come again, for a sparse file, a quota, or a file system that writes elsewhere on
     /// each overwrite. Of several one that has none goes out, or the others would wait for it.
-    fn noted(&self, op: IoOp, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
+    fn noted(
+        &self,
+        op: IoOp,
+        volume: &Volume,
+        events: u32,
+        outcome: io::Result<()>,
+    ) -> io::Result<()> {
+        if outcome.is_err() && !volume.is_another_event(events, self.clock.monotonic()) {
+            return outcome.map_err(|error| volume.named(error));
+        }
         if op == IoOp::Write {
             self.note_write(volume, &outcome);
         }
@@ -483,6 +513,29 @@ impl Volume {
 
     fn usable(&self) -> io::Result<()> {
         if self.is_out() { Err(self.named(self.out_error())) } else { Ok(()) }
+    }
+
+    fn error_events(&self) -> u32 {
+        self.error_events.load(Ordering::Relaxed)
+    }
+
+    /// Whether an error is of no event that counted, and counts: its I/O began after the last of
+    /// them, when there had been as many as `known`, or failed long after it.
+    fn is_another_event(&self, known: u32, now: Duration) -> bool {
+        let events = self.error_events();
+        let now_ns = now.as_nanos() as u64;
+        let since_ns = now_ns.saturating_sub(self.last_event_ns.load(Ordering::Relaxed));
+        if events != known && since_ns < EVENT_TIME.as_nanos() as u64 {
+            return false;
+        }
+        // Of those that fail at once on several threads, one counts.
+        let next = events.wrapping_add(1);
+        let relaxed = Ordering::Relaxed;
+        let is_first = self.error_events.compare_exchange(events, next, relaxed, relaxed).is_ok();
+        if is_first {
+            self.last_event_ns.store(now_ns, Ordering::Relaxed);
+        }
+        is_first
     }
 
     fn note(&self, outcome: &io::Result<()>, errors_max: u32) {

@@ -288,7 +288,7 @@ pub(crate) fn start(
         .zip(superblocks)
         .map(|(volume, superblock)| (volume.path, volume.device, superblock))
         .collect();
-    let space = Arc::new(Space::new(volumes, config.volume_errors_max));
+    let space = Arc::new(Space::new(volumes, config.volume_errors_max, Arc::clone(&clock)));
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
     let generation = contents.requires.map_or(0, |r| r.generation);
     let hash_seed = first.hash_seed;

@@ -18,6 +18,7 @@ use damelo::{GroupId, Store};
 
 #[path = "../in_memory/mod.rs"]
 mod in_memory;
+#[allow(unused_imports, reason = "not every test stops the clock")]
 pub(crate) use in_memory::Stopped;
 
 /// Reads of a range are held, once their bytes are there, until somebody lets them go.
@@ -52,6 +53,8 @@ struct Troubles {
     in_writes: Mutex<VecDeque<Act>>,
     gate: Mutex<Gate>,
     gate_changed: Condvar,
+    hangs: AtomicBool,
+    hanging: Mutex<VecDeque<Io>>,
 }
 
 /// What a device holds; it outlives a store that is closed or left.
@@ -107,7 +110,12 @@ impl Disk {
 
     /// Nothing can be read, written or synced from now on.
     pub(crate) fn fail(&self) {
-        self.troubles.fails.store(true, Ordering::SeqCst);
+        self.set_fails(true);
+    }
+
+    /// Whether that is so.
+    pub(crate) fn set_fails(&self, fails: bool) {
+        self.troubles.fails.store(fails, Ordering::SeqCst);
     }
 
     /// One write fails.
@@ -218,6 +226,24 @@ impl Disk {
         self.troubles.gate_changed.notify_all();
     }
 
+    /// Whether reads that are submitted from now on stay under way, and no thread waits for them.
+    pub(crate) fn hang(&self, hangs: bool) {
+        self.troubles.hangs.store(hangs, Ordering::SeqCst);
+    }
+
+    /// How many reads are under way.
+    pub(crate) fn hanging(&self) -> usize {
+        self.troubles.hanging.lock().unwrap().len()
+    }
+
+    /// Ends so many reads that are under way, the first ones, as the device is now.
+    pub(crate) fn end_reads(&self, count: usize) {
+        for _ in 0..count {
+            let io = self.troubles.hanging.lock().unwrap().pop_front();
+            self.transfer(io.unwrap());
+        }
+    }
+
     fn check(&self) -> io::Result<()> {
         match self.troubles.fails.load(Ordering::SeqCst) {
             true => Err(io::Error::other("out of order")),
@@ -281,6 +307,34 @@ impl Disk {
         Ok(())
     }
 
+    fn transfer(&self, io: Io) {
+        let mut offset = io.offset;
+        let mut outcome = Ok(());
+        for piece in &io.bufs {
+            let (start, len) = (piece.as_ptr(), piece.len());
+            let done = match io.op {
+                IoOp::Read => {
+                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's
+                    // until `done`, which is called below.
+                    let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
+                    self.read(offset, bytes)
+                }
+                IoOp::Write => {
+                    // SAFETY: as above; nobody changes the memory before `done`.
+                    let bytes = unsafe { std::slice::from_raw_parts(start, len) };
+                    self.write(offset, bytes)
+                }
+            };
+            outcome = outcome.and(done);
+            offset += len as u64;
+        }
+        if io.op == IoOp::Write {
+            let act = self.troubles.in_writes.lock().unwrap().pop_front();
+            act.into_iter().for_each(|act| act());
+        }
+        (io.done)(outcome);
+    }
+
     fn put(&self, offset: u64, buf: &[u8]) {
         self.bytes.lock().unwrap()[offset as usize..][..buf.len()].copy_from_slice(buf);
     }
@@ -297,31 +351,11 @@ impl Device for Troubled {
     }
 
     fn submit(&self, io: Io) {
-        let mut offset = io.offset;
-        let mut outcome = Ok(());
-        for piece in &io.bufs {
-            let (start, len) = (piece.as_ptr(), piece.len());
-            let done = match io.op {
-                IoOp::Read => {
-                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's
-                    // until `done`, which is called below.
-                    let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
-                    self.disk.read(offset, bytes)
-                }
-                IoOp::Write => {
-                    // SAFETY: as above; nobody changes the memory before `done`.
-                    let bytes = unsafe { std::slice::from_raw_parts(start, len) };
-                    self.disk.write(offset, bytes)
-                }
-            };
-            outcome = outcome.and(done);
-            offset += len as u64;
+        let troubles = &self.disk.troubles;
+        match io.op == IoOp::Read && troubles.hangs.load(Ordering::SeqCst) {
+            true => troubles.hanging.lock().unwrap().push_back(io),
+            false => self.disk.transfer(io),
         }
-        if io.op == IoOp::Write {
-            let act = self.disk.troubles.in_writes.lock().unwrap().pop_front();
-            act.into_iter().for_each(|act| act());
-        }
-        (io.done)(outcome);
     }
 
     fn settle(&self, most: Duration) {
