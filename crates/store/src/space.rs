@@ -172,6 +172,11 @@ impl Space {
         Spot { volume, offset: start + offset }
     }
 
+    /// Whether the volume of a segment is in service.
+    pub(crate) fn is_in_service(&self, segment: SegmentId) -> bool {
+        !self.spot(segment, 0).volume.is_out()
+    }
+
     /// Alignment of I/O in bytes: the largest block size of all volumes.
     pub(crate) fn block(&self) -> u64 {
         self.volumes

@@ -344,7 +344,8 @@ impl Store {
     }
 
     /// False if a read would certainly find nothing. No I/O. The answer is wrongly true for less
-    /// than one absent key in a thousand. While the store recovers, what is not loaded yet counts
+    /// than one absent key in a thousand. What lies on a volume out of service counts as not there.
+    /// While the store recovers, what is not loaded yet counts
     /// as not there, as it does for reads: a program that must be rid of an object removes it all
     /// the same, which holds for what is loaded later, too.
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -353,9 +354,17 @@ impl Store {
         }
         let hash = self.engine().hash(key);
         let is_in_memory = || self.engine().cache.resident.shard(hash).contains(hash);
+        // The newest decides.
+        let is_on_disk = || {
+            let candidates = self.engine().ordered_candidates(hash);
+            candidates.first().is_some_and(|newest| {
+                let space = &self.engine().space;
+                space.is_in_service(space.split(newest.location).0)
+            })
+        };
         // What is replaced or moved meanwhile enters memory before its older record leaves the
         // index.
-        is_in_memory() || !self.engine().ordered_candidates(hash).is_empty() || is_in_memory()
+        is_in_memory() || is_on_disk() || is_in_memory()
     }
 
     /// False if the index knows no record of the object on disk: it may be in memory, or wait to be

@@ -297,7 +297,69 @@ fn a_long_object_on_a_volume_out_of_service_is_not_there() {
     assert!(!there.is_empty() && there.len() < 40, "{} are on the sound volume", there.len());
     assert_eq!(store.stats().misses_io - before, 40 - there.len() as u64);
     assert!(there.iter().all(has_range));
-    assert!(long().all(|key| store.may_contain(&key) == there.contains(&key)), "it is forgotten");
+    assert!(long().all(|key| store.may_contain(&key) == there.contains(&key)));
+}
+
+/// Nothing is wrong with it: all but what the errors were of is there once the volume is well.
+#[test]
+fn what_is_asked_for_of_a_volume_out_of_service_is_not_forgotten() {
+    for which in [0, 1] {
+        let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+        let store = open(&disks, |config| config.memory = ByteSize::new(16 << 20));
+        let keys = || (0..2_000).map(|n| format!("old/{n}"));
+        keys().for_each(|key| put(&store, &key, 1, &[7; 5_000]));
+        let long = vec![9; 700_000];
+        (0..4).for_each(|n| put(&store, &format!("long/{n}"), 2, &long));
+        break_one(&store, &disks, which, 2_000);
+        let before = store.stats();
+        let mut missing = 0;
+        for _ in 0..3 {
+            let missed = keys().filter(|key| get(&store, key).is_none()).count();
+            assert!(missed > 500 && missed < 1_500, "{missed} of volume {which}");
+            let longs = (0..4).map(|n| format!("long/{n}"));
+            let parts = longs.map(|key| store.read_range(key.as_bytes(), 0..9).wait().unwrap());
+            missing += missed + parts.filter(Option::is_none).count();
+        }
+        let now = store.stats();
+        // But for what the errors were of, which is not looked for.
+        let forgotten = now.misses_not_found - before.misses_not_found;
+        assert!(forgotten <= 3 * 4, "{forgotten} of volume {which}");
+        let failed = now.misses_io - before.misses_io;
+        assert_eq!(failed + forgotten, missing as u64, "volume {which}");
+        assert_eq!(now.index_objects, before.index_objects, "volume {which}");
+        assert_eq!(now.journal_records, before.journal_records, "volume {which}");
+        assert!(keys().all(|key| store.may_contain(key.as_bytes()) == get(&store, &key).is_some()));
+        // Killed, and the volume is well again.
+        std::mem::forget(store);
+        let store = open(&disks.map(|disk| disk.copied()), |_| ());
+        let gone = keys().filter(|key| get(&store, key).is_none()).count();
+        assert!(gone <= 4, "{gone} of volume {which}");
+        let has_long = |n| store.lookup(format!("long/{n}").as_bytes()).wait().unwrap().is_some();
+        assert!((0..4).all(has_long), "volume {which}");
+    }
+}
+
+/// What replaces it is journalled, so that it does not come back with its volume.
+#[test]
+fn what_is_replaced_while_its_volume_is_out_of_service_stays_so() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    let keys = || (0..2_000).map(|n| format!("old/{n}"));
+    keys().for_each(|key| put(&store, &key, 1, &[7; 5_000]));
+    break_one(&store, &disks, 1, 2_000);
+    keys().for_each(|key| _ = get(&store, &key));
+    keys().step_by(2).for_each(|key| put(&store, &key, 1, b"new"));
+    keys().skip(1).step_by(4).for_each(|key| _ = store.remove(key.as_bytes()).unwrap());
+    // Killed, and the volume is well again.
+    std::mem::forget(store);
+    let store = open(&disks.map(|disk| disk.copied()), |_| ());
+    for (n, key) in keys().enumerate() {
+        match (n % 4, get(&store, &key)) {
+            (0 | 2, found) => assert!(found.is_none_or(|value| value == b"new"), "{key}"),
+            (1, found) => assert_eq!(found, None, "{key}"),
+            (_, found) => assert!(found.is_none_or(|value| value == [7; 5_000]), "{key}"),
+        }
+    }
 }
 
 /// A segment that was open on the volume is not filled further.

@@ -128,7 +128,7 @@ impl Chunks {
             return Err(Lost::Overwritten);
         }
         if !is_read {
-            return Err(Lost::Unreadable);
+            return Err(engine.not_read(self.extent.segment));
         }
         let head = &self.head;
         let chunks = run.bytes(self.chunks.start, self.chunks.len());

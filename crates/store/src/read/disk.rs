@@ -288,6 +288,9 @@ impl Engine {
         candidate: Candidate,
         look: Look,
     ) -> Result<Found, ReadError> {
+        if let Some(found) = self.unasked(hash, &candidate) {
+            return Ok(found);
+        }
         self.index.bump_freq(hash.get(), candidate.location, 1);
         if self.wants_page(hash, &candidate)
             && let Some(found) = self.read_page_for(hash, key, &candidate, look)?
@@ -377,6 +380,10 @@ impl Engine {
         let inexact = self.piece_max() / LengthClass::INEXACT_PART;
         if len > self.piece_max() + inexact + 2 * self.space.page_bytes {
             return Err(ReadError::TooLargeForMemory { length: bytes, max: self.piece_max() });
+        }
+        // Else memory would be taken for nothing.
+        if !self.space.is_in_service(segment) {
+            return Ok(None);
         }
         let run = self.take_for_read(len as usize)?;
         let life = self.life_of(location);

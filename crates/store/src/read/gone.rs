@@ -1,15 +1,18 @@
 //! Records that are of no use to a reader: they are forgotten, and the miss is counted.
 //!
-//! Invariant: a record is forgotten only while readers get it. If the object was kept elsewhere or
-//! replaced since the record was found, it is looked up again. Threads: any.
+//! Invariants: a record is forgotten only while readers get it. If the object was kept elsewhere or
+//! replaced since the record was found, it is looked up again. What lies on a volume out of service
+//! is a miss and not forgotten: nothing is wrong with it, and the next open may find the volume
+//! well. Threads: any.
 
 use super::disk::Found;
 use super::lost::Lost;
 use super::memory::Death;
 use crate::engine::Engine;
 use crate::format::RecordHeader;
-use crate::index::Location;
+use crate::index::{Candidate, Location};
 use crate::memory::resident::Found as Resident;
+use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::{KeyHash, SegmentLife};
 
@@ -19,7 +22,7 @@ impl Engine {
         let counter = match lost {
             Lost::Overwritten => &self.counters.misses_overwritten,
             Lost::Damaged => &self.counters.misses_damaged,
-            Lost::Unreadable => &self.counters.misses_io,
+            Lost::Unreadable | Lost::OutOfService => &self.counters.misses_io,
         };
         add(counter, 1);
     }
@@ -31,7 +34,7 @@ impl Engine {
     }
 
     /// Forgets a manifest or patch whose value is lost. One that is not on disk yet (its location
-    /// is the last there is) leaves memory, and is not written.
+    /// is the last there is) leaves memory then, and is not written.
     pub(super) fn value_gone(
         &self,
         header: &RecordHeader,
@@ -49,7 +52,20 @@ impl Engine {
 
     /// Forgets a record that the device could not read.
     pub(super) fn unreadable(&self, hash: KeyHash, location: Location, life: SegmentLife) -> Found {
-        self.gone(hash, location, life, Lost::Unreadable)
+        self.gone(hash, location, life, self.not_read(self.space.split(location).0))
+    }
+
+    /// Why a read of a segment failed.
+    pub(super) fn not_read(&self, segment: SegmentId) -> Lost {
+        if self.space.is_in_service(segment) { Lost::Unreadable } else { Lost::OutOfService }
+    }
+
+    /// What a candidate is without a look at it: a miss if its volume is out of service.
+    pub(super) fn unasked(&self, hash: KeyHash, candidate: &Candidate) -> Option<Found> {
+        let (segment, _) = self.space.split(candidate.location);
+        let life = self.life_of(candidate.location);
+        let is_out = !self.space.is_in_service(segment);
+        is_out.then(|| self.unreadable(hash, candidate.location, life))
     }
 
     /// Forgets a record that differs from what was written.
@@ -114,7 +130,13 @@ impl Engine {
         lost: Lost,
         is_current: impl FnOnce(Option<&Resident<'_>>) -> bool,
     ) -> Found {
-        if !self.forget_if(hash, is_current) {
+        let is_gone = match lost {
+            Lost::OutOfService => is_current(self.cache.resident.shard(hash).get(hash).as_ref()),
+            Lost::Overwritten | Lost::Damaged | Lost::Unreadable => {
+                self.forget_if(hash, is_current)
+            }
+        };
+        if !is_gone {
             return Found::LookAgain;
         }
         self.missed(lost);

@@ -146,7 +146,7 @@ impl Engine {
     /// of what cannot be read.
     fn readable_life(&self, location: Location) -> Option<SegmentLife> {
         let (segment, _) = self.space.split(location);
-        let is_readable = self.space.holds(segment) && !self.space.spot(segment, 0).volume.is_out();
+        let is_readable = self.space.holds(segment) && self.space.is_in_service(segment);
         is_readable.then(|| self.ring.life(segment))
     }
 
@@ -186,7 +186,8 @@ impl Engine {
     ) -> Result<Head, NotRead> {
         let of_ranges = &self.counters.range_reads;
         let first_bytes = first_bytes.max(HEAD_READ_BYTES);
-        let raw = self.read_raw(location, first_bytes, of_ranges)?.ok_or(Lost::Unreadable)?;
+        let not_read = || self.not_read(self.space.split(location).0);
+        let raw = self.read_raw(location, first_bytes, of_ranges)?.ok_or_else(not_read)?;
         let life = raw.life;
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let header = RecordHeader::decode(bytes, self.space.nonce).ok();
@@ -199,7 +200,7 @@ impl Engine {
         if want > self.piece_max() {
             return Err(Lost::Damaged.into());
         }
-        let raw = self.read_raw(location, want, of_ranges)?.ok_or(Lost::Unreadable)?;
+        let raw = self.read_raw(location, want, of_ranges)?.ok_or_else(not_read)?;
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         Ok(checked_head(header, bytes, life).ok_or(Lost::Damaged)?)
     }

@@ -11,6 +11,8 @@ pub(crate) enum Lost {
     Damaged,
     /// The device could not read it.
     Unreadable,
+    /// It lies on a volume out of service.
+    OutOfService,
 }
 
 /// Why there are no bytes.

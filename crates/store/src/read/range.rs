@@ -159,7 +159,7 @@ impl Engine {
         let first_bytes = if self.is_read_whole(class) { class.units() * UNIT_BYTES } else { 0 };
         let head = match or_lost(self.read_head(candidate.location, first_bytes))? {
             Ok(head) => head,
-            Err(Lost::Unreadable) => {
+            Err(Lost::Unreadable | Lost::OutOfService) => {
                 return Ok(self.unreadable(hash, candidate.location, life));
             }
             Err(Lost::Damaged | Lost::Overwritten) => {

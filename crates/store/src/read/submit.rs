@@ -51,6 +51,11 @@ impl Engine {
         }
         let was_loading = !self.recovery.is_done();
         let candidates = self.ordered_candidates(hash);
+        match candidates.first().and_then(|newest| self.unasked(hash, newest)) {
+            None => {}
+            Some(Found::Gone) => return asked.promise.put(Ok(None)),
+            Some(_) => return fallback(None),
+        }
         let [candidate] = candidates[..] else { return fallback(None) };
         let bytes = candidate.length_class.units() * UNIT_BYTES;
         if bytes > SUBMITTED_BYTES_MAX {
