@@ -40,7 +40,7 @@ use crate::read::under_way::UnderWay;
 use crate::rest::Rest;
 use crate::ring::Ring;
 use crate::signal::Signal;
-use crate::space::Space;
+use crate::space::{Space, Volume};
 use crate::stats::{Counters, Stats, Waiting, add};
 use crate::types::{Clock, GroupId, KeyHash, Sequence};
 use crate::workers::Workers;
@@ -81,7 +81,8 @@ pub(crate) struct Engine {
     /// Copies of superblocks that the first write writes again.
     pub(crate) damaged_superblocks: DamagedCopies,
     pub(crate) flights: Flights,
-    pub(crate) reads_under_way: Arc<UnderWay>,
+    /// Of each volume.
+    pub(crate) reads_under_way: Box<[Arc<UnderWay>]>,
     pub(crate) gathering: Arc<Gathering>,
     pub(crate) assembled: Assembled,
     pub(crate) heads: Heads,
@@ -319,6 +320,8 @@ impl Engine {
         stats.segments_free = self.ring.free_count() as u64;
         stats.volumes_out = self.space.volumes.iter().filter(|v| v.is_out()).count() as u64;
         stats.damaged_superblocks = self.damaged_superblocks.found();
+        let is_silent = |volume: &&Volume| self.space.silent_for(volume).is_some();
+        stats.volumes_unanswering = self.space.volumes.iter().filter(is_silent).count() as u64;
         stats.queue_frames = self.cache.queue_frames().map(|frames| frames as u64);
         stats.devices = self.space.volumes.iter().map(|v| v.device.stats()).collect();
         let progress = self.recovery.progress();

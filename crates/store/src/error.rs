@@ -227,6 +227,13 @@ pub enum CreateError {
         /// How long the call waited, in milliseconds.
         waited_ms: u64,
     },
+    /// The volume of the object whose metadata is to be replaced does not answer; see
+    /// [`ReadError::Unanswered`].
+    #[error("the volume of the object has answered no read for {waited_ms} ms: ask again later")]
+    Unanswered {
+        /// How long it has not answered, in milliseconds.
+        waited_ms: u64,
+    },
     /// The object whose metadata was to be replaced has been stored anew in the meantime.
     #[error("the object was stored anew meanwhile: its new metadata stays")]
     Superseded,
@@ -270,6 +277,16 @@ pub enum ReadError {
         length: u64,
         /// Largest object that can be read in one piece.
         max: u64,
+    },
+    /// The volume that the object lies on has answered no read for so long
+    /// ([`Config::answer_wait`](crate::Config::answer_wait)) that it is not asked.
+    #[error(
+        "the volume of the object has answered no read for {waited_ms} ms: the object may be there once its device \
+         is well; get it elsewhere, or ask again later"
+    )]
+    Unanswered {
+        /// How long it has not answered, in milliseconds.
+        waited_ms: u64,
     },
     /// The object was replaced, evicted or damaged while it was being streamed.
     #[error("the rest of the object is gone: it was evicted or damaged while being read")]

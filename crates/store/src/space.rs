@@ -1,8 +1,11 @@
 //! The volumes of a store as one address space of segments. Maps locations to volumes, does I/O,
-//! counts errors, and takes failing volumes out of service.
+//! counts errors, takes failing volumes out of service, and knows which of them do not answer
+//! (`answers`).
 //!
 //! Invariants: a location is `segment * segment_bytes + offset`, in 64-byte units; no I/O crosses a
 //! segment. Threads: any.
+
+mod answers;
 
 use std::io;
 use std::path::PathBuf;
@@ -10,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use self::answers::Answers;
 use crate::device::{Device, Io, IoBuf, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
@@ -54,6 +58,7 @@ pub(crate) struct Volume {
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) superblock: Superblock,
+    answers: Answers,
     /// Events that failed reads or writes, and when the last of them did, in nanoseconds.
     error_events: AtomicU32,
     last_event_ns: AtomicU64,
@@ -73,12 +78,50 @@ pub(crate) struct Space {
     pub(crate) segments: u32,
     pub(crate) nonce: StoreNonce,
     errors_max: u32,
+    /// A volume that leaves every read unanswered for so long is asked no more until it answers.
+    answer_wait: Duration,
     clock: Arc<dyn Clock>,
     /// While the checkpoint of a clean close still speaks for the segments: nothing may be written
     /// to them then, nor to the tables of their lives.
     untouched: AtomicBool,
     /// Held by whoever takes a volume out of service that must not be the last.
     leaving: Mutex<()>,
+}
+
+/// What the device has: dropped once that is over, whatever came of it.
+struct Asked {
+    space: Arc<Space>,
+    volume: usize,
+    op: IoOp,
+    /// Events that had failed I/Os of the volume by then.
+    events: u32,
+}
+
+impl Asked {
+    fn volume(&self) -> &Volume {
+        &self.space.volumes[self.volume]
+    }
+
+    fn noted(self, outcome: io::Result<()>) -> io::Result<()> {
+        self.space.noted(self.op, self.volume(), self.events, outcome)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.op == IoOp::Read {
+            self.volume().answers.end();
+        }
+    }
+}
+
+/// The same of a read on the calling thread, which may panic (a device of the embedder may).
+struct Asking<'a>(&'a Answers);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// A place on a volume.
@@ -90,7 +133,7 @@ pub(crate) struct Spot<'a> {
 impl Space {
     pub(crate) fn new(
         volumes: Vec<(PathBuf, Arc<dyn Device>, Superblock)>,
-        errors_max: u32,
+        (errors_max, answer_wait): (u32, Duration),
         clock: Arc<dyn Clock>,
     ) -> Space {
         let first = &volumes[0].2;
@@ -103,6 +146,7 @@ impl Space {
                 path,
                 device,
                 superblock,
+                answers: Answers::default(),
                 error_events: AtomicU32::new(0),
                 last_event_ns: AtomicU64::new(0),
                 errors_in_row: AtomicU32::new(0),
@@ -119,6 +163,7 @@ impl Space {
             segments,
             nonce,
             errors_max,
+            answer_wait,
             clock,
             untouched: AtomicBool::new(false),
             leaving: Mutex::default(),
@@ -230,7 +275,10 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let events = spot.volume.error_events();
+        spot.volume.answers.ask(|| self.clock.monotonic());
+        let asking = Asking(&spot.volume.answers);
         let outcome = spot.volume.device.read_at(spot.offset, buf);
+        drop(asking);
         self.noted(IoOp::Read, spot.volume, events, outcome)
     }
 
@@ -365,11 +413,13 @@ impl Space {
             done(Err(error));
             return None;
         }
-        let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
+        if op == IoOp::Read {
+            spot.volume.answers.ask(|| self.clock.monotonic());
+        }
+        let volume = spot.volume.superblock.volume_index as usize;
         let events = spot.volume.error_events();
-        let done = Box::new(move |outcome: io::Result<()>| {
-            done(space.noted(op, &space.volumes[volume], events, outcome));
-        });
+        let asked = Asked { space: Arc::clone(self), volume, op, events };
+        let done = Box::new(move |outcome: io::Result<()>| done(asked.noted(outcome)));
         Some(Io { op, offset: spot.offset, bufs, done })
     }
 }
@@ -443,6 +493,13 @@ impl Space {
                 volume.take_out(format!("{errors} {what} in a row failed, the last: {error}"));
             }
         }
+    }
+
+    /// For how long a volume has not answered, if it is not to be asked for that.
+    pub(crate) fn silent_for(&self, volume: &Volume) -> Option<Duration> {
+        let is_asked = !volume.is_out() && !self.answer_wait.is_zero();
+        let now = || self.clock.monotonic();
+        is_asked.then(|| volume.answers.silent_for(self.answer_wait, now)).flatten()
     }
 
     /// Volumes in service.

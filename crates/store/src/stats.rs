@@ -78,6 +78,8 @@ macro_rules! counters {
             /// Copies of superblocks, of which each volume has two, that were found damaged at
             /// open.
             pub damaged_superblocks: u64,
+            /// Volumes that answer no reads.
+            pub volumes_unanswering: u64,
             /// Frames in the hated, probation, protected and loved queues.
             pub queue_frames: [u64; 4],
             /// Counters of each volume's device.
@@ -182,6 +184,7 @@ counters! {
     drops_overwritten "damelo_drops" ["reason" = "overwritten"] "Objects not stored.";
     drops_superseded "damelo_drops" ["reason" = "superseded"] "Objects not stored.";
     reads_refused "damelo_reads_refused" [] "Reads refused because readers held all memory.";
+    reads_unanswered "damelo_reads_unanswered" [] "Reads refused because their volume answered none before.";
     damaged_records "damelo_damaged_records" [] "Records whose checksum or header was wrong.";
     journal_records "damelo_journal_records" [] "Records written to the journal.";
     journal_errors "damelo_journal_errors" [] "Journal writes that failed.";
@@ -207,7 +210,7 @@ impl Stats {
     /// Every metric with its value, in a fixed order.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = self.counter_metrics();
-        let gauges: [(&'static str, &'static str, f64); 17] = [
+        let gauges: [(&'static str, &'static str, f64); 18] = [
             ("damelo_index_objects", "Objects in the index.", self.index_objects as f64),
             ("damelo_index_slots", "Slots of the index.", self.index_slots as f64),
             ("damelo_index_bytes", "Memory of the index.", self.index_bytes as f64),
@@ -229,6 +232,11 @@ impl Stats {
                 "damelo_damaged_superblocks",
                 "Copies of superblocks, two a volume, that were found damaged at open.",
                 self.damaged_superblocks as f64,
+            ),
+            (
+                "damelo_volumes_unanswering",
+                "Volumes that answer no reads.",
+                self.volumes_unanswering as f64,
             ),
             (
                 "damelo_recovery_segments_loaded",

@@ -282,7 +282,7 @@ impl Store {
     /// [`ReadError::TooLargeForMemory`] if the object takes more than an eighth of
     /// [`Config::memory`], or than 2 GiB: use [`Store::reader`] or [`Store::read_range`].
     /// [`ReadError::MemoryFull`] if no memory was released within [`Config::memory_wait`].
-    /// [`ReadError::Closed`].
+    /// [`ReadError::Unanswered`] if the volume does not answer. [`ReadError::Closed`].
     #[inline]
     pub fn read(&self, key: &[u8]) -> Read {
         Read(self.engine().read_operation(key))
@@ -306,7 +306,8 @@ impl Store {
     /// Starts a streamed read, for objects of any size. `Ok(None)`: a miss.
     ///
     /// # Errors
-    /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
+    /// [`ReadError::MemoryFull`], [`ReadError::Unanswered`] and [`ReadError::Closed`], as for
+    /// [`Store::read`].
     pub fn reader(&self, key: &[u8]) -> OpenReader {
         OpenReader(self.engine().reading_of(
             key,
@@ -320,7 +321,8 @@ impl Store {
     /// `Ok(None)`: a miss.
     ///
     /// # Errors
-    /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
+    /// [`ReadError::MemoryFull`], [`ReadError::Unanswered`] and [`ReadError::Closed`], as for
+    /// [`Store::read`].
     pub fn lookup(&self, key: &[u8]) -> Lookup {
         Lookup(self.engine().reading_of(
             key,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use damelo::{ByteSize, Clock, Config, Read, Store};
+use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Read, ReadError, Store};
 use troubled::{Disk, get, put};
 
 /// A clock that is told what time it is.
@@ -131,4 +131,141 @@ fn what_fails_one_after_the_other_takes_the_volume_out_however_much_is_under_way
     assert!(is_in_service(&store));
     assert_eq!(get(&store, "3"), None);
     assert!(!is_in_service(&store));
+}
+
+/// Of these objects, on two disks, those on the second.
+fn on_second(store: &Store, disks: &[Disk], count: u32) -> Vec<u32> {
+    disks[1].hang(true);
+    let mut on_second = Vec::new();
+    for n in 0..count {
+        let mut read = store.read(n.to_string().as_bytes());
+        if poll(&mut read).is_pending() {
+            disks[1].end_reads(1);
+            assert_eq!(poll(&mut read), Poll::Ready(Some(value(n))));
+            on_second.push(n);
+        }
+    }
+    disks[1].hang(false);
+    store.drop_memory();
+    on_second
+}
+
+#[test]
+fn reads_that_a_volume_does_not_answer_hold_up_no_reads_of_another() {
+    let (disks, clock) = ([Disk::new(DISK_BYTES), Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disks, &clock);
+    put_on_disk(&store, 800);
+    let on_second = on_second(&store, &disks, 800);
+    assert!(on_second.len() > 200 && on_second.len() < 600, "{} of 800", on_second.len());
+    disks[1].hang(true);
+    let mut reads = begin(&store, on_second.iter().copied());
+    assert!(disks[1].hanging() < reads.len(), "they would take too much memory together");
+    for n in (0..800).filter(|n| !on_second.contains(n)) {
+        let mut read = store.read(n.to_string().as_bytes());
+        assert_eq!(poll(&mut read), Poll::Ready(Some(value(n))));
+    }
+    disks[1].hang(false);
+    disks[1].end_reads(disks[1].hanging());
+    assert!(reads.iter_mut().all(|(n, read)| poll(read) == Poll::Ready(Some(value(*n)))));
+}
+
+fn is_unanswered<T>(read: Result<Option<T>, ReadError>) -> bool {
+    matches!(read, Err(ReadError::Unanswered { waited_ms: 5_000 }))
+}
+
+#[test]
+fn a_volume_that_answers_nothing_is_not_asked_until_it_does() {
+    let (disks, clock) = ([Disk::new(DISK_BYTES), Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disks, &clock);
+    put_on_disk(&store, 100);
+    let on_second = on_second(&store, &disks, 100);
+    let on_first = (0..100).find(|n| !on_second.contains(n)).unwrap();
+    let (asked, other) = (on_second[0], on_second[1].to_string());
+    let before = store.stats();
+    disks[1].hang(true);
+    let mut reads = begin(&store, [asked]);
+    clock.advance(Duration::from_millis(4_999));
+    reads.extend(begin(&store, [on_second[2]]));
+    assert_eq!(store.stats().volumes_unanswering, 0);
+
+    clock.advance(Duration::from_millis(1));
+    let transfers = disks[1].transfers();
+    for key in [asked.to_string().as_bytes(), other.as_bytes()] {
+        let polled = Pin::new(&mut store.read(key)).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(read) if is_unanswered(read.clone())));
+        assert!(is_unanswered(store.read(key).wait()));
+        assert!(is_unanswered(store.read_range(key, 0..9).wait()));
+        assert!(is_unanswered(store.reader(key).wait()));
+        assert!(is_unanswered(store.lookup(key).wait()));
+        assert!(store.may_contain(key));
+        let set = store.set_metadata(key, b"new").wait();
+        assert_eq!(set, Err(CreateError::Unanswered { waited_ms: 5_000 }));
+    }
+    store.prefetch(GroupId::new(1)).wait().unwrap();
+    assert_eq!((disks[1].hanging(), disks[1].transfers()), (2, transfers), "it is left alone");
+    assert_eq!(get(&store, &on_first.to_string()), Some(value(on_first)));
+    let (now, info) = (store.stats(), store.info());
+    assert_eq!((now.volumes_unanswering, now.reads_unanswered > 10), (1, true));
+    assert_eq!((now.index_objects, now.misses_io), (before.index_objects, before.misses_io));
+    assert_eq!(now.journal_records, before.journal_records, "nothing is forgotten");
+    let silent: Vec<_> = info.volumes.iter().map(|volume| volume.unanswering_for).collect();
+    assert_eq!(silent, [None, Some(Duration::from_secs(5))]);
+    assert!(info.warnings.iter().any(|text| text.contains("answered no read for 5 s")));
+
+    disks[1].hang(false);
+    disks[1].end_reads(1);
+    assert_eq!(store.stats().volumes_unanswering, 0);
+    assert_eq!(
+        get(&store, &other),
+        store.read(other.as_bytes()).wait().unwrap().map(|o| o.to_vec())
+    );
+    disks[1].end_reads(1);
+    assert!(reads.iter_mut().all(|(n, read)| poll(read) == Poll::Ready(Some(value(*n)))));
+    assert!((0..100).all(|n| get(&store, &n.to_string()) == Some(value(n))));
+}
+
+/// Also where an error is the answer, or the device's own code panics.
+#[test]
+fn a_volume_whose_reads_end_is_asked_however_they_end() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 10);
+    disk[0].hang(true);
+    let _read = begin(&store, [0]);
+    clock.advance(Duration::from_secs(9));
+    assert!(store.read(b"1").wait().is_err());
+    disk[0].set_fails(true);
+    disk[0].end_reads(1);
+    disk[0].set_fails(false);
+    assert_eq!(get(&store, "1"), Some(value(1)));
+
+    disk[0].panic_in(0..u64::MAX);
+    let theirs = store.clone();
+    let reader = std::thread::spawn(move || theirs.read(b"2").wait().is_ok());
+    assert!(reader.join().is_err(), "the device panics");
+    disk[0].panic_in(0..0);
+    clock.advance(Duration::from_secs(9));
+    assert_eq!(get(&store, "3"), Some(value(3)));
+}
+
+/// Who waits for a read of a long object waits on a thread: not for a disk that does not answer.
+#[test]
+fn what_is_asked_again_and_again_of_a_volume_that_does_not_answer_leaves_nothing_behind() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 100);
+    disk[0].hang(true);
+    let _reads = begin(&store, [0]);
+    clock.advance(Duration::from_secs(5));
+    let used = store.stats().memory_used_bytes;
+    for round in 0..100 {
+        let mut reads: Vec<Read> =
+            (0..100_u32).map(|n| store.read(n.to_string().as_bytes())).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        let are_over = reads.iter_mut().all(|read| Pin::new(read).poll(&mut context).is_ready());
+        assert!(are_over, "{round}");
+    }
+    let stats = store.stats();
+    assert_eq!((disk[0].hanging(), stats.reads_queued, stats.shared_reads), (1, 0, 0));
+    assert_eq!(stats.memory_used_bytes, used);
 }

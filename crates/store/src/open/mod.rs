@@ -288,7 +288,8 @@ pub(crate) fn start(
         .zip(superblocks)
         .map(|(volume, superblock)| (volume.path, volume.device, superblock))
         .collect();
-    let space = Arc::new(Space::new(volumes, config.volume_errors_max, Arc::clone(&clock)));
+    let limits = (config.volume_errors_max, config.answer_wait);
+    let space = Arc::new(Space::new(volumes, limits, Arc::clone(&clock)));
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
     let generation = contents.requires.map_or(0, |r| r.generation);
     let hash_seed = first.hash_seed;
@@ -371,7 +372,7 @@ fn assemble(parts: Parts) -> Engine {
         counters: Default::default(),
         damaged_superblocks: DamagedCopies::new(damaged),
         flights: Flights::default(),
-        reads_under_way: Arc::new(UnderWay::new(frames * page_bytes as usize)),
+        reads_under_way: UnderWay::of_volumes(frames * page_bytes as usize, space.volumes.len()),
         gathering: Arc::new(Gathering::new(frames * page_bytes as usize)),
         assembled: Assembled::new(frames as u64 * page_bytes),
         heads: Heads::new(frames as u64 * page_bytes),

@@ -92,6 +92,10 @@ impl Chunks {
         Chunks { extent, head, offset, len, first_chunk, chunks, wanted }
     }
 
+    pub(super) fn segment(&self) -> SegmentId {
+        self.extent.segment
+    }
+
     /// Bytes to verify once they are read.
     pub(super) fn verified_bytes(&self) -> usize {
         self.chunks.len()
@@ -99,6 +103,7 @@ impl Chunks {
 
     /// Reads on the calling thread; `waited` as for `take_waiting`.
     pub(super) fn read(self, engine: &Engine, waited: &mut Duration) -> Result<Piece, NotRead> {
+        engine.ask(self.extent.segment)?;
         let run = engine.take_more_for_read(self.len, waited)?;
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, self.len) };

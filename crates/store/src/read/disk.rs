@@ -288,8 +288,8 @@ impl Engine {
         candidate: Candidate,
         look: Look,
     ) -> Result<Found, ReadError> {
-        if let Some(found) = self.unasked(hash, &candidate) {
-            return Ok(found);
+        if let Some(unasked) = self.unasked(hash, &candidate) {
+            return unasked;
         }
         self.index.bump_freq(hash.get(), candidate.location, 1);
         if self.wants_page(hash, &candidate)
@@ -382,6 +382,7 @@ impl Engine {
             return Err(ReadError::TooLargeForMemory { length: bytes, max: self.piece_max() });
         }
         // Else memory would be taken for nothing.
+        self.ask(segment)?;
         if !self.space.is_in_service(segment) {
             return Ok(None);
         }

@@ -9,6 +9,7 @@ use super::disk::Found;
 use super::lost::Lost;
 use super::memory::Death;
 use crate::engine::Engine;
+use crate::error::ReadError;
 use crate::format::RecordHeader;
 use crate::index::{Candidate, Location};
 use crate::memory::resident::Found as Resident;
@@ -60,12 +61,29 @@ impl Engine {
         if self.space.is_in_service(segment) { Lost::Unreadable } else { Lost::OutOfService }
     }
 
-    /// What a candidate is without a look at it: a miss if its volume is out of service.
-    pub(super) fn unasked(&self, hash: KeyHash, candidate: &Candidate) -> Option<Found> {
+    /// What a candidate is without a look at it: a miss if its volume is out of service, an error if
+    /// it does not answer.
+    pub(super) fn unasked(
+        &self,
+        hash: KeyHash,
+        candidate: &Candidate,
+    ) -> Option<Result<Found, ReadError>> {
         let (segment, _) = self.space.split(candidate.location);
+        if let Err(error) = self.ask(segment) {
+            return Some(Err(error));
+        }
         let life = self.life_of(candidate.location);
         let is_out = !self.space.is_in_service(segment);
-        is_out.then(|| self.unreadable(hash, candidate.location, life))
+        is_out.then(|| Ok(self.unreadable(hash, candidate.location, life)))
+    }
+
+    /// Refuses, and counts, a read of a segment whose volume does not answer.
+    pub(super) fn ask(&self, segment: SegmentId) -> Result<(), ReadError> {
+        let Some(silent) = self.space.silent_for(self.space.spot(segment, 0).volume) else {
+            return Ok(());
+        };
+        add(&self.counters.reads_unanswered, 1);
+        Err(ReadError::Unanswered { waited_ms: silent.as_millis() as u64 })
     }
 
     /// Forgets a record that differs from what was written.

@@ -77,6 +77,12 @@ impl Engine {
                 if let Some(kept) = self.by_kept_head(hash, key) {
                     return of_disk(kept);
                 }
+                // Here, and not by a worker: all of them may wait for the volume.
+                if let Some(newest) = self.ordered_candidates(hash).first()
+                    && let Err(error) = self.ask(self.space.split(newest.location).0)
+                {
+                    return Deferred::ready(Err(error));
+                }
             }
         }
         let (this, key) = (Arc::clone(self), key.to_vec());

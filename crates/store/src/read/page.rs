@@ -288,8 +288,8 @@ impl Engine {
             return fallback(None);
         }
         let page_bytes = self.space.page_bytes as usize;
-        let Some(room) = self.room_to_submit(page_bytes, reserved) else {
-            return self.submit_when_room(page_bytes, asked, fallback);
+        let Some(room) = self.room_to_submit(page.segment, page_bytes, reserved) else {
+            return self.submit_when_room(page.segment, page_bytes, asked, fallback);
         };
         let lead = match self.flights.join(self.page_place(page)) {
             Joined::Follower(flight) => return self.follow(&flight, asked, fallback),
@@ -332,7 +332,8 @@ impl Engine {
     /// awaited reads must not evict the cache.
     fn room_for_read_ahead(self: &Arc<Engine>, pages: &mut Vec<(PageAt, Lead)>) -> Option<Room> {
         let bytes = (pages.len() - 1) * self.space.page_bytes as usize;
-        let room = (bytes > 0).then(|| self.room_to_submit(bytes, None)).flatten();
+        let segment = pages[0].0.segment;
+        let room = (bytes > 0).then(|| self.room_to_submit(segment, bytes, None)).flatten();
         if room.is_none() {
             for (_, lead) in pages.drain(1..) {
                 drop(lead);

@@ -76,6 +76,9 @@ impl Engine {
             report.pages_in_memory += 1;
             return Ok(());
         }
+        if self.ask(page.segment).is_err() {
+            return Ok(());
+        }
         // First: whoever follows does not wait for memory, too.
         let run = self.take_for_read(1)?;
         let lead = match self.flights.join(self.page_place(page)) {

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use super::disk::{Asked, Found, InHand, Look, RawRecord, Source};
 use super::flight::{Joined, Lead};
 use super::memory::InMemory;
-use super::under_way::Room;
+use super::under_way::{Room, UnderWay};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::policy::residency::Hint;
+use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::KeyHash;
 
@@ -23,15 +24,22 @@ use crate::types::KeyHash;
 const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
 
 impl Engine {
-    /// Reserves memory for a read of `bytes`, if available; a reservation that the read has already
-    /// becomes as large as it needs.
+    /// The reads of a segment's volume that are under way.
+    pub(super) fn under_way_with(&self, segment: SegmentId) -> &Arc<UnderWay> {
+        let volume = self.space.spot(segment, 0).volume.superblock.volume_index;
+        &self.reads_under_way[volume as usize]
+    }
+
+    /// Reserves memory for a read of `bytes` of a segment, if available; a reservation that the read
+    /// has already becomes as large as it needs.
     pub(super) fn room_to_submit(
         self: &Arc<Engine>,
+        segment: SegmentId,
         bytes: usize,
         reserved: Option<Room>,
     ) -> Option<Room> {
         let bytes = self.cache.pool.run_bytes_for(bytes);
-        let Some(mut room) = reserved else { return self.reads_under_way.enter(bytes) };
+        let Some(mut room) = reserved else { return self.under_way_with(segment).enter(bytes) };
         room.resize(bytes);
         Some(room)
     }
@@ -53,8 +61,9 @@ impl Engine {
         let candidates = self.ordered_candidates(hash);
         match candidates.first().and_then(|newest| self.unasked(hash, newest)) {
             None => {}
-            Some(Found::Gone) => return asked.promise.put(Ok(None)),
-            Some(_) => return fallback(None),
+            Some(Ok(Found::Gone)) => return asked.promise.put(Ok(None)),
+            Some(Ok(_)) => return fallback(None),
+            Some(Err(error)) => return asked.promise.put(Err(error)),
         }
         let [candidate] = candidates[..] else { return fallback(None) };
         let bytes = candidate.length_class.units() * UNIT_BYTES;
@@ -65,8 +74,8 @@ impl Engine {
             return self.submit_page_read(asked, &candidate, was_loading, fallback, reserved);
         }
         let (segment, start, len) = self.blocks_of(candidate.location, bytes);
-        let Some(room) = self.room_to_submit(len as usize, reserved) else {
-            return self.submit_when_room(len as usize, asked, fallback);
+        let Some(room) = self.room_to_submit(segment, len as usize, reserved) else {
+            return self.submit_when_room(segment, len as usize, asked, fallback);
         };
         let lead = match self.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => return self.follow(&flight, asked, fallback),
@@ -133,16 +142,18 @@ impl Engine {
         drop(room);
     }
 
-    /// As `submit_object_read`, from the beginning, once there is memory for a read of `bytes`.
+    /// As `submit_object_read`, from the beginning, once there is memory for a read of `bytes` of a
+    /// segment.
     pub(super) fn submit_when_room(
         self: &Arc<Engine>,
+        segment: SegmentId,
         bytes: usize,
         asked: Asked,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         add(&self.counters.reads_queued, 1);
         let this = Arc::clone(self);
-        self.reads_under_way.wait(self.cache.pool.run_bytes_for(bytes), move |room| {
+        self.under_way_with(segment).wait(self.cache.pool.run_bytes_for(bytes), move |room| {
             let promise = Arc::clone(&asked.promise);
             promise.begin(|| {
                 if this.is_closed() {

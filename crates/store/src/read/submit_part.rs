@@ -22,6 +22,7 @@ use crate::error::ReadError;
 use crate::format::CHUNK_BYTES;
 use crate::object::ObjectRange;
 use crate::policy::residency::Hint;
+use crate::space::SegmentId;
 use crate::stats::add;
 use crate::workers::Lane;
 
@@ -123,8 +124,12 @@ impl Engine {
         let Some(chunks) = chunks.filter(|chunks| is_short(chunks.verified_bytes())) else {
             return self.part_on_worker(asked.promise, asked.on_worker);
         };
-        let Some(room) = self.room_to_submit(chunks.len, reserved) else {
-            return self.part_when_room(chunks.len, asked);
+        let segment = chunks.segment();
+        if let Err(error) = self.ask(segment) {
+            return asked.promise.put(Err(error));
+        }
+        let Some(room) = self.room_to_submit(segment, chunks.len, reserved) else {
+            return self.part_when_room(segment, chunks.len, asked);
         };
         let Some(run) = self.cache.take(chunks.len, Hint::Neutral) else {
             return self.part_on_worker(asked.promise, asked.on_worker);
@@ -139,11 +144,16 @@ impl Engine {
         });
     }
 
-    /// As `submit_part`, from the beginning, once there is memory for a read of `bytes`.
-    fn part_when_room<T: Send + 'static>(self: &Arc<Engine>, bytes: usize, asked: Asked<T>) {
+    /// As `submit_part`, from the beginning, once there is memory for a read of `bytes` of a segment.
+    fn part_when_room<T: Send + 'static>(
+        self: &Arc<Engine>,
+        segment: SegmentId,
+        bytes: usize,
+        asked: Asked<T>,
+    ) {
         add(&self.counters.reads_queued, 1);
         let this = Arc::clone(self);
-        self.reads_under_way.wait(self.cache.pool.run_bytes_for(bytes), move |room| {
+        self.under_way_with(segment).wait(self.cache.pool.run_bytes_for(bytes), move |room| {
             let promise = Arc::clone(&asked.promise);
             promise.begin(|| this.submit_part(asked, Some(room)));
         });

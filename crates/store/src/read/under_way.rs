@@ -2,7 +2,8 @@
 //!
 //! Each takes its memory before it is submitted, a whole frame if the record is short, so a
 //! thousand of them would evict the whole cache only to wait in the device's queue. Beyond a share
-//! of the memory they wait here, as closures, and begin in the order in which they came.
+//! of the memory they wait here, as closures, and begin in the order in which they came. The share
+//! is divided among the volumes: reads of one whose device hangs hold up no others.
 //!
 //! Invariants: reads wait only while others are under way, whose end begins them. One thread at a
 //! time begins reads, in a loop: one that ends as it begins does not begin the next on top of
@@ -56,8 +57,14 @@ impl Drop for Room {
 }
 
 impl UnderWay {
-    pub(crate) fn new(memory_bytes: usize) -> UnderWay {
-        UnderWay { state: Mutex::default(), bytes_max: memory_bytes / MEMORY_SHARE }
+    fn new(bytes_max: usize) -> UnderWay {
+        UnderWay { state: Mutex::default(), bytes_max }
+    }
+
+    /// One for each volume.
+    pub(crate) fn of_volumes(memory_bytes: usize, volumes: usize) -> Box<[Arc<UnderWay>]> {
+        let bytes_max = memory_bytes / MEMORY_SHARE / volumes;
+        (0..volumes).map(|_| Arc::new(UnderWay::new(bytes_max))).collect()
     }
 
     /// Reserves memory for a read of `bytes`, if it may begin now. A first read may exceed the
@@ -113,7 +120,7 @@ mod tests {
     use super::*;
 
     fn of(bytes_max: usize) -> Arc<UnderWay> {
-        Arc::new(UnderWay::new(bytes_max * MEMORY_SHARE))
+        Arc::new(UnderWay::new(bytes_max))
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A copy of the moment at which it was asked. Threads: any.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::format::UNIT_BYTES;
@@ -40,7 +41,7 @@ pub struct StoreInfo {
     /// Its volumes, in order.
     pub volumes: Vec<VolumeInfo>,
     /// What should be known by whoever runs it: what was found at open, and, as of now, why a
-    /// volume is out of service, and an index that is too small.
+    /// volume is out of service, one that does not answer, and an index that is too small.
     pub warnings: Vec<String>,
     /// True if it was made by this open.
     pub created: bool,
@@ -64,6 +65,9 @@ pub struct VolumeInfo {
     pub in_service: bool,
     /// Why it is out of service; `None` while it is not.
     pub out_because: Option<String>,
+    /// For how long it has answered no read; `None` unless it is not asked for that
+    /// ([`Config::answer_wait`](crate::Config::answer_wait)).
+    pub unanswering_for: Option<Duration>,
 }
 
 impl StoreInfo {
@@ -79,12 +83,13 @@ impl StoreInfo {
             object_bytes_max: engine.length_max(),
             index_bytes: engine.index.memory_bytes() + tables as u64,
             memory_bytes: engine.config.memory.bytes(),
-            volumes: engine.space.volumes.iter().map(VolumeInfo::of).collect(),
+            volumes: engine.space.volumes.iter().map(|v| VolumeInfo::of(engine, v)).collect(),
             warnings: engine
                 .warnings
                 .iter()
                 .cloned()
                 .chain(engine.space.volumes_out())
+                .chain(engine.space.volumes.iter().filter_map(|v| not_answering(engine, v)))
                 .chain(full_index(engine))
                 .collect(),
             created: engine.created,
@@ -110,8 +115,15 @@ fn full_index(engine: &Engine) -> Option<String> {
     ))
 }
 
+/// Says so of a volume that does not answer.
+fn not_answering(engine: &Engine, volume: &Volume) -> Option<String> {
+    let silent = engine.space.silent_for(volume)?;
+    let (path, seconds) = (volume.path.display(), silent.as_secs());
+    Some(format!("{path} has answered no read for {seconds} s, and is not asked until it does"))
+}
+
 impl VolumeInfo {
-    fn of(volume: &Volume) -> VolumeInfo {
+    fn of(engine: &Engine, volume: &Volume) -> VolumeInfo {
         let info = volume.device.info();
         let out_because = volume.out_because().map(str::to_owned);
         VolumeInfo {
@@ -122,6 +134,7 @@ impl VolumeInfo {
             rotational: info.rotational,
             in_service: out_because.is_none(),
             out_because,
+            unanswering_for: engine.space.silent_for(volume),
         }
     }
 }

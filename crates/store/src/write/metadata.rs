@@ -233,6 +233,9 @@ impl Engine {
             Ok(Some(Source::Disk(large))) => (large.seq, large.info.clone(), None),
             Ok(None) | Err(ReadError::Gone) => return Ok(None),
             Err(ReadError::Closed) => return Err(CreateError::Closed),
+            Err(ReadError::Unanswered { waited_ms }) => {
+                return Err(CreateError::Unanswered { waited_ms });
+            }
             Err(_) => return Err(CreateError::MemoryFull),
         };
         let version = self.version(hash, seq, family);

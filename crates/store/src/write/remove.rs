@@ -31,6 +31,7 @@ impl CreateError {
             // unknown.
             CreateError::KeyLength { .. }
             | CreateError::StillWriting { .. }
+            | CreateError::Unanswered { .. }
             | CreateError::Superseded
             | CreateError::Closed => false,
         }
