@@ -277,6 +277,10 @@ int damelo_options_set_groups_tracked_max(damelo_options *options, uint64_t grou
 /* Consecutive errors after which a volume is taken out of service, at least 1. Default 16. */
 int damelo_options_set_volume_errors_max(damelo_options *options, uint32_t errors);
 
+/* A volume that leaves every read unanswered for so long is not asked for more until it answers one:
+ * DAMELO_EIO. Default 5 s; 0: it is asked all the same. */
+int damelo_options_set_answer_wait(damelo_options *options, uint64_t wait_ms);
+
 /* How long damelo_open waits for what an earlier life left; loading goes on afterwards. Default
  * 100 ms. */
 int damelo_options_set_open_wait(damelo_options *options, uint64_t wait_ms);

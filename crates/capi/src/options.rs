@@ -230,6 +230,8 @@ setters! {
         }
         config.volume_errors_max = errors;
     };
+    /// How long a volume may answer no read before it is asked no more.
+    damelo_options_set_answer_wait(wait_ms: u64) |config| config.answer_wait = millis(wait_ms);
     /// How long the open waits for recovery.
     damelo_options_set_open_wait(wait_ms: u64) |config| config.open_wait = millis(wait_ms);
 }

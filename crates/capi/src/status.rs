@@ -130,6 +130,7 @@ impl From<&CreateError> for Status {
             CreateError::StillWriting { .. } => Status::StillWriting,
             CreateError::Superseded => Status::Superseded,
             CreateError::Torn => Status::Torn,
+            CreateError::Unanswered { .. } => Status::Io,
             _ => Status::Other,
         }
     }
@@ -141,6 +142,7 @@ impl From<&ReadError> for Status {
             ReadError::MemoryFull => Status::Memory,
             ReadError::TooLargeForMemory { .. } => Status::TooLarge,
             ReadError::Gone => Status::Gone,
+            ReadError::Unanswered { .. } => Status::Io,
             ReadError::Closed => Status::Closed,
             _ => Status::Other,
         }

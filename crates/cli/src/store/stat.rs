@@ -78,14 +78,16 @@ fn print_info(out: &mut Out, store: &Store) -> Result<(), Failure> {
 /// One volume in words.
 pub(crate) fn volume_text(volume: &VolumeInfo) -> String {
     let out = volume.out_because.as_ref().map(|why| format!(", OUT OF SERVICE: {why}"));
+    let silent = volume.unanswering_for.map(|time| format!(", NO ANSWER FOR {} s", time.as_secs()));
     format!(
-        "{} ({}, {}{}{}{})",
+        "{} ({}, {}{}{}{}{})",
         volume.path.display(),
         ByteSize::new(volume.size_bytes),
         volume.engine,
         if volume.direct { ", page cache bypassed" } else { ", through the page cache" },
         if volume.rotational { ", a disk with seeks" } else { "" },
         out.unwrap_or_default(),
+        silent.unwrap_or_default(),
     )
 }
 
@@ -124,6 +126,7 @@ fn info_json(info: &StoreInfo) -> Value {
                 "rotational": volume.rotational,
                 "in_service": volume.in_service,
                 "out_because": volume.out_because,
+                "unanswering_s": volume.unanswering_for.map(|time| time.as_secs()),
             })
         })
         .collect();

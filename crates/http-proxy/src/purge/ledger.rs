@@ -85,8 +85,9 @@ pub(crate) struct Ledger {
     /// Why the ledger is not writable, if the store does not accept the marks.
     failure: Mutex<Option<String>>,
     written: Mutex<Written>,
-    /// Number of volumes out of service at the last check.
+    /// Number of volumes out of service at the last check, and of those that did not answer.
     volumes_out: AtomicU64,
+    volumes_unanswering: AtomicU64,
     /// Dropping it ends the thread.
     _alive: Sender<()>,
 }
@@ -109,6 +110,7 @@ impl Ledger {
             failure: Mutex::default(),
             written: Mutex::default(),
             volumes_out: AtomicU64::new(0),
+            volumes_unanswering: AtomicU64::new(0),
             _alive: alive,
         });
         ledger.try_load();
@@ -140,12 +142,19 @@ impl Ledger {
         Some(ledger.loading())
     }
 
-    /// Reports on standard error when a volume goes out of service, which it is, and why: no other
-    /// code watches the store, and readers only see misses.
+    /// Reports on standard error when a volume goes out of service or does not answer, which it is,
+    /// and why: no other code watches the store, and readers only see misses.
     fn tell_of_volumes(&self) {
-        let out = self.store.stats().volumes_out;
+        let stats = self.store.stats();
+        let (out, unanswering) = (stats.volumes_out, stats.volumes_unanswering);
         if out > self.volumes_out.swap(out, Ordering::Relaxed) {
             say(format_args!("damelo: {}", volumes_out(&self.store.info())));
+        }
+        // It may have answered since.
+        if unanswering > self.volumes_unanswering.swap(unanswering, Ordering::Relaxed)
+            && let Some(silent) = volumes_unanswering(&self.store.info())
+        {
+            say(format_args!("damelo: {silent}: what lies there is fetched until it does"));
         }
     }
 
@@ -371,6 +380,16 @@ fn volumes_out(info: &StoreInfo) -> String {
         info.volumes.len(),
         out.join("; ")
     )
+}
+
+/// Which volumes do not answer.
+fn volumes_unanswering(info: &StoreInfo) -> Option<String> {
+    let told = |volume: &VolumeInfo| {
+        let seconds = volume.unanswering_for?.as_secs();
+        Some(format!("{} has answered no read for {seconds} s", volume.path.display()))
+    };
+    let silent: Vec<String> = info.volumes.iter().filter_map(told).collect();
+    (!silent.is_empty()).then(|| silent.join("; "))
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! The limit on a wait for the store: a disk that hangs says nothing, not even that it has failed.
 //!
-//! Invariant: no answer waits longer than [`READ_WAIT_MAX`] for one read of the store, after which
-//! the origin is asked. What is in memory costs no timer. Threads: the caller's.
+//! The store knows of a volume that answers nothing for a while, and refuses reads of it at once;
+//! that is the same here. Invariant: no answer waits longer than [`READ_WAIT_MAX`] for one read of
+//! the store, after which the origin is asked. What is in memory costs no timer. Threads: the
+//! caller's.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
+use damelo::{CreateError, ReadError};
 use tokio::time::{Duration, sleep};
 
 use crate::rules::NotStoredReason;
@@ -25,12 +28,30 @@ impl From<Late> for NotStoredReason {
     }
 }
 
+/// What a read of the store gives, or new metadata, which it reads for.
+pub(super) trait Outcome {
+    /// Whether the store was not asked, as the disk hangs.
+    fn is_unanswered(&self) -> bool;
+}
+
+impl<T> Outcome for Result<T, ReadError> {
+    fn is_unanswered(&self) -> bool {
+        matches!(self, Err(ReadError::Unanswered { .. }))
+    }
+}
+
+impl<T> Outcome for Result<T, CreateError> {
+    fn is_unanswered(&self) -> bool {
+        matches!(self, Err(CreateError::Unanswered { .. }))
+    }
+}
+
 /// Waits for a read of the store, which must be harmless to drop.
-pub(super) async fn in_time<T>(reading: impl Future<Output = T>) -> Result<T, Late> {
+pub(super) async fn in_time<T: Outcome>(reading: impl Future<Output = T>) -> Result<T, Late> {
     let (mut reading, mut limit) = (pin!(reading), None);
     poll_fn(|cx| {
         if let Poll::Ready(read) = reading.as_mut().poll(cx) {
-            return Poll::Ready(Ok(read));
+            return Poll::Ready(if read.is_unanswered() { Err(Late) } else { Ok(read) });
         }
         // Boxed, since the future of a hit reserves the room.
         let limit = limit.get_or_insert_with(|| Box::pin(sleep(READ_WAIT_MAX)));
@@ -133,7 +154,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_disk_that_hangs_makes_misses() {
         let options = SimOptions { history: false, ..SimOptions::new(1) };
-        let world = SimWorld::start(&[SimDisk::blank(SIZE)], &options, Arc::new(SimClock::new()));
+        let clock = Arc::new(SimClock::new());
+        let world = SimWorld::start(&[SimDisk::blank(SIZE)], &options, Arc::clone(&clock));
         let hangs = Arc::new(AtomicBool::new(false));
         let hanging = |disk| Arc::new(Hanging { disk, hangs: hangs.clone() }) as Arc<dyn Device>;
         let disks = world.devices().into_iter().map(hanging).collect();
@@ -169,10 +191,25 @@ mod tests {
         assert!(vault.variants(&varied.primary, b"", 9).await.is_empty());
         assert!(vault.lying(&small.primary).await.is_err());
         // What it has is unknown, and must not be replaced as if it were nothing.
-        let joined = vault.join_group(GroupId::of(b"o")).await;
-        assert_eq!(joined.unwrap_err(), NotStoredReason::Store);
-        let placed = vault.place_default(&varied.primary, &none, GroupId::of("h")).await;
-        assert_eq!(placed.unwrap_err(), NotStoredReason::Store);
-        assert!(vault.holds_whole(&small.primary).await);
+        let is_unknown = async || {
+            let joined = vault.join_group(GroupId::of(b"o")).await;
+            assert_eq!(joined.unwrap_err(), NotStoredReason::Store);
+            let placed = vault.place_default(&varied.primary, &none, GroupId::of("h")).await;
+            assert_eq!(placed.unwrap_err(), NotStoredReason::Store);
+            assert!(vault.holds_whole(&small.primary).await);
+        };
+        is_unknown().await;
+
+        // By now the store knows, and nobody waits.
+        clock.advance(READ_WAIT_MAX);
+        let (begun, errors) = (Instant::now(), counters.store_errors.get());
+        assert!(matches!(find(&small).await, Lookup::Missed { .. }));
+        assert!(matches!(find(&large).await, Lookup::Missed { .. }));
+        assert!(body.read_first(0..9).await.is_err());
+        assert!(vault.variants(&varied.primary, &varied.primary, 9).await.is_empty());
+        is_unknown().await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(counters.store_errors.get(), errors + 2);
+        assert_eq!(store.stats().volumes_unanswering, 1);
     }
 }
