@@ -150,6 +150,11 @@ impl SimDevice {
         self.shared.lock().violations.clone()
     }
 
+    /// How many I/Os wait to be completed.
+    pub fn in_flight(&self) -> usize {
+        self.shared.lock().queue.len()
+    }
+
     /// Completes up to `count` waiting I/Os, in seeded order; returns how many there were.
     pub fn pump(&self, count: usize) -> usize {
         (0..count).take_while(|_| self.shared.complete_one()).count()

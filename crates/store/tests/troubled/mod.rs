@@ -50,6 +50,7 @@ struct Troubles {
     panics: Mutex<Range<u64>>,
     read_delay_ms: AtomicU64,
     never_settles: AtomicBool,
+    waited_to_settle: Mutex<Duration>,
     in_writes: Mutex<VecDeque<Act>>,
     gate: Mutex<Gate>,
     gate_changed: Condvar,
@@ -188,6 +189,11 @@ impl Disk {
     /// As if an I/O never ended.
     pub(crate) fn never_settle(&self) {
         self.troubles.never_settles.store(true, Ordering::SeqCst);
+    }
+
+    /// How long it was waited for in vain.
+    pub(crate) fn waited_to_settle(&self) -> Duration {
+        *self.troubles.waited_to_settle.lock().unwrap()
     }
 
     /// Reads that touch the range wait, with the bytes as they were.
@@ -360,6 +366,7 @@ impl Device for Troubled {
 
     fn settle(&self, most: Duration) {
         if self.disk.troubles.never_settles.load(Ordering::SeqCst) {
+            *self.disk.troubles.waited_to_settle.lock().unwrap() += most;
             std::thread::sleep(most);
         }
     }
