@@ -15,10 +15,10 @@ use std::future::{Future as _, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{BufMut as _, Bytes};
-use damelo::{Read, ReadError, Reader, Store};
+use damelo::{Object, Read, ReadError, Reader, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::io::locks;
@@ -132,8 +132,31 @@ enum Open {
 /// A section being read ahead.
 struct Ahead {
     section: u64,
-    read: Read,
+    read: Reading,
     permit: OwnedSemaphorePermit,
+}
+
+/// A read that was begun, and may have ended at once.
+enum Reading {
+    UnderWay(Read),
+    Ended(Result<Option<Object>, ReadError>),
+}
+
+impl Reading {
+    /// What came, and whether it had to be waited for.
+    async fn outcome(self) -> (Result<Option<Object>, ReadError>, bool) {
+        let mut read = match self {
+            Reading::UnderWay(read) => read,
+            Reading::Ended(outcome) => return (outcome, false),
+        };
+        let mut waited = false;
+        let outcome = poll_fn(|cx| {
+            let polled = Pin::new(&mut read).poll(cx);
+            waited |= polled.is_pending();
+            polled
+        });
+        (outcome.await, waited)
+    }
 }
 
 /// A section's bytes, or a slice's. The permit is held until the last reference to them is dropped.
@@ -293,28 +316,22 @@ impl Sections {
     ) -> Result<Option<(Bytes, Option<OwnedSemaphorePermit>)>, ReadError> {
         let ahead = self.take_ahead(section);
         let was_ahead = ahead.is_some();
-        let (mut read, permit) = match ahead {
+        let (read, permit) = match ahead {
             Some(Ahead { read, permit, .. }) => (read, Some(permit)),
             None => {
                 let key = self.section_key(section);
                 let read = self.store.read(&key);
                 if read.is_ready() {
-                    (read, None)
+                    (Reading::UnderWay(read), None)
                 } else if let Some(permit) = self.permit_to_read(&key, section) {
-                    (read, Some(permit))
+                    (Reading::UnderWay(read), Some(permit))
                 } else {
                     return Ok(None);
                 }
             }
         };
-        let mut waits = false;
-        let outcome = poll_fn(|cx| {
-            let polled = Pin::new(&mut read).poll(cx);
-            waits |= polled.is_pending();
-            polled
-        });
-        let outcome = outcome.await;
-        if waits && was_ahead {
+        let (outcome, waited) = read.outcome().await;
+        if waited && was_ahead {
             // The client is faster than the disk.
             self.ahead_count = (2 * self.ahead_count).min(AHEAD_MAX);
         }
@@ -374,12 +391,15 @@ impl Sections {
             return false;
         };
         let mut read = self.store.read(&self.section_key(section));
-        // The first poll starts the read; the later await polls it again with its own waker.
-        if read.is_ready()
-            || Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        {
+        if read.is_ready() {
             return false;
         }
+        // The first poll starts the read; the later await polls it again with its own waker. What
+        // was read by then is held like all else: its client would find it in memory, for nothing.
+        let read = match Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => Reading::UnderWay(read),
+            Poll::Ready(outcome) => Reading::Ended(outcome),
+        };
         locks::get_mut(&mut self.ahead).push_back(Ahead { section, read, permit });
         true
     }
@@ -390,9 +410,9 @@ mod tests {
     use std::future::Future;
 
     use std::io;
+    use std::path::PathBuf;
     use std::pin::pin;
     use std::sync::Condvar;
-    use std::task::Poll;
 
     use damelo::device::{Device, DeviceInfo, DeviceStats, Io, JournalArea};
     use damelo::{ByteSize, Config, GroupId, Stats};
@@ -401,6 +421,7 @@ mod tests {
     use super::*;
 
     const KEY: &[u8] = b"http://h/large";
+    const STORE_BYTES: u64 = 128 << 20;
     /// Of the last section there is less than a third.
     const LENGTH: u64 = 2 * SECTION_BYTES + (300 << 10);
 
@@ -410,9 +431,27 @@ mod tests {
 
     /// A store with a body of two sections and a short one, none of it in memory.
     fn store(directory: &tempfile::TempDir) -> Store {
-        let mut config = Config::new(directory.path().join("store"), ByteSize::new(128 << 20));
+        let store = Store::open(config(directory.path().join("store"))).unwrap();
+        put(&store, LENGTH);
+        store
+    }
+
+    fn config(path: PathBuf) -> Config {
+        let mut config = Config::new(path, ByteSize::new(STORE_BYTES));
         config.memory = ByteSize::new(32 << 20);
-        let store = Store::open(config).unwrap();
+        config
+    }
+
+    fn world() -> SimWorld {
+        let options = SimOptions { history: false, ..SimOptions::new(1) };
+        SimWorld::start(&[SimDisk::blank(STORE_BYTES)], &options, Arc::new(SimClock::new()))
+    }
+
+    /// The same on a disk that reads before it is waited for.
+    fn store_on_a_quick_disk() -> Store {
+        let world = world();
+        let opened = Store::open_on(config("sim".into()), world.devices(), world.clock());
+        let store = opened.unwrap();
         put(&store, LENGTH);
         store
     }
@@ -536,11 +575,15 @@ mod tests {
     #[test]
     fn clients_that_take_nothing_hold_no_more_than_their_share() {
         let directory = tempfile::tempdir().unwrap();
-        let (store, shared) = (store(&directory), Arc::new(WholeReads::new(16 << 20)));
+        [store(&directory), store_on_a_quick_disk()].iter().for_each(hold_what_they_may);
+    }
+
+    fn hold_what_they_may(store: &Store) {
+        let shared = Arc::new(WholeReads::new(16 << 20));
         let held: Vec<Vec<Bytes>> = (0..4)
             .map(|_| {
                 store.drop_memory();
-                run(pieces(&mut open(&store, &shared), 0..u64::MAX))
+                run(pieces(&mut open(store, &shared), 0..u64::MAX))
             })
             .collect();
         assert!(shared.permits.available_permits() < 5, "not even a short section's");
@@ -552,21 +595,17 @@ mod tests {
 
     /// A client that is faster than the disk takes so many sections: how many are read ahead then.
     fn ahead_of_a_fast_client(taken: usize, shared: &Arc<WholeReads>) -> usize {
-        let options = SimOptions { history: false, ..SimOptions::new(1) };
-        let disk = SimDisk::blank(64 << 20);
-        let world = SimWorld::start(&[disk], &options, Arc::new(SimClock::new()));
+        let world = world();
         let allowed = Arc::new((Mutex::new(usize::MAX), Condvar::new()));
         let held = |disk| Arc::new(Held { disk, allowed: allowed.clone() }) as Arc<dyn Device>;
         let disks = world.devices().into_iter().map(held).collect();
-        let mut config = Config::new("sim", ByteSize::new(64 << 20));
-        config.memory = ByteSize::new(32 << 20);
-        let store = Store::open_on(config, disks, world.clock()).unwrap();
+        let store = Store::open_on(config("sim".into()), disks, world.clock()).unwrap();
         let length_bytes = 8 * SECTION_BYTES;
         put(&store, length_bytes);
         *allowed.0.lock().unwrap() = 0;
         let mut sections =
             Sections::complete(&store, KEY, &Apart { generation: 1, length_bytes }, shared);
-        run(async {
+        let ahead = run(async {
             for _ in 0..taken {
                 // What is being read already, or the first.
                 let reads = sections.ahead.get_mut().unwrap().len().max(1);
@@ -578,7 +617,11 @@ mod tests {
                 assert!(next.await.unwrap().is_some());
             }
             sections.ahead.get_mut().unwrap().len()
-        })
+        });
+        // The store waits for its reads when it is closed.
+        *allowed.0.lock().unwrap() = usize::MAX;
+        allowed.1.notify_all();
+        ahead
     }
 
     #[test]
