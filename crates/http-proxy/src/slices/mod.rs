@@ -232,7 +232,8 @@ async fn answer_with(
                 }
                 status = CacheStatus::forwarded(lacking);
             }
-            several(worker, ask, want, first, more.end - more.start).await?
+            let asked_for = asked_for.map(|(index, _)| index);
+            several(worker, ask, want, first, more.end - more.start, asked_for).await?
         }
         _ => Found::assembled(first.response, first.body, first.placement),
     };
@@ -244,12 +245,14 @@ async fn answer_with(
 }
 
 /// Serves several slices, `more` of them after the first, or one of which only a part is there yet.
+/// Those before the one that the origin is `asked_for`, if that is known, are stored.
 async fn several(
     worker: &Arc<Worker>,
     ask: &Ask,
     want: Want,
     first: Got,
     more: u64,
+    asked_for: Option<u64>,
 ) -> Result<Found, Lack> {
     let reader = SliceReader::new(worker, ask, want.slices, want.index(), &first);
     if reader.is_none() && more == 0 {
@@ -263,14 +266,17 @@ async fn several(
         unsliced.note(&ask.target.primary, Unsliceable::AsAsked, now_s);
         return Err(Lack::NoSlice);
     };
-    // With two, compatibility is checked before the response begins; with more, while it is sent.
-    if more == 1 {
-        let index = want.index() + 1;
-        let second = slice::get(worker, ask, want.stretch(index), worker.now_ms()).await?;
-        if !reader.accepts(&second) {
+    // Before the response begins it is found out whether the second of two is of the same version,
+    // and the first that comes behind stored ones, which may be old; of others while it is sent.
+    let second = want.index() + 1;
+    if let Some(index) = asked_for.or((more == 1).then_some(second)) {
+        let got = slice::get(worker, ask, want.stretch(index), worker.now_ms()).await?;
+        if !reader.accepts(&got) {
             return Err(Lack::NoSlice);
         }
-        reader.keep(index, &second);
+        if index == second {
+            reader.keep(index, &got);
+        }
     }
     let mut response = first.response;
     let complete_bytes = reader.complete_bytes();
