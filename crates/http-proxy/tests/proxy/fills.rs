@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use damelo::ByteSize;
-use damelo_http_proxy::Target;
+use damelo_http_proxy::{ProxyConfig, Target};
 
 use crate::support::{
     Gate, Home, Message, Origin, PATIENCE, Proxy, Reply, ask_at, eventually, noise, read_message,
@@ -187,19 +187,23 @@ fn a_body_that_ends_with_a_section_abandons_nothing() {
 
 #[test]
 fn a_hundred_clients_make_one_origin_request() {
-    let origin = Origin::start(|_| Reply {
-        delay: Duration::from_millis(300),
-        ..reply(200, "Cache-Control: max-age=60", "once")
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| {
+        held.wait();
+        reply(200, "Cache-Control: max-age=60", "once")
     });
-    let proxy = Proxy::start(&origin);
-    let address = proxy.info.address;
-    let clients: Vec<_> = (0..100)
-        .map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b"")))
-        .collect();
-    let answers: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.collapse = PATIENCE * 2);
+    let ask = |_| send_to(proxy.info.address, "GET", "/", "", b"");
+    let asking: Vec<_> = (0..100).map(ask).collect();
+    eventually("one asks and the others wait", || (origin.count(), waiting(&proxy)) == (1, 99));
+    gate.open();
+    let read = |mut one| read_message(&mut one, false).expect("an answer");
+    let answers: Vec<_> = asking.into_iter().map(read).collect();
     assert!(answers.iter().all(|a| a.status() == 200 && a.text() == "once"));
     assert_eq!(origin.count(), 1);
-    assert!(answers.iter().any(|a| a.cache().contains("collapsed")));
+    let collapsed = answers.iter().filter(|a| a.cache().contains("; collapsed")).count();
+    assert_eq!(collapsed, 99);
 }
 
 #[test]
@@ -220,23 +224,29 @@ fn who_shares_a_failure_counts_as_collapsed() {
 
 #[test]
 fn uncacheable_answers_are_not_queued_for() {
-    let origin = Origin::start(|_| Reply {
-        delay: Duration::from_millis(500),
-        ..reply(200, "Cache-Control: no-store", "mine")
+    const CLIENTS: usize = 20;
+    let (answer, answers) = std::sync::mpsc::channel();
+    let answers = std::sync::Mutex::new(answers);
+    let origin = Origin::start(move |_| {
+        answers.lock().expect("lock").recv().expect("the test goes on");
+        reply(200, "Cache-Control: no-store", "mine")
     });
-    let proxy = Proxy::start(&origin);
-    let address = proxy.info.address;
-    for _ in 0..2 {
-        let start = std::time::Instant::now();
-        let clients: Vec<_> = (0..20)
-            .map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b"")))
-            .collect();
-        for client in clients {
-            assert_eq!(client.join().unwrap().text(), "mine");
+    let proxy = Proxy::start_with(&origin, |config| config.timeouts.collapse = PATIENCE * 2);
+    for round in 1..=2 {
+        let ask = |_| send_to(proxy.info.address, "GET", "/", "", b"");
+        let asking: Vec<_> = (0..CLIENTS).map(ask).collect();
+        if round == 1 {
+            eventually("one asks", || (origin.count(), waiting(&proxy)) == (1, CLIENTS as u64 - 1));
+            answer.send(()).expect("it is asked");
         }
-        assert!(start.elapsed() < Duration::from_secs(7), "one after the other would take 10 s");
+        // Before any other is answered.
+        eventually("all ask at once", || origin.count() == round * CLIENTS);
+        let left = if round == 1 { CLIENTS - 1 } else { CLIENTS };
+        (0..left).for_each(|_| answer.send(()).expect("it is asked"));
+        for mut one in asking {
+            assert_eq!(read_message(&mut one, false).expect("an answer").text(), "mine");
+        }
     }
-    assert_eq!(origin.count(), 40);
 }
 
 #[test]
@@ -493,6 +503,14 @@ fn waiting(proxy: &Proxy) -> u64 {
     proxy.metric("damelo_proxy_collapsed_waiting")
 }
 
+/// Has those who wait told of one failure before the next one is asked for: one event loop wakes
+/// them in turn, and has waited for a new connection to the origin by then. Of several, one could
+/// still wait for the first when the second has failed.
+fn one_after_the_other(config: &mut ProxyConfig) {
+    config.workers = 1;
+    config.timeouts.collapse = PATIENCE * 2;
+}
+
 /// As an origin may break off for the headers that one client sends.
 #[test]
 fn a_failure_that_may_be_one_clients_own_is_not_told_to_those_who_wait() {
@@ -528,7 +546,7 @@ fn an_origin_that_fails_for_each_is_asked_by_three() {
         answers.lock().expect("lock").recv().expect("the test goes on");
         nonsense()
     });
-    let proxy = Proxy::start(&origin);
+    let proxy = Proxy::start_with(&origin, one_after_the_other);
     let asking: Vec<_> = (0..8).map(|_| send_to(proxy.info.address, "GET", "/", "", b"")).collect();
     for round in 1..=3 {
         eventually("one asks and the others wait", || {
@@ -554,7 +572,10 @@ fn an_origin_with_an_error_for_each_is_asked_by_three() {
             answers.lock().expect("lock").recv().expect("the test goes on");
             reply(503, "Retry-After: 7", "its own words")
         });
-        let proxy = Proxy::start_with(&origin, |config| config.caching.slice_bytes = 256 << 10);
+        let proxy = Proxy::start_with(&origin, |config| {
+            one_after_the_other(config);
+            config.caching.slice_bytes = 256 << 10;
+        });
         let ask = |_| send_to(proxy.info.address, method, "/", headers, b"");
         let asking: Vec<_> = (0..8).map(ask).collect();
         for round in 1..=3 {

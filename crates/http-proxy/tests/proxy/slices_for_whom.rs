@@ -297,8 +297,12 @@ fn what_is_too_long_does_not_come_in_slices() {
         }
         // The first range learns from a slice that there are none.
         assert_eq!(origin.count() - before, if is_sliced { 1 } else { 4 }, "{most}");
-        let again = proxy.get_with("/", "Range: bytes=405-406");
-        assert!(again.cache().contains("; hit"), "a part is stored by its own length");
+        let is_hit = || proxy.get_with("/", "Range: bytes=405-406").cache().contains("; hit");
+        match is_sliced {
+            // What is wanted of a slice is sent before all of it is there.
+            true => eventually("the slice is stored", is_hit),
+            false => assert!(is_hit(), "a part is stored by its own length"),
+        }
     }
 }
 

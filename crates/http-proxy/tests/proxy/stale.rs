@@ -178,11 +178,12 @@ fn disconnected_operation() {
         let count = asked.clone();
         let origin = Origin::start(move |_| {
             let headers = format!("Cache-Control: {cache_control}\nETag: \"a\"");
-            let delay = if count.fetch_add(1, Ordering::SeqCst) == 0 { 0 } else { 5 };
-            Reply { delay: Duration::from_secs(delay), ..reply(200, &headers, "kept") }
+            let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
+            let delay = if is_first { Duration::ZERO } else { PATIENCE };
+            Reply { delay, ..reply(200, &headers, "kept") }
         });
         let proxy = Proxy::start_with(&origin, |config| {
-            config.timeouts.origin_header = Duration::from_secs(1)
+            config.timeouts.origin_header = Duration::from_secs(2)
         });
         proxy.get("/");
         proxy.pass_seconds(20);
@@ -203,14 +204,12 @@ fn those_who_waited_for_a_failure_get_what_is_stale_too() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let origin = Origin::start(move |_| {
-        let delay = if count.fetch_add(1, Ordering::SeqCst) == 0 { 0 } else { 5000 };
-        Reply {
-            delay: Duration::from_millis(delay),
-            ..reply(200, "Cache-Control: max-age=10", "kept")
-        }
+        let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
+        let delay = if is_first { Duration::ZERO } else { PATIENCE };
+        Reply { delay, ..reply(200, "Cache-Control: max-age=10", "kept") }
     });
     let proxy =
-        Proxy::start_with(&origin, |config| config.timeouts.origin_header = Duration::from_secs(1));
+        Proxy::start_with(&origin, |config| config.timeouts.origin_header = Duration::from_secs(2));
     proxy.get("/");
     proxy.pass_seconds(20);
     let address = proxy.info.address;

@@ -79,7 +79,7 @@ pub(crate) fn read_message(stream: &mut impl std::io::BufRead, no_body: bool) ->
         message.headers.push((name.to_owned(), value.trim().to_owned()));
     }
     let is_response = message.line.starts_with("HTTP/");
-    let bodyless = no_body || (is_response && matches!(message.status(), 204 | 304));
+    let bodyless = no_body || (is_response && matches!(message.status(), 101 | 204 | 304));
     message.complete = true;
     if bodyless {
         return Some(message);
