@@ -307,33 +307,22 @@ fn figure_5(squid: &Report, others: &[(&str, Report)], small_share: f64) -> Exhi
         let value = saved(squid.elapsed_ns, report.elapsed_ns);
         table.row(format!("{name} saves of Squid's time"), "%", Published::Picture, value);
     }
-    let pages = |r: &Report| mean_kb(r, &[Kind::Page]);
-    table.row(
-        "transfer to Squid's files",
-        "KB",
-        Published::Value(8.0),
-        mean_kb(squid, &FILE_KINDS.map(|(_, kind)| kind)),
-    );
-    table.row(
-        "transfer to SquidL's files",
-        "KB",
-        Published::Value(10.0),
-        mean_kb(&others[0].1, &FILE_KINDS.map(|(_, kind)| kind)),
-    );
-    table.row(
-        "transfer to SquidM's mapped file",
-        "KB",
-        Published::Value(21.0),
-        pages(&others[1].1),
-    );
-    table.row(
-        "transfer to SquidML's mapped file",
-        "KB",
-        Published::Value(21.0),
-        pages(&others[2].1),
-    );
+    add_transfers(&mut table, squid, others);
     add_small_objects(&mut table, squid, others, small_share);
     table
+}
+
+fn add_transfers(table: &mut Exhibit, squid: &Report, others: &[(&str, Report)]) {
+    let of_files = FILE_KINDS.map(|(_, kind)| kind);
+    for (where_to, report, kinds, published) in [
+        ("Squid's files", squid, &of_files[..], 8.0),
+        ("SquidL's files", &others[0].1, &of_files, 10.0),
+        ("SquidM's mapped file", &others[1].1, &[Kind::Page], 21.0),
+        ("SquidML's mapped file", &others[2].1, &[Kind::Page], 21.0),
+    ] {
+        let label = format!("transfer to {where_to}");
+        table.row(label, "KB", Published::Value(published), mean_kb(report, kinds));
+    }
 }
 
 /// §5. The paper assumes that large objects keep their share of the I/O, that of their references,

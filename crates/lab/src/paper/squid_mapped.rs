@@ -7,6 +7,7 @@ use super::squid::{Days, SMALL_BYTES, config, design_options, measure, saved};
 use super::{Exhibit, PaperError, Published, Trace};
 use crate::design::{Changes, DesignOptions, MappedFile, directory_of_host};
 use crate::lru::NumberMap;
+use crate::machine::Report;
 use crate::request::Request;
 use crate::trace::popularity_slope;
 
@@ -86,47 +87,26 @@ pub(super) fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Exhibit, PaperE
     config.mapped.memory_bytes = (cache_bytes * 15 / 100).max(32 << 10);
     let options =
         DesignOptions { cache_bytes, changes: Changes::Ignore, ..DesignOptions::default() };
-    let one = |name: &str| measure(name, &days, trace, &config, &options);
-    let fbc_again = measure("mmap-fbc", &again, trace, &config, &options)?;
-    let (lru, fbc, future) = (one("mmap-lru")?, one("mmap-fbc")?, one("mmap-future")?);
+    let one = |name: &str, days: &Days| measure(name, days, trace, &config, &options);
+    let [lru, fbc, future] =
+        [one("mmap-lru", &days)?, one("mmap-fbc", &days)?, one("mmap-future", &days)?];
+    let fbc_again = one("mmap-fbc", &again)?;
     let mut table = Exhibit::new("figure 7", "Replacement in a mapped file", WHY_REPLACEMENT);
     for (name, report) in [("LRU", &lru), ("FBC", &fbc), ("future", &future)] {
+        let (requests, seconds) = (report.io.total() as f64, report.elapsed_ns as f64 / 1e9);
         table.row(format!("{name}, hit rate"), "%", Published::Picture, report.hit_percent());
-        table.row(
-            format!("{name}, disk I/O"),
-            "requests",
-            Published::Picture,
-            report.io.total() as f64,
-        );
-        let seconds = report.elapsed_ns as f64 / 1e9;
+        table.row(format!("{name}, disk I/O"), "requests", Published::Picture, requests);
         table.row(format!("{name}, duration"), "s", Published::Picture, seconds);
     }
-    table.row(
-        "FBC saves of LRU's I/O",
-        "%",
-        Published::Picture,
-        saved(lru.io.total(), fbc.io.total()),
-    );
-    table.row(
-        "FBC saves of LRU's time",
-        "%",
-        Published::Picture,
-        saved(lru.elapsed_ns, fbc.elapsed_ns),
-    );
-    table.row(
-        "future saves of FBC's I/O (§7)",
-        "%",
-        Published::Value(10.0),
-        saved(fbc.io.total(), future.io.total()),
-    );
+    let io = |before: &Report, after: &Report| saved(before.io.total(), after.io.total());
+    let time = saved(lru.elapsed_ns, fbc.elapsed_ns);
+    table.row("FBC saves of LRU's I/O", "%", Published::Picture, io(&lru, &fbc));
+    table.row("FBC saves of LRU's time", "%", Published::Picture, time);
+    table.row("future saves of FBC's I/O (§7)", "%", Published::Value(10.0), io(&fbc, &future));
     let change = fbc.hit_percent() - lru.hit_percent();
     table.row("FBC's hit rate less LRU's", "points", Published::Value(0.0), change);
-    table.row(
-        "FBC without what is asked for once saves of its I/O",
-        "%",
-        Published::Ours,
-        saved(fbc.io.total(), fbc_again.io.total()),
-    );
+    let label = "FBC without what is asked for once saves of its I/O";
+    table.row(label, "%", Published::Ours, io(&fbc, &fbc_again));
     Ok(table)
 }
 

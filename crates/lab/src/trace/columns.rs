@@ -2,117 +2,20 @@
 //! (`time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=true`) or by a header line with
 //! names that are understood. A txt trace has one object a line and nothing else. Pure.
 
+mod field;
+mod options;
+
+pub(crate) use field::push_undoubled;
+pub use options::ColumnOptions;
+
+use field::{Field, take_field};
+
 use super::fields;
 use super::record::{Parsed, ParsedName, Span};
-use crate::error::{BadRecord, TraceError};
+use crate::error::BadRecord;
 
-/// Columns beyond this are an error in the options rather than a wide trace.
-const COLUMN_MAX: usize = 1024;
 /// In the order in which libCacheSim prefers them when they are equally frequent.
 const DELIMITERS: [u8; 6] = [b'\t', b',', b'|', b':', b';', b' '];
-
-/// Column options as given; what is not given is found out from the first line.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ColumnOptions {
-    /// Column of the time, from 1.
-    pub time_column: Option<usize>,
-    /// Column of the object, from 1.
-    pub object_column: Option<usize>,
-    /// Column of the size, from 1.
-    pub size_column: Option<usize>,
-    /// What stands between columns.
-    pub delimiter: Option<u8>,
-    /// Whether the first line is no request.
-    pub has_header: Option<bool>,
-    /// True: every object is a number; false: none is, whatever it looks like.
-    pub object_is_number: Option<bool>,
-}
-
-impl ColumnOptions {
-    /// True if they mean something only where a line has columns.
-    pub(crate) fn name_columns(&self) -> bool {
-        let columns = [self.time_column, self.object_column, self.size_column];
-        columns.iter().any(Option::is_some) || self.delimiter.is_some()
-    }
-
-    /// Understands libCacheSim's notation; parts are separated by `,` or `;`.
-    ///
-    /// # Errors
-    /// What is not understood, with what would be.
-    pub fn parse(given: &str) -> Result<ColumnOptions, TraceError> {
-        let bad = |reason: String| TraceError::Columns { given: given.to_owned(), reason };
-        let mut options = ColumnOptions::default();
-        // A blank at the end may be the delimiter.
-        let mut rest = given.trim_start();
-        while !rest.trim_start().is_empty() {
-            let (key, after) = rest
-                .split_once('=')
-                .ok_or_else(|| bad(format!("`{rest}` is not of the form name=value")))?;
-            let key = key.trim().replace('_', "-").to_ascii_lowercase();
-            if key == "delimiter" {
-                let (delimiter, after) = take_delimiter(after).map_err(bad)?;
-                once(&mut options.delimiter, delimiter, &key).map_err(bad)?;
-                rest = after.trim_start_matches([',', ';', ' ']);
-                continue;
-            }
-            let end = after.find([',', ';']).unwrap_or(after.len());
-            let value = after[..end].trim();
-            rest = after[end..].trim_start_matches([',', ';', ' ']);
-            options.set(&key, value).map_err(bad)?;
-        }
-        Ok(options)
-    }
-
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let column = || match value.parse() {
-            Ok(column @ 1..=COLUMN_MAX) => Ok(column),
-            _ => Err(format!("`{key}={value}`: columns are numbers from 1 to {COLUMN_MAX}")),
-        };
-        let truth = || match value.to_ascii_lowercase().as_str() {
-            "true" | "1" | "yes" | "y" => Ok(true),
-            "false" | "0" | "no" | "n" => Ok(false),
-            _ => Err(format!("`{key}={value}`: write true or false")),
-        };
-        match key {
-            "time-col" | "time-field" => once(&mut self.time_column, column()?, key),
-            "obj-id-col" | "obj-id-field" => once(&mut self.object_column, column()?, key),
-            "obj-size-col" | "obj-size-field" | "size-col" | "size-field" => {
-                once(&mut self.size_column, column()?, key)
-            }
-            "header" | "has-header" => once(&mut self.has_header, truth()?, key),
-            "obj-id-is-num" => once(&mut self.object_is_number, truth()?, key),
-            _ => Err(format!(
-                "there is no `{key}`; there are time-col, obj-id-col, obj-size-col, delimiter, \
-                 has-header, obj-id-is-num"
-            )),
-        }
-    }
-}
-
-/// Sets what is not set yet: of two values one would be passed over, and nobody knows which was
-/// meant.
-fn once<T>(option: &mut Option<T>, value: T, key: &str) -> Result<(), String> {
-    match option.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(format!("`{key}` is given twice")),
-    }
-}
-
-/// `\t`, one character, or nothing, which means a comma (`delimiter=,,next=...`).
-fn take_delimiter(after: &str) -> Result<(u8, &str), String> {
-    if let Some(rest) = after.strip_prefix("\\t") {
-        return Ok((b'\t', rest));
-    }
-    match after.as_bytes() {
-        // `tab`, `comma`.
-        [first, second, ..] if first.is_ascii_alphanumeric() && second.is_ascii_alphanumeric() => {
-            let word = after.split([',', ';']).next().unwrap_or(after);
-            Err(format!("`delimiter={word}`: write one character, or \\t for a tab"))
-        }
-        [byte, ..] if byte.is_ascii() => Ok((*byte, &after[1..])),
-        _ => Ok((b',', after)),
-    }
-}
 
 /// Everything known that is needed to read a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -357,67 +260,6 @@ fn is_word(text: &[u8]) -> bool {
     text.first().is_some_and(|byte| begins(byte) || matches!(byte, b'"' | b'#' | b'_'))
 }
 
-/// What stands between two delimiters, without quotes around it.
-#[derive(Debug, Clone, Copy)]
-struct Field<'a> {
-    text: &'a [u8],
-    /// There are quotes in it, each twice.
-    is_doubled: bool,
-}
-
-/// The first field of what is left of a line, and what follows its delimiter.
-#[inline]
-fn take_field(rest: &[u8], delimiter: u8) -> Result<(Field<'_>, Option<&[u8]>), BadRecord> {
-    // Where a line is one object, a quote is part of it.
-    if delimiter != b'\n'
-        && let Some(inner) = rest.strip_prefix(b"\"")
-    {
-        return take_quoted(inner, delimiter);
-    }
-    let (text, after) = match memchr::memchr(delimiter, rest) {
-        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
-        None => (rest, None),
-    };
-    Ok((Field { text, is_doubled: false }, after))
-}
-
-/// The rest of a field that begins with a quote: it may hold delimiters, and quotes that stand
-/// twice (RFC 4180), and ends with the quote that stands alone. Nothing but blanks comes between
-/// that and the delimiter.
-fn take_quoted(inner: &[u8], delimiter: u8) -> Result<(Field<'_>, Option<&[u8]>), BadRecord> {
-    let unclosed =
-        BadRecord::Unclosed { field: "a column in quotes", closing: "a quote at the column's end" };
-    let mut is_doubled = false;
-    let mut quotes = memchr::memchr_iter(b'"', inner);
-    while let Some(end) = quotes.next() {
-        let after = &inner[end + 1..];
-        if after.first() == Some(&b'"') {
-            is_doubled = true;
-            quotes.next();
-            continue;
-        }
-        let field = Field { text: &inner[..end], is_doubled };
-        let blank = |byte: &&u8| **byte != delimiter && matches!(byte, b' ' | b'\t');
-        let blanks = after.iter().take_while(blank).count();
-        return match after[blanks..].split_first() {
-            None => Ok((field, None)),
-            Some((byte, after)) if *byte == delimiter => Ok((field, Some(after))),
-            Some(_) => Err(unclosed),
-        };
-    }
-    Err(unclosed)
-}
-
-/// Appends text in which quotes stand twice as it was before.
-pub(crate) fn push_undoubled(to: &mut Vec<u8>, text: &[u8]) {
-    let mut rest = text;
-    while let Some(at) = memchr::memchr(b'"', rest) {
-        to.extend_from_slice(&rest[..=at]);
-        rest = rest.get(at + 2..).unwrap_or_default();
-    }
-    to.extend_from_slice(rest);
-}
-
 /// The most frequent of the usual ones, weighted as libCacheSim does: tabs over commas over bars.
 /// Unlike there, a colon counts only where no URL is: it has some of its own.
 fn guess_delimiter(line: &[u8]) -> u8 {
@@ -444,47 +286,6 @@ mod tests {
 
     fn record<'a>(columns: &Columns, line: &'a str) -> Record<'a> {
         columns.parse(line.as_bytes()).expect(line).record(line.as_bytes())
-    }
-
-    #[test]
-    fn options_are_libcachesims() {
-        for text in [
-            "time-col=2,obj-id-col=5,obj-size-col=4,delimiter=,,has-header=true",
-            "time_col=2; obj_id_col=5; size_field=4; delimiter=,; header=1",
-            "delimiter=,has-header=yes,time-field=2,obj-id-field=5,size-col=4",
-        ] {
-            let options = ColumnOptions::parse(text).expect(text);
-            assert_eq!(options.time_column, Some(2), "{text}");
-            assert_eq!(options.object_column, Some(5), "{text}");
-            assert_eq!(options.size_column, Some(4), "{text}");
-            assert_eq!(options.delimiter, Some(b','), "{text}");
-            assert_eq!(options.has_header, Some(true), "{text}");
-        }
-        assert_eq!(ColumnOptions::parse("delimiter=\\t").expect("tab").delimiter, Some(b'\t'));
-        assert_eq!(ColumnOptions::parse("delimiter=;").expect("semicolon").delimiter, Some(b';'));
-        for blank in [" ", "\t"] {
-            let text = format!("obj-id-col=1,delimiter={blank}");
-            let delimiter = ColumnOptions::parse(&text).expect("blank").delimiter;
-            assert_eq!(delimiter, blank.bytes().next());
-        }
-        for (text, reason) in [
-            ("obj-id-col=0", "`obj-id-col=0`: columns are numbers from 1 to 1024"),
-            ("obj-id", "`obj-id` is not of the form name=value"),
-            ("header=maybe", "`header=maybe`: write true or false"),
-            ("time-col=1,obj-id-col=2,time_col=3", "`time-col` is given twice"),
-            ("size-col=1,obj-size-col=1", "`obj-size-col` is given twice"),
-            ("delimiter=,,obj-id-col=2,delimiter=;", "`delimiter` is given twice"),
-            ("has-header=true,header=false", "`header` is given twice"),
-            (
-                "delimiter=tab,obj-id-col=2",
-                "`delimiter=tab`: write one character, or \\t for a tab",
-            ),
-        ] {
-            let error = ColumnOptions::parse(text).expect_err(text).to_string();
-            assert!(error.ends_with(reason), "{error}");
-        }
-        let unknown = ColumnOptions::parse("speed=5").expect_err("unknown").to_string();
-        assert!(unknown.contains("there is no `speed`; there are time-col"), "{unknown}");
     }
 
     /// Found in the field: `http` was the object, and the first line a header.

@@ -178,27 +178,10 @@ impl TraceReader {
             let place = if is_binary { Place::Record(0) } else { Place::Line(0) };
             TraceError::Read { path: path.to_owned(), place, source }
         })?;
-        let unknown = |reason| TraceError::UnknownFormat { path: path.to_owned(), reason };
         let text = head.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(head);
-        let columns = options.columns.as_ref();
-        let format = match options.format {
-            Some(format) => settle(format, text),
-            None => match detect(&name, head, columns) {
-                // The first three bytes of binary records mean something else.
-                Ok(binary) if binary.is_binary() => binary,
-                _ => detect(&name, text, columns).map_err(unknown)?,
-            },
-        };
+        let format = format_of(path, &name, head, text, options)?;
         let layout = layout(path, format, options.format.is_some(), head)?;
         let before_bytes = layout.map_or(head.len() - text.len(), Layout::header_bytes);
-        let means_nothing = |columns: &ColumnOptions| match format {
-            Format::Csv => false,
-            Format::Txt => columns.name_columns(),
-            _ => true,
-        };
-        if options.columns.as_ref().is_some_and(means_nothing) {
-            return Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() });
-        }
         let body = match layout {
             Some(layout) => {
                 let record = BinaryRecord { time_s: 0, object: 0, size_bytes: 0, op: Op::Read };
@@ -425,12 +408,36 @@ impl RecordSource for TraceReader {
     }
 }
 
-/// `csv` is also what users call our own form; its header tells.
-fn settle(format: Format, head: &[u8]) -> Format {
-    if format == Format::Csv && head.starts_with(super::damelo_csv::HEADER) {
-        return Format::Damelo;
+/// The form that is named, or else that which the name or the first bytes tell; `text` are these
+/// without a byte order mark.
+fn format_of(
+    path: &str,
+    name: &str,
+    head: &[u8],
+    text: &[u8],
+    options: &ReadOptions,
+) -> Result<Format, TraceError> {
+    let columns = options.columns.as_ref();
+    let format = match options.format {
+        // `csv` is also what users call our own form; its header tells.
+        Some(Format::Csv) if text.starts_with(super::damelo_csv::HEADER) => Format::Damelo,
+        Some(format) => format,
+        None => match detect(name, head, columns) {
+            // The first three bytes of binary records mean something else.
+            Ok(binary) if binary.is_binary() => binary,
+            _ => detect(name, text, columns)
+                .map_err(|reason| TraceError::UnknownFormat { path: path.to_owned(), reason })?,
+        },
+    };
+    let means_nothing = |columns: &ColumnOptions| match format {
+        Format::Csv => false,
+        Format::Txt => columns.name_columns(),
+        _ => true,
+    };
+    match columns.is_some_and(means_nothing) {
+        true => Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() }),
+        false => Ok(format),
     }
-    format
 }
 
 /// How the records lie, of a binary trace.
