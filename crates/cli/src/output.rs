@@ -16,6 +16,9 @@ pub(crate) fn say(text: fmt::Arguments<'_>) {
 /// Buffered standard output. Call [`Out::finish`] at the end; a drop loses nothing but errors.
 pub(crate) struct Out {
     inner: BufWriter<Box<dyn Write>>,
+    /// A failure is told by [`Out::finish`] only.
+    is_late: bool,
+    failure: Option<io::Error>,
 }
 
 impl Out {
@@ -30,17 +33,37 @@ impl Out {
     }
 
     fn on(stream: impl Write + 'static) -> Out {
-        Out { inner: BufWriter::with_capacity(64 << 10, Box::new(stream)) }
+        let inner = BufWriter::with_capacity(64 << 10, Box::new(stream) as Box<dyn Write>);
+        Out { inner, is_late: false, failure: None }
+    }
+
+    /// For a command that has more to make than what it prints, if so: that printing fails is said
+    /// at the end, and nothing more is printed until then.
+    pub(crate) fn failing_late(self, is_late: bool) -> Out {
+        Out { is_late, ..self }
+    }
+
+    fn done(&mut self, written: io::Result<()>) -> Result<(), Failure> {
+        match written {
+            Err(source) if self.is_late => {
+                self.inner = BufWriter::new(Box::new(io::sink()));
+                self.failure.get_or_insert(source);
+                Ok(())
+            }
+            written => written.map_err(failed),
+        }
     }
 
     /// Writes raw bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.inner.write_all(bytes).map_err(failed)
+        let written = self.inner.write_all(bytes);
+        self.done(written)
     }
 
     /// Writes one line.
     pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
-        writeln!(self.inner, "{text}").map_err(failed)
+        let written = writeln!(self.inner, "{text}");
+        self.done(written)
     }
 
     /// Writes one value as one line of JSON.
@@ -51,12 +74,14 @@ impl Out {
 
     /// Sends on what is buffered, for output that somebody watches grow.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.inner.flush().map_err(failed)
+        let flushed = self.inner.flush();
+        self.done(flushed)
     }
 
     /// Sends on what is buffered and reports what went wrong with it.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        self.flush()
+        self.flush()?;
+        self.failure.map_or(Ok(()), |source| Err(failed(source)))
     }
 }
 

@@ -13,7 +13,7 @@ use damelo_lab::machine::{Histogram, IoCounts, KINDS, Kind, MAP_PARTS, Report};
 use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table, Unit};
 use serde_json::{Value, json};
 
-use super::designs::{Done, Forms, Played, Setting};
+use super::design_runs::{Done, Forms, Played, Setting};
 use crate::output::thousands;
 
 /// How runs on modelled disks are shown.

@@ -1,5 +1,6 @@
-//! `damelo lab designs`: runs published designs and our store on one trace, and reports their disk
-//! traffic. Designs with pages run at every requested combination of memory, page and grouping.
+//! `damelo lab designs`: its options, and runs of published designs and our store on one trace and
+//! a modelled disk. Designs with pages run at every requested combination of memory, page and
+//! grouping.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,11 +16,11 @@ use damelo_lab::machine::{
     Machine, MachineConfig, MachineError, MappedOn, Pace, RealPlace, Report, RunOptions,
     run as play,
 };
-use damelo_lab::output::{Manifest, Report as Page, Table};
+use damelo_lab::output::Manifest;
 use damelo_lab::{Request, SimError};
-use serde_json::Value;
 
-use super::design_report::{MODELLED, columns_of, json_about};
+use super::design_report::MODELLED;
+use super::design_runs::{Played, Run, Setting, run_all};
 use super::designs_real as real;
 use super::load::{Loaded, load};
 use super::manifest::{NewPage, Read, drive_identity, manifest};
@@ -27,7 +28,7 @@ use super::reading::ReadArgs;
 use super::system_args::SystemArgs;
 use super::watched::Watched;
 use crate::failure::Failure;
-use crate::output::{Out, say, thousands};
+use crate::output::{say, thousands};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -77,13 +78,13 @@ pub(crate) struct Designs {
     group: Vec<NamedRule>,
     /// Clients that each have one request at a time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    clients: u32,
+    pub(super) clients: u32,
     /// Requests come when the trace says, not as fast as they are served; responses count from then
     #[arg(long)]
-    at_trace_pace: bool,
+    pub(super) at_trace_pace: bool,
     /// Do not count the first so many requests
     #[arg(long, value_name = "N", default_value = "0")]
-    warmup_req: usize,
+    pub(super) warmup_req: usize,
     /// Run them on a real disk instead of a modelled one: in a directory or, those that need no
     /// files, on a file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE",
@@ -140,39 +141,6 @@ fn page_bytes(given: &str) -> Result<u32, String> {
     parse_size(given, 16 << 10..=1 << 20)
 }
 
-/// What a design with pages is made with.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Setting {
-    pub(super) memory_bytes: u64,
-    pub(super) page_bytes: u32,
-    pub(super) group: &'static str,
-    rule: GroupRule,
-}
-
-impl Setting {
-    /// What a design is made with: these, if it takes them.
-    pub(super) fn base(setting: Option<Setting>, cache_bytes: u64, real: bool) -> DesignOptions {
-        let mut options = DesignOptions { cache_bytes, real, ..DesignOptions::default() };
-        if real {
-            options = options.without_fetching();
-        }
-        if let Some(setting) = setting {
-            options.memory_bytes = setting.memory_bytes;
-            options.page_bytes = setting.page_bytes;
-            options.grouping = setting.rule;
-        }
-        options
-    }
-
-    /// Its cells in a table: memory, page, group; empty where a design takes none.
-    pub(super) fn cells(setting: Option<Setting>) -> [String; 3] {
-        setting.map_or([const { String::new() }; 3], |setting| {
-            let page = ByteSize::new(u64::from(setting.page_bytes)).to_string();
-            [ByteSize::new(setting.memory_bytes).to_string(), page, setting.group.to_owned()]
-        })
-    }
-}
-
 /// Room for objects as asked for, which there must be. The default takes what there is.
 pub(super) fn cache_bytes(args: &Designs, there: u64, name: &str) -> Result<u64, Failure> {
     let asked = args.cache.bytes();
@@ -188,37 +156,6 @@ pub(super) fn cache_bytes(args: &Designs, there: u64, name: &str) -> Result<u64,
         )));
     }
     Ok(asked.min(there))
-}
-
-/// How the requests are played, for what is printed of it.
-pub(super) struct Played<'a> {
-    pub(super) args: &'a Designs,
-    pub(super) loaded: &'a Loaded,
-    pub(super) cache_bytes: u64,
-    pub(super) manifest: Manifest,
-}
-
-impl Played<'_> {
-    pub(super) fn clients(&self) -> u32 {
-        self.args.clients
-    }
-
-    pub(super) fn warmup_requests(&self) -> usize {
-        self.args.warmup_req
-    }
-
-    pub(super) fn pace(&self) -> &'static str {
-        if self.args.at_trace_pace { "trace" } else { "as fast as served" }
-    }
-}
-
-/// One run, and what the machine says of it.
-pub(super) struct Done<R = Report> {
-    /// With its parameters.
-    pub(super) design: String,
-    /// `None` of designs without pages.
-    pub(super) setting: Option<Setting>,
-    pub(super) report: R,
 }
 
 /// Runs and prints.
@@ -335,127 +272,17 @@ fn tell_unlimited(args: &Designs, specs: &[DesignSpec]) {
     }
 }
 
-/// A design as it is to run.
-pub(super) type Run<'a> = (&'a DesignSpec, Option<Setting>);
-
-/// How runs on one kind of disk are shown.
-pub(super) struct Forms<R> {
-    pub(super) json: fn(&Played<'_>, &Done<R>) -> Value,
-    /// What of JSON is in CSV.
-    pub(super) columns: &'static [&'static str],
-    pub(super) table: fn(&[Done<R>]) -> Table,
-    pub(super) page: fn(&Played<'_>, &[Done<R>]) -> Page,
-}
-
-/// A run that ended before its time.
-struct Failed {
-    design: String,
-    setting: Option<Setting>,
-    reason: String,
-}
-
-/// For CSV, where any run failed.
-const ERROR_COLUMN: &str = "error";
-
-/// Runs one after the other and prints in the form asked for. One that fails does not take the
-/// results of others with it, which may have taken hours.
-pub(super) fn run_all<'a, R>(
-    played: &Played<'_>,
-    runs: impl ExactSizeIterator<Item = Run<'a>>,
-    new_page: Option<NewPage<'_>>,
-    forms: &Forms<R>,
-    mut run_one: impl FnMut(&DesignSpec, Option<Setting>) -> Result<R, Failure>,
-) -> Result<(), Failure> {
-    let args = played.args;
-    let mut out = Out::new();
-    let asked = runs.len();
-    let (mut all, mut failures) = (Vec::new(), Vec::new());
-    for (spec, setting) in runs {
-        let design = spec.label().to_owned();
-        match run_one(spec, setting) {
-            Ok(report) => {
-                let done = Done { design, setting, report };
-                if args.json {
-                    out.json(&(forms.json)(played, &done))?;
-                }
-                all.push(done);
-            }
-            // It is told as that of the command.
-            Err(failure) if asked == 1 => return Err(failure),
-            Err(failure) => {
-                failure.print();
-                let failed = Failed { design, setting, reason: failure.line() };
-                if args.json {
-                    out.json(&failed_json(played, &failed))?;
-                }
-                failures.push(failed);
-            }
-        }
-    }
-    print_all(played, &mut out, forms, &all, &failures)?;
-    if let Some(new_page) = new_page.filter(|_| !all.is_empty()) {
-        let mut page = (forms.page)(played, &all);
-        if !failures.is_empty() {
-            page.section("Failed");
-        }
-        for Failed { design, setting, reason } in &failures {
-            let cells = Setting::cells(*setting).join(" ");
-            page.paragraph(&format!("{}: {reason}", format!("{design} {cells}").trim_end()));
-        }
-        new_page.write(&page.finish(&played.manifest))?;
-    }
-    out.finish()?;
-    match failures.len() {
-        0 => Ok(()),
-        failed => Err(Failure::SomeDesigns { failed, asked }),
-    }
-}
-
-/// Rows of what ran, and behind them of what did not.
-fn print_all<R>(
-    played: &Played<'_>,
-    out: &mut Out,
-    forms: &Forms<R>,
-    all: &[Done<R>],
-    failures: &[Failed],
-) -> Result<(), Failure> {
-    if played.args.csv {
-        out.bytes(played.manifest.csv_comment().as_bytes())?;
-        let rows = all.iter().map(|done| (forms.json)(played, done));
-        let rows = rows.chain(failures.iter().map(|failed| failed_json(played, failed)));
-        let error = (!failures.is_empty()).then_some(ERROR_COLUMN);
-        let columns: Vec<&str> = forms.columns.iter().copied().chain(error).collect();
-        return out.bytes(columns_of(&columns, rows).csv().as_bytes());
-    }
-    if played.args.json {
-        return Ok(());
-    }
-    let mut table = (forms.table)(all);
-    if !failures.is_empty() {
-        table.column("failed");
-    }
-    for Failed { design, setting, reason } in failures {
-        let cells = [std::slice::from_ref(design), &Setting::cells(*setting)].concat();
-        table.row_of_ends(cells, reason.clone());
-    }
-    out.bytes(table.text().as_bytes())
-}
-
 /// Every combination that a design takes.
 fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
     if !spec.entry.has_pages {
         return vec![None];
     }
     let defaults = DesignOptions::default();
-    let or = |given: &[ByteSize]| -> Vec<u64> { given.iter().map(|size| size.bytes()).collect() };
-    let memory = Some(or(&args.memory)).filter(|m| !m.is_empty());
-    let memory = memory.unwrap_or_else(|| vec![defaults.memory_bytes]);
-    let pages = Some(args.page.clone()).filter(|p| !p.is_empty());
-    let pages = pages.unwrap_or_else(|| vec![defaults.page_bytes]);
-    let groups = Some(args.group.clone()).filter(|g| !g.is_empty());
-    let groups = groups.unwrap_or_else(|| vec![NamedRule("host", defaults.grouping)]);
+    let memory = or(&args.memory, ByteSize::new(defaults.memory_bytes));
+    let pages = or(&args.page, defaults.page_bytes);
+    let groups = or(&args.group, NamedRule("host", defaults.grouping));
     let mut settings = Vec::new();
-    for &memory_bytes in &memory {
+    for memory_bytes in memory.iter().map(|size| size.bytes()) {
         for &page_bytes in &pages {
             for &NamedRule(group, rule) in &groups {
                 settings.push(Some(Setting { memory_bytes, page_bytes, group, rule }));
@@ -463,6 +290,11 @@ fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
         }
     }
     settings
+}
+
+/// What was given, or else the default.
+fn or<T: Copy>(given: &[T], default: T) -> Vec<T> {
+    if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
 /// The machine with what the design keeps on one disk, so that designs which map some of it do not
@@ -508,13 +340,6 @@ fn run_one(
 fn failure_of(spec: &DesignSpec, source: MachineError) -> Failure {
     let (design, is_unlimited) = (spec.label().to_owned(), spec.entry.is_unlimited);
     Failure::Design { design, is_unlimited, source }
-}
-
-/// One that failed, for programs.
-fn failed_json(played: &Played<'_>, failed: &Failed) -> Value {
-    let mut json = json_about(played, &failed.design, failed.setting);
-    json[ERROR_COLUMN] = failed.reason.as_str().into();
-    json
 }
 
 fn chosen(names: &[String]) -> Result<Vec<DesignSpec>, Failure> {

@@ -10,7 +10,7 @@ use damelo_lab::output::{BarChart, Report as Page, Table, Unit};
 use serde_json::{Value, json};
 
 use super::design_report::{MIB, json_with, response_histogram, responses};
-use super::designs::{Forms, Played, Run, Setting, run_all};
+use super::design_runs::{Forms, Played, Run, Setting, run_all};
 use super::manifest::NewPage;
 use super::watched::Watched;
 use crate::failure::Failure;
@@ -49,7 +49,7 @@ const EXACT_COLUMNS: [&str; 22] = [
 /// How they are shown.
 const REAL: Forms<RealReport> = Forms { json: json_of, columns: &EXACT_COLUMNS, table, page };
 
-type Done = super::designs::Done<RealReport>;
+type Done = super::design_runs::Done<RealReport>;
 
 /// Runs and prints.
 pub(super) fn run<'a>(

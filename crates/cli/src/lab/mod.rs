@@ -4,6 +4,7 @@
 
 mod bench;
 mod design_report;
+mod design_runs;
 mod designs;
 mod designs_real;
 mod listing;

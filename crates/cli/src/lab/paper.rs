@@ -148,7 +148,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     let own = wanted.iter().any(|(_, paper)| !paper.takes_trace());
     let is_kept = args.json || args.csv || args.html.is_some();
     let manifest = manifest(identity(args, loaded, own), is_kept)?;
-    let mut out = Out::new();
+    let mut out = Out::new().failing_late(new_page.is_some());
     let (mut all, mut all_words) = (Vec::new(), Vec::from_iter(scaled(args)));
     if let (Some(words), false) = (all_words.first(), args.json || args.csv) {
         out.line(format_args!("{words}\n"))?;

@@ -139,10 +139,11 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     }
     let is_kept = args.json || args.csv || args.html.is_some();
     let manifest = manifest(TraceIdentity::of(&open()?), is_kept)?;
-    print(args, &report, &manifest)?;
+    let printed = print(args, &report, &manifest);
     if let Some(new_page) = new_page {
         new_page.write(&page(args, &report, &manifest))?;
     }
+    printed?;
     remarks_of(name, &report.skipped, manifest.trace.synthetic);
     for warning in warnings(&options, &report) {
         say(format_args!("damelo: {warning}"));

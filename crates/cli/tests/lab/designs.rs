@@ -110,6 +110,16 @@ fn one_design_that_fails_leaves_the_others_their_results() {
     let (csv, _) = with(&["--csv"]);
     assert!(csv.lines().nth(1).unwrap().ends_with(",error"), "{csv}");
     assert!(csv.lines().nth(3).unwrap().contains(full), "{csv}");
+    // Run again, it fails for the same reason, which is no difference.
+    for (name, text) in [("r.json", &lines), ("r.csv", &csv)] {
+        bed.file(name, text);
+    }
+    for name in ["r.html", "r.json", "r.csv"] {
+        assert!(bed.ok(&["rerun", name]).contains("the same results"), "{name}");
+    }
+    bed.file("other.json", &lines.replace("\"hit_percent\":25.0", "\"hit_percent\":26.0"));
+    let (code, words) = bed.fails(&["rerun", "other.json"]);
+    assert!(code == 1 && words.contains(".hit_percent was `26.0`, is `25.0`"), "{words}");
     let (code, words) = bed.fails(&["designs", "t.csv", "cern"]);
     assert!(code == 4 && !words.contains("of 1 runs"), "{words}");
 }

@@ -155,3 +155,38 @@ fn a_report_does_not_replace_what_it_is_made_of() {
     bed.ok(&[&sim[..], &["r.html"]].concat());
     bed.ok(&[&sim[..], &["r.html"]].concat());
 }
+
+/// `... | head`, or a full disk behind standard output: what else was asked for is made, and may
+/// have taken hours.
+#[test]
+fn a_report_does_not_depend_on_who_reads_the_table() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    for args in [
+        &["sim", "access.log", "lru", "1KiB"][..],
+        &["designs", "access.log", "squid,cfs", "--json"],
+        &["designs", "access.log", "squid,cfs"],
+        &["paper", "squid", "--scale-down", "400"],
+    ] {
+        let run = |stdout: Stdio, name: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+            command.arg("lab").args(args).args(["--html", name]).current_dir(bed.dir.path());
+            command.stdin(Stdio::null()).stdout(stdout).output().unwrap()
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = run(writer.into(), "unread.html");
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = run(full.into(), "full.html");
+        assert_eq!(output.status.code(), Some(4), "{args:?}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("cannot write to standard output"), "{args:?}: {said}");
+        bed.ok(&[args, &["--html", "read.html"]].concat());
+        let page = |name: &str| std::fs::read_to_string(bed.path(name)).unwrap();
+        for name in ["unread.html", "full.html"] {
+            assert_eq!(results(&page(name)), results(&page("read.html")), "{args:?}");
+            std::fs::remove_file(bed.path(name)).unwrap();
+        }
+    }
+}
