@@ -21,7 +21,7 @@ use crate::entries::Entries;
 #[cfg(doc)]
 use crate::error::ReadError;
 use crate::error::{CreateError, OpenError, PurgeError, SyncError};
-use crate::format::{JournalOp, RecordKind};
+use crate::format::JournalOp;
 use crate::group::GroupStats;
 use crate::object::{ObjectInfo, ObjectRange};
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
@@ -32,7 +32,7 @@ use crate::read::stream::Reader;
 use crate::stats::Stats;
 use crate::types::{ByteSize, GroupId};
 use crate::types::{Clock, SystemClock};
-use crate::write::create::{NewObject, Replaces};
+use crate::write::create::NewObject;
 use crate::write::metadata::NewMetadata;
 use crate::write::operation::{create_operation, refused};
 use crate::write::value::Value;
@@ -241,21 +241,8 @@ impl Store {
         if value.len() as u64 > max {
             return Create(refused(engine, key, engine.too_large(value.len() as u64, max)));
         }
-        let new = NewObject {
-            kind: RecordKind::Object,
-            key,
-            group,
-            metadata: options.metadata,
-            value,
-            value_bytes: value.len() as u64,
-            expires_s: expires_s(options.expires_unix_s),
-            internal: false,
-            replaces: Replaces::Anything,
-            freq: 0,
-            whole: None,
-            in_place: None,
-            caller: None,
-        };
+        let (metadata, expires_s) = (options.metadata, expires_s(options.expires_unix_s));
+        let new = NewObject { metadata, expires_s, ..NewObject::of(key, group, value) };
         Create(create_operation(engine, &new))
     }
 

@@ -87,6 +87,27 @@ pub(crate) enum Replaces<'a> {
     OlderState(&'a Version),
 }
 
+impl<'a> NewObject<'a> {
+    /// A whole object without metadata or expiry, in place of any version.
+    pub(crate) fn of(key: &'a [u8], group: GroupId, value: Value<'a>) -> NewObject<'a> {
+        NewObject {
+            kind: RecordKind::Object,
+            key,
+            group,
+            metadata: &[],
+            value_bytes: value.len() as u64,
+            value,
+            expires_s: 0,
+            internal: false,
+            replaces: Replaces::Anything,
+            freq: 0,
+            whole: None,
+            in_place: None,
+            caller: None,
+        }
+    }
+}
+
 impl NewObject<'_> {
     fn is_moved(&self) -> bool {
         matches!(self.replaces, Replaces::Itself(_))

@@ -110,10 +110,7 @@ impl Seen {
     ) -> NewObject<'a> {
         NewObject {
             kind,
-            key: new.key,
-            group: self.info.group,
             metadata: new.metadata,
-            value: Value::Whole(value),
             value_bytes: self.info.length_bytes,
             expires_s: new.expires_s(&self.info),
             internal: true,
@@ -123,8 +120,8 @@ impl Seen {
             },
             freq: 1,
             whole,
-            in_place: None,
             caller: new.caller,
+            ..NewObject::of(new.key, self.info.group, Value::Whole(value))
         }
     }
 }

@@ -7,13 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::create::{CreateBlocked, NewObject, Replaces};
+use super::create::{CreateBlocked, NewObject};
 use super::value::Value;
 use super::writer::{Writer, WriterOptions};
 use crate::deferred::Deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
-use crate::format::RecordKind;
 use crate::stats::add;
 
 type CreateOperation = Deferred<Result<(), CreateError>>;
@@ -40,20 +39,17 @@ impl Drop for Unbegun {
     }
 }
 
-/// Creates at once if possible; otherwise returns an operation that waits.
+/// Creates a whole object at once if possible; otherwise returns an operation that waits.
 pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> CreateOperation {
     let started = engine.clock.monotonic();
     let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
     let bytes = new.value.len() as u64;
-    let admitted = || match new.internal {
-        true => Ok(()),
-        false => engine.admit(new.key, new.group, Some(bytes)),
-    };
+    let admitted = || engine.admit(new.key, new.group, Some(bytes));
     if let Err(error) = checked.and_then(|()| admitted()) {
         return refused(engine, new.key, error);
     }
     let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
-    if bytes > one_record_max && new.kind == RecordKind::Object {
+    if bytes > one_record_max {
         return create_by_writer(engine, new, started);
     }
     match engine.create_unblocked(new) {
@@ -68,25 +64,15 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
         Err(CreateBlocked::MustWait) => {
             let (key, metadata, value) =
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
-            let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
-            let value_bytes = new.value_bytes;
+            let (group, expires_s) = (new.group, new.expires_s);
             let unbegun = Unbegun::of(engine);
             Deferred::creating(engine, move |caller| {
                 let this = unbegun.begin();
                 let created = this.create_waiting(&NewObject {
-                    kind,
-                    key: &key,
-                    group,
                     metadata: &metadata,
-                    value: Value::Whole(&value),
-                    value_bytes,
                     expires_s,
-                    internal: false,
-                    replaces: Replaces::Anything,
-                    freq: 0,
-                    whole: None,
-                    in_place: None,
                     caller: Some(caller),
+                    ..NewObject::of(&key, group, Value::Whole(&value))
                 });
                 if caller.is_gone() && created == Err(CreateError::Closed) {
                     add(&this.counters.drops_abandoned, 1);

@@ -344,20 +344,16 @@ fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32, ahead: &mut ReadAhead<
     }
     let Some(kept) = read_copy(engine, keeper, ahead) else { return false };
     let (newest, metadata) = kept.newest();
+    let (key, value) = (kept.header.key_range(), kept.header.value_range());
+    let (key, value) = (&kept.record[key], &kept.record[value]);
     let new = NewObject {
         kind: kept.header.kind,
-        key: &kept.record[kept.header.key_range()],
-        group: newest.group(),
         metadata,
-        value: Value::Whole(&kept.record[kept.header.value_range()]),
-        value_bytes: kept.header.value_len,
         expires_s: newest.expires_s,
         internal: true,
         replaces: Replaces::Itself(keeper.known_at),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
-        whole: None,
-        in_place: None,
-        caller: None,
+        ..NewObject::of(key, newest.group(), Value::Whole(value))
     };
     // `purge_lock` orders purges: a later one gets a greater sequence number than the copy, an
     // earlier one is seen here.

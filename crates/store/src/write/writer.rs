@@ -489,18 +489,12 @@ impl Writer {
     fn object<'a>(&'a self, kind: RecordKind, value: &'a [u8]) -> NewObject<'a> {
         NewObject {
             kind,
-            key: &self.key,
-            group: self.group,
             metadata: &self.metadata,
-            value: Value::Whole(value),
             value_bytes: self.total,
             expires_s: self.expires_s,
-            internal: false,
             replaces: self.replaces_version.as_ref().map_or(Replaces::Anything, Replaces::Version),
-            freq: 0,
-            whole: None,
-            in_place: None,
             caller: self.caller.as_ref(),
+            ..NewObject::of(&self.key, self.group, Value::Whole(value))
         }
     }
 

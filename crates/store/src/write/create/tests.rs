@@ -116,21 +116,7 @@ fn what_replaces_a_create_that_came_late_is_journalled() {
     bench.store.sync().unwrap();
     let engine = bench.store.engine();
     let late = value(2);
-    let new = NewObject {
-        kind: RecordKind::Object,
-        key: KEY,
-        group: GROUP,
-        metadata: b"",
-        value: Value::Whole(&late),
-        value_bytes: late.len() as u64,
-        expires_s: 0,
-        internal: false,
-        replaces: Replaces::Anything,
-        freq: 0,
-        whole: None,
-        in_place: None,
-        caller: None,
-    };
+    let new = NewObject::of(KEY, GROUP, Value::Whole(&late));
     let hash = engine.hash(KEY);
     let fields = fields_of(engine, &new, hash, Sequence::ZERO, false);
     let stored = header_of(&fields, &new).stored_bytes() as usize;
