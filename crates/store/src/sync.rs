@@ -8,7 +8,7 @@
 //! decision depends on their order. Shuttle is a dependency of tests only, hence `all(shuttle,
 //! test)`.
 
-pub(crate) use std::sync::{Arc, OnceLock, PoisonError, TryLockError, Weak};
+pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 #[cfg(not(all(shuttle, test)))]
 pub(crate) use std::{
@@ -53,15 +53,6 @@ pub(crate) fn shared<T>(locked: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 /// Locks for writing, like [`lock`].
 pub(crate) fn exclusive<T>(locked: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     locked.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`exclusive`], or `None` if that would have to wait.
-pub(crate) fn try_exclusive<T>(locked: &RwLock<T>) -> Option<RwLockWriteGuard<'_, T>> {
-    match locked.try_write() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 /// Starts a thread that ends before its scope does.

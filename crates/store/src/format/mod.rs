@@ -57,7 +57,7 @@ pub use record::{
     RecordFields, RecordHeader, RecordKind, VALUE_MAX_BYTES, encode_around_value, encode_head_into,
     encode_record_into, verify_body, verify_chunks, verify_head,
 };
-pub(crate) use record::{RecordView, settle_record, verify_record};
+pub(crate) use record::{RecordView, number_record, settle_record, verify_record};
 pub use record_walk::RecordWalk;
 pub use segment::{
     FOOTER_BLOCK_BYTES, SUMMARY_ENTRY_BYTES, SegmentFooter, SummaryEntry, decode_summary,

@@ -26,7 +26,7 @@ pub use body::{
     ChunkCrcs, encode_around_value, encode_head_into, encode_record_into, verify_body,
     verify_chunks, verify_head,
 };
-pub(crate) use body::{settle_record, verify_record};
+pub(crate) use body::{number_record, settle_record, verify_record};
 pub(crate) use view::RecordView;
 
 /// Bytes of a record header.

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::gate::GateGuard;
 use super::in_place::InPlaceValue;
 use super::nursery::{Due, Staged, StagedExtent};
 use super::value::Value;
@@ -17,8 +16,8 @@ use crate::deferred::Caller;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
-    BLOCK_BYTES, JournalOp, KEY_MAX_BYTES, RecordFields, RecordHeader, RecordKind,
-    encode_around_value,
+    BLOCK_BYTES, JournalOp, KEY_MAX_BYTES, RECORD_HEADER_BYTES, RecordFields, RecordHeader,
+    RecordKind, encode_around_value, number_record,
 };
 use crate::index::Location;
 use crate::memory::pool::Run;
@@ -26,7 +25,6 @@ use crate::memory::resident::{Entry, Found};
 use crate::policy::admission::Newcomer;
 use crate::policy::residency::Hint;
 use crate::stats::{Waiting, add};
-use crate::sync::atomic::Ordering;
 use crate::sync::{RwLockReadGuard, shared};
 use crate::types::{GroupId, KeyHash, Sequence};
 
@@ -129,6 +127,12 @@ impl NewObject<'_> {
         if self.kind == RecordKind::Object { self.value_bytes } else { 0 }
     }
 
+    /// Whether no purge may come between the look at the marks and the new number. A caller that
+    /// moves an object sees to that itself.
+    fn keeps_purges_out(&self) -> bool {
+        matches!(self.replaces, Replaces::Version(_) | Replaces::OlderState(_))
+    }
+
     fn is_given_up(&self) -> bool {
         self.caller.is_some_and(Caller::is_gone)
     }
@@ -148,22 +152,6 @@ impl From<CreateError> for CreateBlocked {
     }
 }
 
-/// The outcome of publishing an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Published {
-    Visible,
-    /// The same, and an older state of the object stays in the index until this one is written.
-    Beside,
-    /// A create of the same key with a greater sequence number was published first: this one counts
-    /// as replaced by it, as it will after a crash.
-    Overtaken,
-    /// The version to be replaced has been replaced, removed or purged since. The entry's new
-    /// sequence number would win over that after a crash, so it must not be written either.
-    Outdated,
-    /// The caller has abandoned the create, and may have created, removed or purged since.
-    GivenUp,
-}
-
 /// Memory that was taken for a record.
 struct Room {
     run: Run,
@@ -174,25 +162,13 @@ struct Room {
     chunked: bool,
 }
 
-/// A create between taking its sequence number and reaching the nursery.
-struct NumberedCreate<'a> {
-    /// Epoch of the purge marks before the number was taken; later marks are checked when the
-    /// object is read.
-    marks_epoch: u32,
-    /// Held to keep purges out.
-    unpurged: Option<RwLockReadGuard<'a, ()>>,
-    #[expect(dead_code, reason = "held, not read")]
-    inside: GateGuard<'a>,
-}
-
 impl Engine {
     /// Creates without waiting.
     pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), CreateBlocked> {
         self.stir();
         self.check_create(new)?;
         let hash = self.hash(new.key);
-        let stored =
-            header_of(&fields_of(self, new, hash, Sequence::ZERO, false), new).stored_bytes();
+        let stored = header_of(&fields_of(self, new, hash, false), new).stored_bytes();
         let full = !new.is_moved() && self.nursery.is_full(stored);
         if full || (!new.is_unjournalled(self) && !self.journal.has_room()) {
             return Err(CreateBlocked::MustWait);
@@ -407,7 +383,7 @@ impl Engine {
     ) -> Result<(), CreateBlocked> {
         // Ranges of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
-        let layout = header_of(&fields_of(self, new, hash, Sequence::ZERO, chunked), new);
+        let layout = header_of(&fields_of(self, new, hash, chunked), new);
         let stored = layout.stored_bytes();
         if stored > self.extent_max() {
             // Larger values go through a writer, which splits them into parts; this record is too
@@ -428,8 +404,8 @@ impl Engine {
         })
     }
 
-    /// Takes a sequence number, lays out the record in the room taken for it, publishes it to
-    /// readers, and hands it to the nursery.
+    /// Lays out the record in the room taken for it, publishes it to readers, and hands it to the
+    /// nursery.
     fn stage(
         &self,
         new: &NewObject<'_>,
@@ -438,28 +414,14 @@ impl Engine {
         lay_out: impl FnOnce(&Run, &RecordFields, &RecordHeader),
     ) -> Result<(), CreateBlocked> {
         let Room { run, offset, is_extent, chunked } = room;
-        // Held until the object is in the nursery.
-        let mut numbered = self.enter(new, hash);
-        let seq = self.new_seq();
-        let fields = fields_of(self, new, hash, seq, chunked);
+        let fields = fields_of(self, new, hash, chunked);
         let header = header_of(&fields, new);
         lay_out(&run, &fields, &header);
-        if let Some(whole) = new.whole {
-            self.keep_whole(hash, seq, whole);
-        }
+        let unpurged = new.keeps_purges_out().then(|| shared(&self.purge_lock));
+        // Until the object is in the nursery.
+        let _inside = self.gate.enter(hash);
         let entry = Entry::of(run.clone(), offset as u32);
-        let beside_older = match self.publish_new(hash, seq, entry, new, &mut numbered) {
-            Published::Visible => false,
-            Published::Beside => true,
-            Published::Overtaken => return Ok(()),
-            not @ (Published::Outdated | Published::GivenUp) => {
-                drop(new.whole.and_then(|_| self.assembled.take(hash, seq)));
-                return Err(match not {
-                    Published::Outdated => CreateBlocked::Outdated,
-                    _ => CreateBlocked::Failed(CreateError::Closed),
-                });
-            }
-        };
+        let (seq, beside_older) = self.publish_new(hash, entry, new, unpurged)?;
         // A patch is short, and while it waits its object takes memory that is set aside for that.
         let may_wait = beside_older && !is_extent && new.kind == RecordKind::Object;
         let staged = Staged {
@@ -483,27 +445,19 @@ impl Engine {
         if taken { Ok(()) } else { Err(CreateBlocked::Failed(CreateError::Closed)) }
     }
 
-    /// Keeps the object that a record with this number stands for, for the readers of that record.
-    fn keep_whole(&self, hash: KeyHash, seq: Sequence, whole: &Whole) {
-        let header = RecordHeader { seq: seq.get(), ..whole.header }.encode();
-        // SAFETY: the run is fresh, and known to this thread until it is kept.
-        unsafe { whole.run.bytes_mut(0, header.len()) }.copy_from_slice(&header);
-        self.assembled.keep(hash, seq, whole.run.clone());
-    }
-
-    /// Enters the gate. A create that replaces one particular version enters alone, so that no
-    /// other create of its key is inside, and keeps purges out from its reading of the marks until
-    /// it is published. Purges wait for that.
-    fn enter(&self, new: &NewObject<'_>, hash: KeyHash) -> NumberedCreate<'_> {
-        let (unpurged, inside) = match new.replaces {
-            Replaces::Anything => (None, self.gate.enter(hash)),
-            // A caller that moves an object holds `purge_lock`.
-            Replaces::Itself(_) => (None, self.gate.enter_alone(hash)),
-            Replaces::Version(_) | Replaces::OlderState(_) => {
-                (Some(shared(&self.purge_lock)), self.gate.enter_alone(hash))
-            }
-        };
-        NumberedCreate { marks_epoch: self.marks.epoch(), unpurged, inside }
+    /// Gives a record that is about to be published its number, and so the object that it stands
+    /// for, which its readers get. Called with the shard of the resident table locked.
+    fn number(&self, entry: &Entry, whole: Option<&Whole>, hash: KeyHash, seq: Sequence) {
+        // SAFETY: the range was reserved for this create, which has not published it yet.
+        let header =
+            unsafe { entry.run.bytes_mut(entry.state.offset() as usize, RECORD_HEADER_BYTES) };
+        number_record(header, seq);
+        if let Some(whole) = whole {
+            let header = RecordHeader { seq: seq.get(), ..whole.header }.encode();
+            // SAFETY: the run is fresh, and known to this thread until it is kept.
+            unsafe { whole.run.bytes_mut(0, header.len()) }.copy_from_slice(&header);
+            self.assembled.keep(hash, seq, whole.run.clone());
+        }
     }
 
     /// True if the version to be replaced is the one that readers get of this key. Called with the
@@ -522,34 +476,37 @@ impl Engine {
         }
     }
 
-    /// Publishes an entry, replacing any older version.
+    /// Publishes an entry, replacing any older version. Returns its number, and whether an older
+    /// state of the object stays in the index until this one is written.
     fn publish_new(
         &self,
         hash: KeyHash,
-        seq: Sequence,
         mut entry: Entry,
         new: &NewObject<'_>,
-        numbered: &mut NumberedCreate<'_>,
-    ) -> Published {
-        entry.state.set_marks_epoch(numbered.marks_epoch);
+        unpurged: Option<RwLockReadGuard<'_, ()>>,
+    ) -> Result<(Sequence, bool), CreateBlocked> {
+        // Of before the number is taken: later marks are checked when the object is read.
+        entry.state.set_marks_epoch(self.marks.epoch());
         let at = (entry.run.first(), entry.state.offset());
         // While recovery runs, it is unknown whether an older version exists.
         let loading = !new.is_moved() && !self.recovery.is_done();
         // What was in memory is let go of with the shard unlocked.
-        let (old, known, is_newest) = {
+        let (seq, old, known) = {
             let mut shard = self.cache.resident.shard(hash);
             let resident = shard.get(hash);
+            // Here, so that versions of a key get their numbers in the order in which readers see
+            // them.
+            let seq = self.new_seq();
             // If the create is abandoned later than this check, its caller's next operation gets a
             // greater number and takes this lock afterwards.
             if new.is_given_up() {
-                return Published::GivenUp;
+                return Err(CreateError::Closed.into());
             }
+            // After a crash a new number would win over what has taken that version's place.
             if !self.is_there(hash, new, resident.as_ref()) {
-                return Published::Outdated;
+                return Err(CreateBlocked::Outdated);
             }
-            if resident.as_ref().is_some_and(|e| e.record().head.sequence() > seq) {
-                return Published::Overtaken;
-            }
+            self.number(&entry, new.whole, hash, seq);
             if loading {
                 self.note_delete(hash, seq);
             }
@@ -559,18 +516,15 @@ impl Engine {
             }
             let old = shard.insert(hash, entry);
             if !loading && matches!(new.replaces, Replaces::OlderState(_)) {
-                return self.leave_older(hash, old.as_ref());
+                return Ok((seq, self.leave_older(hash, old.as_ref())));
             }
             let known = self.take_older_out(hash, old.as_ref(), new);
-            // Else a create with a greater number may have been published, written and have left
-            // memory before: it is on disk, and not dead by this one's record.
-            let is_newest = self.next_seq.load(Ordering::SeqCst) == seq.get() + 1;
-            (old, known, is_newest)
+            (seq, old, known)
         };
         // Released first: the journal may have to wait, and purges should not wait for it.
-        numbered.unpurged = None;
+        drop(unpurged);
         if new.is_moved() {
-            return Published::Visible;
+            return Ok((seq, false));
         }
         let replaces = loading || known || old.is_some();
         if replaces {
@@ -581,11 +535,11 @@ impl Engine {
             // Without this record, a crash before the new object is written would bring back the
             // old version. An error is counted; the create itself stands.
             let delete = JournalOp::DeleteKey { hash: hash.get() };
-            if self.journal_append(delete, seq).is_ok() && is_newest && !loading {
+            if self.journal_append(delete, seq).is_ok() && !loading {
                 self.note_older_dead(hash, at);
             }
         }
-        Published::Visible
+        Ok((seq, false))
     }
 
     /// Takes older versions out of the index, beside the one in memory; false if there is none.
@@ -618,9 +572,9 @@ impl Engine {
         }
     }
 
-    /// Leaves an older state of an object that was published in the index. Called with the shard of
-    /// the resident table locked; `older` was in it.
-    fn leave_older(&self, hash: KeyHash, older: Option<&Entry>) -> Published {
+    /// Leaves an older state of an object that was published in the index; false if there is none.
+    /// Called with the shard of the resident table locked; `older` was in it.
+    fn leave_older(&self, hash: KeyHash, older: Option<&Entry>) -> bool {
         add(&self.counters.replaced, 1);
         let is_beside = !self.index.candidates(hash.get()).is_empty();
         if let Some(waiting) = older.filter(|older| older.state.location().is_none()) {
@@ -635,7 +589,7 @@ impl Engine {
                 self.nursery.died(stored_bytes);
             }
         }
-        if is_beside { Published::Beside } else { Published::Visible }
+        is_beside
     }
 
     /// The time at which an object created now must be written. What may wait is due at times that
@@ -670,7 +624,6 @@ pub(crate) fn fields_of(
     engine: &Engine,
     new: &NewObject<'_>,
     hash: KeyHash,
-    seq: Sequence,
     chunked: bool,
 ) -> RecordFields {
     RecordFields {
@@ -678,7 +631,8 @@ pub(crate) fn fields_of(
         kind: new.kind,
         chunked,
         hash: hash.get(),
-        seq: seq.get(),
+        // It gets its number when it is published.
+        seq: 0,
         group: new.group.get(),
         expires_s: new.expires_s,
     }

@@ -297,7 +297,7 @@ impl Engine {
     fn renewed(&self, new: &NewMetadata<'_>, seen: &Seen, object: &Object) -> Option<Whole> {
         self.check_metadata(new.metadata).ok()?;
         let whole = seen.replacement(RecordKind::Object, new, object, None);
-        let fields = fields_of(self, &whole, self.hash(new.key), Sequence::ZERO, false);
+        let fields = fields_of(self, &whole, self.hash(new.key), false);
         let lengths = (new.key.len(), new.metadata.len(), object.len() as u64);
         let header = fields.header(lengths.0, lengths.1, lengths.2).ok()?;
         let total = header.stored_bytes();

@@ -11,7 +11,7 @@ use super::{
     ensure,
 };
 use crate::format::StoreNonce;
-use crate::types::SegmentLife;
+use crate::types::{SegmentLife, Sequence};
 
 /// Writes a whole record (header, body, zero gap) at the start of `buf`; returns its stored bytes.
 ///
@@ -203,6 +203,12 @@ pub(crate) fn settle_record(
     at::SEGMENT_SEQ_LOW.put(record, life.low_half());
     at::CRC.seal(record);
     Some(header.kind)
+}
+
+/// Gives a record in memory, of which at least the header is there, its number.
+pub(crate) fn number_record(record: &mut [u8], seq: Sequence) {
+    at::SEQ.put(record, seq.get());
+    at::CRC.seal(record);
 }
 
 /// True if a whole record is undamaged.

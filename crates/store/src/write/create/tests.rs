@@ -42,8 +42,38 @@ impl Bench {
         bench
     }
 
+    /// The same, with a record in the journal: the first would make the next sync a checkpoint,
+    /// which waits.
+    fn with_journal() -> Bench {
+        let bench = Bench::new();
+        bench.create(1);
+        bench.store.sync().unwrap();
+        bench
+    }
+
     fn create(&self, version: u16) {
         self.store.create(KEY, GROUP, &value(version)).wait().unwrap();
+    }
+
+    /// A create that is about to be seen when something else is done.
+    fn create_late(&self, version: u16, meanwhile: impl FnOnce()) {
+        let engine = self.store.engine();
+        let value = value(version);
+        let new = NewObject::of(KEY, GROUP, Value::Whole(&value));
+        let (hash, fields) = (engine.hash(KEY), fields_of(engine, &new, engine.hash(KEY), false));
+        let stored = header_of(&fields, &new).stored_bytes() as usize;
+        let (run, offset) = engine.room_for_small(stored).unwrap();
+        let room = Room { run, offset, is_extent: false, chunked: false };
+        let staged = engine.stage(&new, hash, room, |run, fields, header| {
+            // SAFETY: the range was reserved for this.
+            encode(unsafe { run.bytes_mut(offset, stored) }, fields, &new, header);
+            meanwhile();
+        });
+        assert!(staged.is_ok());
+    }
+
+    fn there(&self) -> Option<u16> {
+        version(&self.store)
     }
 
     fn journalled(&self) -> u64 {
@@ -52,10 +82,13 @@ impl Bench {
 
     /// The version that is there after a crash now.
     fn after_crash(&self) -> Option<u16> {
-        let crashed = Bench::on(self.state.lock().unwrap().copied());
-        let found = crashed.store.read(KEY).wait().unwrap();
-        found.map(|object| u16::from_le_bytes([object[0], object[1]]))
+        version(&Bench::on(self.state.lock().unwrap().copied()).store)
     }
+}
+
+fn version(store: &Store) -> Option<u16> {
+    let found = store.read(KEY).wait().unwrap();
+    found.map(|object| u16::from_le_bytes([object[0], object[1]]))
 }
 
 fn value(version: u16) -> Vec<u8> {
@@ -106,34 +139,44 @@ fn what_is_removed_after_replacements_is_journalled() {
     assert_eq!(bench.after_crash(), Some(10));
 }
 
-/// Nothing older of its key is on disk either, but its number is not the newest: what was created
-/// with a greater one meanwhile was written and left memory before this was to be seen.
+/// Others created something meanwhile, so that numbers were given between this one's and the next.
 #[test]
-fn what_replaces_a_create_that_came_late_is_journalled() {
+fn what_is_created_beside_much_else_is_journalled_once() {
     let bench = Bench::new();
-    // The first half of the journal is begun, or the next sync would be a checkpoint, which waits.
-    bench.create(1);
-    bench.store.sync().unwrap();
-    let engine = bench.store.engine();
-    let late = value(2);
-    let new = NewObject::of(KEY, GROUP, Value::Whole(&late));
-    let hash = engine.hash(KEY);
-    let fields = fields_of(engine, &new, hash, Sequence::ZERO, false);
-    let stored = header_of(&fields, &new).stored_bytes() as usize;
-    let (run, offset) = loop {
-        if let Some(place) = engine.room_for_small(stored) {
-            break place;
-        }
-    };
-    let room = Room { run, offset, is_extent: false, chunked: false };
-    let staged = engine.stage(&new, hash, room, |run, fields, header| {
+    let before = bench.journalled();
+    for version in 2..10 {
+        bench.create_late(version, || {
+            bench.store.create(&version.to_le_bytes(), GROUP, b"another").wait().unwrap();
+        });
+    }
+    assert_eq!(bench.journalled() - before, 1);
+    assert_eq!(bench.after_crash(), None, "what is on disk was replaced");
+}
+
+/// What was created meanwhile was written, and has left memory, before this was to be seen.
+#[test]
+fn a_create_that_came_late_is_what_a_crash_leaves() {
+    let bench = Bench::with_journal();
+    let meanwhile = || {
         bench.create(3);
         bench.store.sync().unwrap();
         bench.store.drop_memory();
-        // SAFETY: the range was reserved for this.
-        encode(unsafe { run.bytes_mut(offset, stored) }, fields, &new, header);
-    });
-    assert!(staged.is_ok());
+    };
+    bench.create_late(2, meanwhile);
+    assert_eq!(bench.there(), Some(2));
+    assert_eq!(bench.after_crash(), None, "all that is on disk was replaced");
     bench.create(4);
     assert_eq!(bench.after_crash(), None, "all that is on disk was replaced");
+    bench.create_late(2, meanwhile);
+    bench.store.sync().unwrap();
+    assert_eq!(bench.after_crash(), Some(2));
+}
+
+#[test]
+fn a_create_that_came_later_than_a_remove_is_what_a_crash_leaves() {
+    let bench = Bench::with_journal();
+    bench.create_late(2, || assert!(bench.store.remove(KEY).unwrap()));
+    assert_eq!(bench.there(), Some(2));
+    bench.store.sync().unwrap();
+    assert_eq!(bench.after_crash(), Some(2));
 }
