@@ -107,6 +107,8 @@ pub(crate) struct Engine {
     pub(crate) purge_lock: RwLock<()>,
     /// Entries of the summary of the segment of pages filled last, or of a longer one being filled.
     pub(crate) summary_entries: AtomicUsize,
+    /// Memory of the pool that writers fill.
+    pub(crate) writers_held_bytes: AtomicU64,
     pub(crate) writes_in_flight: Mutex<usize>,
     pub(crate) writes_done: Signal,
     pub(crate) rest: Rest,

@@ -381,11 +381,22 @@ fn a_refused_create_removes_what_it_was_to_replace() {
 /// A whole part each would be far more than there is.
 #[test]
 fn writers_of_unknown_length_take_little_memory_at_first() {
+    many_slow_writers(None);
+}
+
+/// All of their length would be, too.
+#[test]
+fn many_slow_writers_of_known_length_take_little_memory_at_first() {
+    many_slow_writers(Some(400_001));
+}
+
+fn many_slow_writers(length: Option<u64>) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(config(&dir)).unwrap();
     let mut writers = Vec::new();
     for key in 0..24_u8 {
-        let mut writer = store.writer(&[key], group(), WriterOptions::default()).unwrap();
+        let options = WriterOptions { length, ..WriterOptions::default() };
+        let mut writer = store.writer(&[key], group(), options).unwrap();
         writer.write(b"x").wait().unwrap();
         writers.push(writer);
     }

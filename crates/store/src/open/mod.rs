@@ -390,6 +390,7 @@ fn assemble(parts: Parts) -> Engine {
         journal_deletes: Default::default(),
         purge_lock: Default::default(),
         summary_entries: Default::default(),
+        writers_held_bytes: Default::default(),
         writes_in_flight: Mutex::new(0),
         writes_done: Signal::default(),
         rest: Default::default(),

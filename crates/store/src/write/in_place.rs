@@ -38,6 +38,11 @@ impl InPlaceValue {
         self.filled
     }
 
+    /// Bytes of memory that its run takes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.run.len_bytes() as u64
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.filled == self.room
     }

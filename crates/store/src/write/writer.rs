@@ -29,6 +29,7 @@ use crate::ops::Commit;
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::{Waiting, add};
+use crate::sync::atomic::Ordering;
 use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
 /// Attributes of a streamed object.
@@ -88,8 +89,11 @@ pub struct Writer {
     removed: bool,
 }
 
-/// First buffer of a value of unknown length, in bytes.
+/// First buffer of a value that takes memory as it comes, in bytes.
 const FIRST_ROOM_BYTES: u64 = 64 << 10;
+/// Beyond one part in this many of the memory, writers take memory as their values come, also where
+/// they know how long these will be: many slow ones would hold all of it for what is yet to come.
+const AHEAD_SHARE: u64 = 4;
 
 pub(crate) fn expires_s(unix_s: Option<u64>) -> u32 {
     // Zero on disk means never. Times beyond 32 bits become the greatest that 32 bits hold.
@@ -304,20 +308,40 @@ impl Writer {
         self.buffer.as_ref().map_or(0, InPlaceValue::len)
     }
 
-    /// Takes a buffer: for the rest of the declared length; for a full part if more than that has
-    /// come; for twice the bytes buffered if no length was declared. False if the caller must wait
-    /// for memory.
+    /// Takes the place of the buffer, which is returned. Counts the memory that writers hold.
+    fn hold(&mut self, buffer: Option<InPlaceValue>) -> Option<InPlaceValue> {
+        let bytes = |held: &Option<InPlaceValue>| held.as_ref().map_or(0, InPlaceValue::held_bytes);
+        let before = std::mem::replace(&mut self.buffer, buffer);
+        let held_bytes = &self.engine.writers_held_bytes;
+        held_bytes.fetch_add(bytes(&self.buffer), Ordering::Relaxed);
+        held_bytes.fetch_sub(bytes(&before), Ordering::Relaxed);
+        before
+    }
+
+    /// Bytes of the next buffer: for the rest of the declared length; for a full part if more than
+    /// that has come; for twice the bytes buffered if no length was declared, or writers hold much
+    /// memory, so that many of them do not hold a full part each.
+    fn next_room(&self) -> u64 {
+        let (filled, part) = (self.filled() as u64, self.part_bytes as u64);
+        let grown = (2 * filled).max(FIRST_ROOM_BYTES).min(part);
+        let Some(all) = self.expected else { return grown };
+        let left = (filled + all.saturating_sub(self.total)).min(part);
+        let held_bytes = self.engine.writers_held_bytes.load(Ordering::Relaxed);
+        let held_max = self.engine.config.memory.bytes() / AHEAD_SHARE;
+        match left {
+            left if left == filled => part,
+            left if held_bytes + left > held_max => left.min(grown),
+            left => left,
+        }
+    }
+
+    /// Takes a buffer, or a longer one. False if the caller must wait for memory.
     fn make_room(&mut self) -> bool {
         self.engine.stir();
-        let part = self.part_bytes as u64;
-        // The buffer of a value of unknown length grows, so that many writers of short values do
-        // not hold a full part each.
-        let grown = (2 * self.filled() as u64).max(FIRST_ROOM_BYTES);
-        let left = self.expected.map_or(grown, |all| all.saturating_sub(self.total)).min(part);
-        let room = if left == 0 { part } else { left };
+        let room = self.next_room();
         // A single record has the metadata before its value, a part has none.
         let one_record_max = self.engine.one_record_max(self.key.len(), self.metadata.len());
-        let is_all = self.total == 0 && self.expected == Some(room) && room <= one_record_max;
+        let is_all = self.parts.is_empty() && self.expected == Some(room) && room <= one_record_max;
         let metadata = if is_all { self.metadata.len().min(self.engine.metadata_max()) } else { 0 };
         let header = self.part_fields(KeyHash::from_raw(0), Sequence::ZERO).header(
             self.key.len(),
@@ -330,10 +354,10 @@ impl Writer {
             return false;
         };
         let mut in_place = InPlaceValue::new(run, &header);
-        if let Some(before) = self.buffer.take() {
+        if let Some(before) = &self.buffer {
             in_place.push(before.value());
         }
-        self.buffer = Some(in_place);
+        drop(self.hold(Some(in_place)));
         true
     }
 
@@ -351,11 +375,11 @@ impl Writer {
 
     /// Hands the buffer to the flusher as a part; false if that must wait.
     fn send_part(&mut self) -> bool {
-        let engine = &self.engine;
-        if engine.nursery.is_full(self.part_bytes as u64) {
+        if self.engine.nursery.is_full(self.part_bytes as u64) {
             return false;
         }
-        let Some(mut in_place) = self.buffer.take() else { return true };
+        let Some(mut in_place) = self.hold(None) else { return true };
+        let engine = &self.engine;
         let (hash, seq) = (engine.hash(&self.key), engine.new_seq());
         let fields = self.part_fields(hash, seq);
         let header = fields
@@ -528,6 +552,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        drop(self.hold(None));
         if !self.counted {
             add(&self.engine.counters.drops_abandoned, 1);
         }
