@@ -288,7 +288,8 @@ impl Engine {
         let is_current = |segment, life| self.ring.life(segment) == life;
         self.groups.forget_reused(reused, self.ring.segments().into(), is_current);
         let of_pages = self.touched.bytes() + self.page_frames.bytes();
-        let tables = self.groups.bytes() + of_pages + self.heads.bytes();
+        let admission = self.admission.as_ref().map_or(0, |policy| policy.bytes());
+        let tables = self.groups.bytes() + of_pages + self.heads.bytes() + admission;
         self.cache.charge_tables(tables + self.nursery.table_bytes() + self.summary_bytes());
     }
 

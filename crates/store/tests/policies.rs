@@ -101,6 +101,23 @@ fn admission_is_asked_once_for_each_object_and_told_of_the_rest() {
     assert_eq!((timed, stats.creates), (4, 4));
 }
 
+#[test]
+fn a_store_of_many_objects_remembers_many_keys_that_were_offered_once() {
+    const KEYS: u64 = 100_000;
+    let mut config = small();
+    config.volumes[0].size = Some(ByteSize::new(192 << 20));
+    config.memory = ByteSize::new(32 << 20);
+    config.objects_max = Some(3 << 19);
+    config.admission = Admission::SecondHit;
+    let state = State::new(192 << 20, false);
+    let store = Store::open_on(config, vec![Memory::device(&state)], Arc::new(Stopped)).unwrap();
+    let offer = |key: u64| store.create(&key.to_le_bytes(), GROUP, b"value").wait().is_ok();
+    let admitted = |keys: std::ops::Range<u64>| keys.filter(|key| offer(*key)).count() as u64;
+    assert!(admitted(0..KEYS) < KEYS / 100);
+    let again = admitted(0..KEYS);
+    assert!(again > KEYS * 4 / 10, "{again} of {KEYS} were offered before");
+}
+
 /// What is written of a stream whose length nobody knew is written, whatever becomes of it.
 #[test]
 fn admission_is_told_of_the_parts_of_a_stream_that_is_given_up() {

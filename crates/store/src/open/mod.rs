@@ -381,7 +381,10 @@ fn assemble(parts: Parts) -> Engine {
         touched: Touched::new(frames),
         disk_policy: own_disk.unwrap_or_else(|| disk(&config).into()),
         reinsertion: own_reinsertion.unwrap_or_else(|| reinsertion(&config).into()),
-        admission: own_admission.or_else(|| admission::unless_always(config.admission, hash_seed)),
+        admission: own_admission.or_else(|| {
+            let memory_bytes = config.memory.bytes();
+            admission::unless_always(config.admission, hash_seed, index.slots(), memory_bytes)
+        }),
         recovery: RecoveryState::default(),
         checkpoints: CheckpointState::new(generation),
         workers: Workers::default(),

@@ -17,7 +17,9 @@ pub enum Admission {
     /// Every object (default).
     #[default]
     Always,
-    /// An object that was offered before; the last 65,536 keys or so are remembered.
+    /// An object that was offered before. About one key is remembered for each sixteen objects that
+    /// the index has room for, 65,536 at least and 16 million at most, and no more than a 32nd of
+    /// the memory holds.
     SecondHit,
     /// Every object until the budget is spent, then none until time has paid for the bytes written:
     /// of values, and of the keys, metadata and headers beside them. Objects kept when a segment is
@@ -40,31 +42,59 @@ pub enum Admission {
     },
 }
 
-const PLACES: usize = 1 << 16;
+const PLACES_MIN: usize = 1 << 16;
+const PLACES_MAX: usize = 1 << 24;
+/// One key is remembered for so many objects of a store.
+const OBJECTS_PER_PLACE: u64 = 16;
+/// At most one part in this many of the memory remembers keys.
+const MEMORY_SHARE: u64 = 32;
 /// Window over which a write budget is averaged.
 const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 
 /// The key hashes seen before: a table of 32-bit fingerprints with one slot for each hash. A key
-/// whose slot another key took counts as new again. The table is allocated at its first use and
-/// takes 256 KiB.
+/// whose slot another key took counts as new again. The table is allocated at its first use, and
+/// takes 256 KiB if nothing else is said.
 ///
 /// ```
 /// let seen = damelo::policy::Seen::default();
 /// assert!(!seen.before(17));
 /// assert!(seen.before(17));
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Seen {
     places: OnceLock<Box<[AtomicU32]>>,
+    count: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen::for_store(0, 0)
+    }
 }
 
 impl Seen {
+    /// With as many slots as a store of so many objects wants, with so much memory.
+    pub fn for_store(objects: u64, memory_bytes: u64) -> Seen {
+        let wanted = (objects / OBJECTS_PER_PLACE).next_power_of_two();
+        let affordable = memory_bytes / MEMORY_SHARE / size_of::<AtomicU32>() as u64;
+        // The greatest power of two that is.
+        let affordable = 1 << affordable.max(1).ilog2();
+        let count = wanted.min(affordable) as usize;
+        Seen { places: OnceLock::new(), count: count.clamp(PLACES_MIN, PLACES_MAX) }
+    }
+
     /// Returns whether this hash was seen before, and records it.
     pub fn before(&self, hash: u64) -> bool {
-        let places = self.places.get_or_init(|| (0..PLACES).map(|_| AtomicU32::new(0)).collect());
+        let new = || (0..self.count).map(|_| AtomicU32::new(0)).collect();
+        let places = self.places.get_or_init(new);
         // 0 marks an empty slot.
         let print = (hash >> 32) as u32 | 1;
-        places[hash as usize % PLACES].swap(print, Ordering::Relaxed) == print
+        places[hash as usize % places.len()].swap(print, Ordering::Relaxed) == print
+    }
+
+    /// Memory that it takes now, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.places.get().map_or(0, |places| size_of_val(&**places))
     }
 }
 
@@ -101,6 +131,11 @@ pub trait AdmissionPolicy: Send + Sync {
     /// Reports what the records of an object that was admitted have beside its value: header, key,
     /// metadata and checksums, and of one in parts their list.
     fn written_with(&self, _bytes: u64, _now: Duration) {}
+
+    /// Memory that the policy's own state takes, in bytes; it counts as the store's.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 struct Always;
@@ -111,12 +146,15 @@ impl AdmissionPolicy for Always {
     }
 }
 
-#[derive(Default)]
 struct SecondHit(Seen);
 
 impl AdmissionPolicy for SecondHit {
     fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str> {
         if self.0.before(new.hash) { Ok(()) } else { Err("second_hit: first seen now") }
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.bytes()
     }
 }
 
@@ -163,11 +201,17 @@ impl AdmissionPolicy for Probability {
     }
 }
 
-/// The admission policy that a rule names; `seed` seeds the random draws.
-pub fn admission_policy(rule: Admission, seed: u64) -> Box<dyn AdmissionPolicy> {
+/// The admission policy that a rule names, for a store with so many slots in its index and so much
+/// memory; `seed` seeds the random draws.
+pub fn admission_policy(
+    rule: Admission,
+    seed: u64,
+    index_slots: u64,
+    memory_bytes: u64,
+) -> Box<dyn AdmissionPolicy> {
     match rule {
         Admission::Always => Box::new(Always),
-        Admission::SecondHit => Box::<SecondHit>::default(),
+        Admission::SecondHit => Box::new(SecondHit(Seen::for_store(index_slots, memory_bytes))),
         Admission::WriteBudget { bytes_per_second } => {
             let bytes = bytes_per_second.saturating_mul(BUDGET_WINDOW.as_secs());
             Box::new(WithinBudget(WriteBudget::new(bytes, BUDGET_WINDOW)))
@@ -179,9 +223,15 @@ pub fn admission_policy(rule: Admission, seed: u64) -> Box<dyn AdmissionPolicy> 
     }
 }
 
-/// The admission policy of a rule, or `None` for `Always`.
-pub(crate) fn unless_always(rule: Admission, seed: u64) -> Option<Arc<dyn AdmissionPolicy>> {
-    (rule != Admission::Always).then(|| admission_policy(rule, seed).into())
+/// As `admission_policy`, or `None` for `Always`.
+pub(crate) fn unless_always(
+    rule: Admission,
+    seed: u64,
+    index_slots: u64,
+    memory_bytes: u64,
+) -> Option<Arc<dyn AdmissionPolicy>> {
+    let is_asked = rule != Admission::Always;
+    is_asked.then(|| admission_policy(rule, seed, index_slots, memory_bytes).into())
 }
 
 #[cfg(test)]
@@ -204,13 +254,32 @@ mod tests {
         assert_eq!((seen.before(1), seen.before(1), seen.before(1)), (false, true, true));
         // Two keys are mistaken for each other only if both slot and fingerprint agree.
         let mut random = fastrand::Rng::with_seed(1);
-        let others = (0..10 * PLACES).filter(|_| seen.before(random.u64(..))).count();
+        let others = (0..10 * PLACES_MIN).filter(|_| seen.before(random.u64(..))).count();
         assert!(others < 100, "{others}");
     }
 
     #[test]
+    fn a_large_store_remembers_more_keys_as_far_as_its_memory_goes() {
+        let count = |objects, memory_bytes| Seen::for_store(objects, memory_bytes).count;
+        assert_eq!(Seen::default().count, 1 << 16);
+        assert_eq!(count(1 << 10, 1 << 30), 1 << 16);
+        assert_eq!(count(5 << 20, 1 << 30), 1 << 19, "one for sixteen, rounded up");
+        assert_eq!(count(1 << 30, 64 << 30), 1 << 24);
+        assert_eq!(count(1 << 30, 100 << 20), 1 << 19, "2 MiB, where a 32nd is more than 3");
+        assert_eq!(count(1 << 30, 1 << 20), 1 << 16);
+        let seen = Seen::for_store(1 << 21, 1 << 30);
+        assert_eq!(seen.bytes(), 0);
+        let mut random = fastrand::Rng::with_seed(1);
+        let keys: Vec<u64> = (0..1 << 15).map(|_| random.u64(..)).collect();
+        assert!(!keys.iter().any(|key| seen.before(*key)));
+        let known = keys.iter().filter(|key| seen.before(**key)).count();
+        assert!(known > keys.len() * 3 / 4, "{known} of {}", keys.len());
+        assert_eq!(seen.bytes(), 4 << 17);
+    }
+
+    #[test]
     fn every_rule_admits_what_it_says() {
-        let policy = |rule| admission_policy(rule, 7);
+        let policy = |rule| admission_policy(rule, 7, 0, 0);
         assert!(admits(&*policy(Admission::Always), 1, Some(u64::MAX)));
         let second = policy(Admission::SecondHit);
         assert!(!admits(&*second, 1, None) && admits(&*second, 1, None));
@@ -227,7 +296,7 @@ mod tests {
     /// Bytes written beside count; a stream of unknown length is charged once its length is known.
     #[test]
     fn a_write_budget_counts_everything_that_is_written() {
-        let policy = admission_policy(Admission::WriteBudget { bytes_per_second: 100 }, 7);
+        let policy = admission_policy(Admission::WriteBudget { bytes_per_second: 100 }, 7, 0, 0);
         assert!(admits(&*policy, 1, Some(900)) && admits(&*policy, 2, None));
         policy.written_beside(100, Duration::ZERO);
         assert!(!admits(&*policy, 3, None));
