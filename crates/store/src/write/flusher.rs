@@ -261,7 +261,7 @@ impl Flusher {
             let mut entries = 0;
             let mut count = 0_u64;
             for page in &batch {
-                entries += page.moves.len();
+                entries += page.objects.len();
                 if open.room(engine.space.segment_bytes, entries) < (count + 1) * open.page_stride {
                     break;
                 }
@@ -288,7 +288,7 @@ impl Flusher {
         let page_bytes = engine.space.page_bytes;
         let used = batch.iter().map(|page| u64::from(page.used_bytes)).max().unwrap_or(0);
         let stride_min = used.next_multiple_of(BLOCK_BYTES).max(page_stride_min(page_bytes));
-        let (wanted, entries) = (Wanted::Page { stride_min }, batch[0].moves.len());
+        let (wanted, entries) = (Wanted::Page { stride_min }, batch[0].objects.len());
         if let Some(full) = take_full(&mut self.pages, engine, wanted, entries) {
             engine.summary_entries.store(full.entries.len(), Ordering::Relaxed);
             let lengths = full.entries.iter().map(|e| e.stored_units * UNIT_BYTES as u32);
@@ -403,7 +403,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
             if let Some(reason) = &failed {
                 drop_page(&this, page, reason);
             } else {
-                page.staged.iter().for_each(|staged| written.add(staged));
+                page.staged().for_each(|staged| written.add(staged));
                 publish_page(&this, place, life, page);
             }
             place = place.next();

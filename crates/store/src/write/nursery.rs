@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
-use crate::memory::resident::Record;
+use crate::memory::resident::{FoundMut, Record};
 use crate::signal::Signal;
 use crate::types::{GroupId, SegmentLife, Sequence};
 
@@ -50,6 +50,11 @@ impl Staged {
     /// The object's record, which says what is not repeated here.
     pub(crate) fn record(&self) -> Record<'_> {
         Record::at(&self.run, self.offset)
+    }
+
+    /// Whether this is what an entry of the resident table shows.
+    pub(crate) fn is_entry(&self, entry: &FoundMut<'_>) -> bool {
+        entry.is_at(self.run.first(), self.offset)
     }
 }
 

@@ -18,27 +18,29 @@ use crate::stats::add;
 use crate::types::{GroupId, KeyHash};
 
 /// One object on its way from nursery to page.
-pub(super) struct Move {
+pub(super) struct Placed {
     pub(super) hash: KeyHash,
-    pub(super) from_first: u32,
-    pub(super) from_offset: u32,
-    pub(super) offset: u32,
     pub(super) group: GroupId,
-    pub(super) stored_units: u32,
-    pub(super) freq: u8,
-    pub(super) beside_older: bool,
+    /// Where its record begins in the page.
+    pub(super) offset: u32,
+    /// Keeps its bytes alive until the resident entry points to the page.
+    pub(super) staged: Staged,
 }
 
 pub(super) struct BuiltPage {
     pub(super) run: Run,
-    pub(super) moves: Vec<Move>,
+    pub(super) objects: Vec<Placed>,
     /// Up to here the page is used, its header included.
     pub(super) used_bytes: u32,
-    /// Keeps the staged bytes alive until the resident entries point to the page.
-    pub(super) staged: Vec<Staged>,
     /// The frame is the spare one and is needed again: the objects leave memory once they are on
     /// disk.
     pub(super) passing: bool,
+}
+
+impl BuiltPage {
+    pub(super) fn staged(&self) -> impl Iterator<Item = &Staged> {
+        self.objects.iter().map(|object| &object.staged)
+    }
 }
 
 /// Takes one page's worth of objects from the front.
@@ -89,39 +91,29 @@ pub(super) fn split_largest(
 /// Copies the objects that are still wanted into a page frame.
 pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPage> {
     let mut offset = PAGE_HEADER_BYTES;
-    let mut moves = Vec::with_capacity(objects.len());
-    let mut staged = Vec::with_capacity(objects.len());
+    let mut placed = Vec::with_capacity(objects.len());
     let mut dead = Finished::default();
-    for object in objects {
+    for staged in objects {
         // Checked again: the object may have died since its page was cut.
-        let Some(group) = wanted_on_disk(engine, &object) else {
-            add_dead(engine, &object, &mut dead);
+        let Some(group) = wanted_on_disk(engine, &staged) else {
+            add_dead(engine, &staged, &mut dead);
             continue;
         };
-        let len = object.stored_bytes as usize;
+        let len = staged.stored_bytes as usize;
         // SAFETY: the frame is fresh and only this thread knows it.
         unsafe { run.bytes_mut(offset, len) }
-            .copy_from_slice(object.run.bytes(object.offset as usize, len));
-        moves.push(Move {
-            hash: object.record().head.key_hash(),
-            from_first: object.run.first(),
-            from_offset: object.offset,
-            offset: offset as u32,
-            group,
-            stored_units: object.stored_bytes / UNIT_BYTES as u32,
-            freq: object.freq,
-            beside_older: object.beside_older,
-        });
+            .copy_from_slice(staged.run.bytes(staged.offset as usize, len));
+        let hash = staged.record().head.key_hash();
+        placed.push(Placed { hash, group, offset: offset as u32, staged });
         offset += len;
-        staged.push(object);
     }
     finish_dead(engine, &dead);
-    if moves.is_empty() {
+    if placed.is_empty() {
         return None;
     }
     // SAFETY: as above; the tail of the page must not carry bytes of the frame's former life.
     unsafe { run.bytes_mut(offset, run.len_bytes() - offset) }.fill(0);
-    Some(BuiltPage { run, moves, used_bytes: offset as u32, staged, passing: false })
+    Some(BuiltPage { run, objects: placed, used_bytes: offset as u32, passing: false })
 }
 
 /// Writes the page header, makes the records the segment's, and adds the page's entries to the
@@ -132,26 +124,26 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
         nonce: engine.space.nonce,
         segment_seq: open.life.get(),
         page_index: (open.cursor / open.page_stride) as u32,
-        record_count: page.moves.len() as u32,
+        record_count: page.objects.len() as u32,
         used_bytes: page.used_bytes,
         stride_bytes: open.page_stride as u32,
-        primary_group: page.moves[0].group.get(),
+        primary_group: page.objects[0].group.get(),
     };
     // SAFETY: the frame is not published yet.
     unsafe { page.run.bytes_mut(0, PAGE_HEADER_BYTES) }.copy_from_slice(&header.encode());
-    for (m, staged) in page.moves.iter().zip(&page.staged) {
+    for Placed { hash, group, offset, staged } in &page.objects {
         // SAFETY: as above.
-        let record = unsafe { page.run.bytes_mut(m.offset as usize, RECORD_HEADER_BYTES) };
+        let record = unsafe { page.run.bytes_mut(*offset as usize, RECORD_HEADER_BYTES) };
         let size = u64::from(staged.stored_bytes);
         if !staged.reinserted {
             add(&engine.counters.written_object_bytes, size);
         }
         open.note(SummaryEntry {
-            hash: m.hash.get(),
-            group: m.group.get(),
+            hash: hash.get(),
+            group: group.get(),
             seq: staged.record().head.sequence().get(),
-            offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
-            stored_units: m.stored_units,
+            offset_units: ((open.cursor + u64::from(*offset)) / UNIT_BYTES) as u32,
+            stored_units: staged.stored_bytes / UNIT_BYTES as u32,
             kind: settle_record(record, engine.space.nonce, open.life),
         });
     }

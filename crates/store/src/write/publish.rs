@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::nursery::{Finished, StagedExtent};
-use super::page_build::BuiltPage;
+use super::nursery::{Finished, Staged, StagedExtent};
+use super::page_build::{BuiltPage, Placed};
 use super::superseded::let_go_of_copy;
 use crate::engine::Engine;
 use crate::format::{PAGE_HEADER_BYTES, UNIT_BYTES};
-use crate::index::LengthClass;
-use crate::memory::resident::{Entry, Record};
+use crate::index::{EvictionReason, LengthClass, Location};
+use crate::memory::resident::{Entry, FoundMut, Record};
 use crate::policy::residency::Arrival;
 use crate::space::{PageAt, SegmentId};
 use crate::stats::add;
@@ -26,78 +26,83 @@ pub(super) fn publish_page(
     life: SegmentLife,
     page: BuiltPage,
 ) {
-    let (segment, page_index, at) = (place.segment, place.number, place.start());
     let mut noted: BTreeSet<GroupId> = BTreeSet::new();
     let mut dead_bytes = 0;
-    for (m, staged) in page.moves.iter().zip(&page.staged) {
-        let mut shard = engine.cache.resident.shard(m.hash);
-        let found = shard.get_mut(m.hash);
-        let Some(mut entry) = found.filter(|e| e.is_at(m.from_first, m.from_offset)) else {
+    for object in &page.objects {
+        if publish_placed(engine, place, life, &page, object) {
+            noted.insert(object.group);
+        } else {
+            let staged = &object.staged;
             dead_bytes += if staged.may_wait { u64::from(staged.stored_bytes) } else { 0 };
             let_go_of_copy(engine, staged);
-            continue;
-        };
-        let location = engine.space.location(segment, at + u64::from(m.offset));
-        let class = LengthClass::from_units(u64::from(m.stored_units));
-        engine.index_insert_with(m.hash, location, class, m.freq);
-        if m.beside_older {
-            engine.drop_others(m.hash, location);
         }
-        let is_new = entry.state.location().is_none();
-        entry.state.set_location(location);
-        let mut assembled = None;
-        if entry.record().head.is_object() && !page.passing {
-            entry.move_to(page.run.clone(), m.offset);
-        } else {
-            // Manifests and patches are not kept in memory: the object that they stand for is, once
-            // it is read.
-            assembled = engine.assembled.take(m.hash, entry.record().head.sequence());
-            shard.remove(m.hash);
-        }
-        if let Some(run) = &assembled {
-            let mut entry = Entry::of(run.clone(), 0);
-            entry.state.set_location(location);
-            entry.state.set_epoch(engine.cache.epoch());
-            shard.insert(m.hash, entry);
-        }
-        drop(shard);
-        if let Some(run) = assembled {
-            // The next new metadata asks which record this one refers to.
-            let record =
-                page.run.bytes(m.offset as usize, m.stored_units as usize * UNIT_BYTES as usize);
-            engine.keep_head_at(location, life, record);
-            let records = 0..Record::at(&run, 0).head.stored_bytes() as u32;
-            engine.track_assembled(m.hash, m.group, run, records);
-        }
-        if is_new {
-            engine.cache.written(m.hash);
-        }
-        noted.insert(m.group);
     }
     if dead_bytes > 0 {
         engine.nursery.dead_left(dead_bytes);
     }
+    let (segment, number) = (place.segment, place.number);
     let is_current = |segment, life| engine.ring.life(segment) == life;
     for group in noted {
-        engine.groups.entry(group).note_page(segment, life, page_index as u32, is_current);
+        engine.groups.entry(group).note_page(segment, life, number as u32, is_current);
     }
-    let primary = page.moves[0].group;
-    engine.page_groups.set(segment, page_index, primary);
+    let primary = page.objects[0].group;
+    engine.page_groups.set(segment, number, primary);
     let hint = engine.groups.hint(primary);
-    drop(page.staged);
+    drop(page.objects);
     if page.passing {
         return;
     }
     let queue = engine.cache.arrive(hint, Arrival::Written);
-    engine.page_frames.set(segment, page_index, page.run.first());
+    engine.page_frames.set(segment, number, page.run.first());
     engine.cache.track(page.run, queue, PAGE_HEADER_BYTES as u32..page.used_bytes);
 }
 
-pub(super) fn drop_page(engine: &Engine, page: BuiltPage, reason: &str) {
-    for m in &page.moves {
-        drop_object(engine, m.hash, m.from_first, m.from_offset);
+/// Publishes an object of a page; false if it is not wanted any more.
+fn publish_placed(
+    engine: &Arc<Engine>,
+    place: PageAt,
+    life: SegmentLife,
+    page: &BuiltPage,
+    object: &Placed,
+) -> bool {
+    let Placed { hash, group, offset, staged } = object;
+    let mut shard = engine.cache.resident.shard(*hash);
+    let found = shard.get_mut(*hash);
+    let Some(mut entry) = found.filter(|entry| staged.is_entry(entry)) else { return false };
+    let location = engine.space.location(place.segment, place.start() + u64::from(*offset));
+    let is_new = engine.enters_index(&mut entry, *hash, location, staged);
+    // Manifests and patches are not kept in memory: the object that they stand for is, once it is
+    // read.
+    let mut assembled = None;
+    if entry.record().head.is_object() && !page.passing {
+        entry.move_to(page.run.clone(), *offset);
+    } else {
+        assembled = engine.assembled.take(*hash, entry.record().head.sequence());
+        shard.remove(*hash);
     }
-    let dropped = Finished::of(&page.staged);
+    if let Some(run) = &assembled {
+        let mut entry = Entry::of(run.clone(), 0);
+        entry.state.set_location(location);
+        entry.state.set_epoch(engine.cache.epoch());
+        shard.insert(*hash, entry);
+    }
+    drop(shard);
+    if let Some(run) = assembled {
+        // The next new metadata asks which record this one refers to.
+        let record = page.run.bytes(*offset as usize, staged.stored_bytes as usize);
+        engine.keep_head_at(location, life, record);
+        let records = 0..Record::at(&run, 0).head.stored_bytes() as u32;
+        engine.track_assembled(*hash, *group, run, records);
+    }
+    if is_new {
+        engine.cache.written(*hash);
+    }
+    true
+}
+
+pub(super) fn drop_page(engine: &Engine, page: BuiltPage, reason: &str) {
+    page.objects.iter().for_each(|object| drop_object(engine, object.hash, &object.staged));
+    let dropped = Finished::of(page.staged());
     drop(page);
     add(&engine.counters.drops_write_error, dropped.objects());
     engine.nursery.dropped_for(reason, &dropped);
@@ -105,7 +110,8 @@ pub(super) fn drop_page(engine: &Engine, page: BuiltPage, reason: &str) {
 
 /// Forgets an object that could not be written, together with the older version that it replaces,
 /// which must not come back.
-fn drop_object(engine: &Engine, hash: KeyHash, first: u32, offset: u32) {
+fn drop_object(engine: &Engine, hash: KeyHash, staged: &Staged) {
+    let (first, offset) = (staged.run.first(), staged.offset);
     engine.forget_if(hash, |resident| resident.is_some_and(|entry| entry.is_at(first, offset)));
 }
 
@@ -117,7 +123,6 @@ pub(super) fn publish_extent(
 ) {
     let StagedExtent { staged, part, group, .. } = extent;
     let location = engine.space.location(segment, at);
-    let bytes = u64::from(staged.stored_bytes);
     let written = Finished::of([&staged]);
     if let Some(part) = part {
         engine.ring.refer(segment);
@@ -131,14 +136,8 @@ pub(super) fn publish_extent(
         let mut shard = engine.cache.resident.shard(hash);
         let entry = shard.get_mut(hash);
         let mut is_new = false;
-        if let Some(entry) = entry.filter(|e| e.is_at(staged.run.first(), staged.offset)) {
-            let class = LengthClass::from_units(bytes / UNIT_BYTES);
-            engine.index_insert_with(hash, location, class, staged.freq);
-            if staged.beside_older {
-                engine.drop_others(hash, location);
-            }
-            is_new = entry.state.location().is_none();
-            entry.state.set_location(location);
+        if let Some(mut entry) = entry.filter(|entry| staged.is_entry(entry)) {
+            is_new = engine.enters_index(&mut entry, hash, location, &staged);
             if !entry.record().head.is_object() {
                 shard.remove(hash);
             }
@@ -162,7 +161,7 @@ pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
         let _ = part.send(Err(reason.to_owned()));
     } else {
         let hash = staged.record().head.key_hash();
-        drop_object(engine, hash, staged.run.first(), staged.offset);
+        drop_object(engine, hash, &staged);
     }
     let dropped = Finished::of([&staged]);
     drop(staged);
@@ -171,19 +170,32 @@ pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
 }
 
 impl Engine {
-    /// Inserts a location into the index and counts the entries that it evicts.
-    pub(crate) fn index_insert(
+    /// Puts the object of an entry into the index, at its place on disk. True if it had none.
+    fn enters_index(
         &self,
+        entry: &mut FoundMut<'_>,
         hash: KeyHash,
-        location: crate::index::Location,
-        class: LengthClass,
-    ) {
+        location: Location,
+        staged: &Staged,
+    ) -> bool {
+        let class = LengthClass::from_units(u64::from(staged.stored_bytes) / UNIT_BYTES);
+        self.index_insert_with(hash, location, class, staged.freq);
+        if staged.beside_older {
+            self.drop_others(hash, location);
+        }
+        let is_new = entry.state.location().is_none();
+        entry.state.set_location(location);
+        is_new
+    }
+
+    /// Inserts a location into the index and counts the entries that it evicts.
+    pub(crate) fn index_insert(&self, hash: KeyHash, location: Location, class: LengthClass) {
         self.index_insert_with(hash, location, class, 0);
     }
 
     /// Drops all index entries of a hash but this one: older states of an object whose newest is on
     /// disk now, and rarely another key, as for removes.
-    fn drop_others(&self, hash: KeyHash, location: crate::index::Location) {
+    fn drop_others(&self, hash: KeyHash, location: Location) {
         for other in self.index.candidates(hash.get()).iter() {
             if other.location != location {
                 self.index.drop_at(hash.get(), other.location);
@@ -208,7 +220,7 @@ impl Engine {
     pub(crate) fn index_insert_with(
         &self,
         hash: KeyHash,
-        location: crate::index::Location,
+        location: Location,
         class: LengthClass,
         freq: u8,
     ) {
@@ -224,8 +236,8 @@ impl Engine {
         let inserted = self.index.insert(hash.get(), location, class, freq, age);
         for evicted in &inserted.evicted {
             let counter = match evicted.reason {
-                crate::index::EvictionReason::IndexFull => &self.counters.evicted_index_full,
-                crate::index::EvictionReason::TagLimit => &self.counters.evicted_collision,
+                EvictionReason::IndexFull => &self.counters.evicted_index_full,
+                EvictionReason::TagLimit => &self.counters.evicted_collision,
             };
             counter.fetch_add(1, Ordering::Relaxed);
         }

@@ -28,7 +28,7 @@ fn look(engine: &Engine, object: &Staged, is_written: bool) -> Option<GroupId> {
     let hash = object.record().head.key_hash();
     let mut shard = engine.cache.resident.shard(hash);
     let entry = shard.get_mut(hash)?;
-    if !entry.is_at(object.run.first(), object.offset) {
+    if !object.is_entry(&entry) {
         return None;
     }
     let head = entry.record().head;
