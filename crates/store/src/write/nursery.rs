@@ -267,8 +267,7 @@ impl Nursery {
     }
 
     /// Queues an object that was created with this sequence number, and whose entry has been
-    /// published. False if the store was closed in the
-    /// meantime: the object would never be written.
+    /// published. False if the store was closed in the meantime: the object would never be written.
     #[must_use]
     pub(crate) fn push(&self, group: GroupId, mut staged: Staged, seq: Sequence) -> bool {
         let mut state = lock(&self.state);
@@ -277,19 +276,9 @@ impl Nursery {
         }
         staged.round = state.enter_round(seq);
         staged.came_at = self.handed_in();
-        state.note_came_at(staged.came_at);
         let bytes = u64::from(staged.stored_bytes);
-        state.groups_due = earlier(state.groups_due, staged.due.time());
         let id = ListId { group, may_wait: staged.may_wait };
-        let pending = state.groups.entry(id).or_default();
-        pending.due = earlier(pending.due, staged.due.time());
-        pending.came_at = pending.came_at.min(staged.came_at);
-        pending.objects.push(staged);
-        pending.bytes += bytes;
-        let group_bytes = pending.bytes;
-        state.largest_bytes = state.largest_bytes.max(group_bytes);
-        state.waiting_bytes += bytes;
-        state.may_wait_bytes += if id.may_wait { bytes } else { 0 };
+        state.list_for(id, bytes, staged.came_at, staged.due.time()).push(staged);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
         state.most = state.most.max(state.objects + state.in_flight);
@@ -393,19 +382,9 @@ impl Nursery {
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
         let came_at = objects.iter().map(|s| s.came_at).min().unwrap_or(u64::MAX);
-        state.note_came_at(came_at);
         state.drain_pages |= objects.iter().any(|object| state.is_drained(object.round));
         let due = objects.iter().fold(None, |due, object| earlier(due, object.due.time()));
-        state.groups_due = earlier(state.groups_due, due);
-        let pending = state.groups.entry(id).or_default();
-        pending.due = earlier(pending.due, due);
-        pending.came_at = pending.came_at.min(came_at);
-        pending.objects.put_before(objects);
-        pending.bytes += bytes;
-        let group_bytes = pending.bytes;
-        state.largest_bytes = state.largest_bytes.max(group_bytes);
-        state.waiting_bytes += bytes;
-        state.may_wait_bytes += if id.may_wait { bytes } else { 0 };
+        state.list_for(id, bytes, came_at, due).put_before(objects);
         state.in_flight -= count;
         state.objects += count;
     }

@@ -238,12 +238,28 @@ impl State {
         extents
     }
 
-    /// Notes that an object with this `came_at` is about to be added to a group.
-    pub(super) fn note_came_at(&mut self, came_at: u64) {
+    /// The list that objects of so many bytes are about to be added to, which says by now when the
+    /// first of them came and is due.
+    pub(super) fn list_for(
+        &mut self,
+        id: ListId,
+        bytes: u64,
+        came_at: u64,
+        due: Option<Duration>,
+    ) -> &mut List {
         self.oldest_came_at = match self.groups.is_empty() {
             true => came_at,
             false => came_at.min(self.oldest_came_at),
         };
+        self.groups_due = earlier(self.groups_due, due);
+        self.waiting_bytes += bytes;
+        self.may_wait_bytes += if id.may_wait { bytes } else { 0 };
+        let pending = self.groups.entry(id).or_default();
+        pending.due = earlier(pending.due, due);
+        pending.came_at = pending.came_at.min(came_at);
+        pending.bytes += bytes;
+        self.largest_bytes = self.largest_bytes.max(pending.bytes);
+        &mut pending.objects
     }
 
     pub(super) fn take_group(&mut self, id: ListId) -> Option<(ListId, List)> {
