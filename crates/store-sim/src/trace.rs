@@ -110,11 +110,15 @@ impl Trace {
         self.syncs.push(Sync { begin, end, journal });
     }
 
-    /// A sync of a part of the journal failed: the system says so once, and has given up what it
-    /// could not write.
-    pub(crate) fn sync_failed(&mut self, at: Tick, journal: &Range<u64>) {
+    /// A sync of a part of the journal, or of all but the journal, failed: the system says so once,
+    /// and has given up what it could not write.
+    pub(crate) fn sync_failed(&mut self, at: Tick, journal: Option<&Range<u64>>) {
         for write in self.writes.values_mut() {
-            if write.journal && write.end < at && journal.contains(&write.offset) {
+            let is_covered = match journal {
+                Some(range) => write.journal && range.contains(&write.offset),
+                None => !write.journal,
+            };
+            if is_covered && write.end < at {
                 write.given_up = write.given_up.min(at);
             }
         }
@@ -291,6 +295,26 @@ mod tests {
             assert!(early.bytes()[..4096].iter().all(|&b| b == 0 || b == 1));
             let none = trace.image_at(0, CrashKind::Power, seed);
             assert!(none.bytes().iter().all(|&b| b == 0));
+        }
+    }
+
+    #[test]
+    fn what_a_failed_sync_gave_up_no_later_one_makes_durable() {
+        for (journal, failed) in [(false, None), (true, Some(0..4096))] {
+            let mut trace = Trace::new(Arc::new(vec![0; 8192]));
+            trace.begin_write(0, 0, &[1; 4096], journal);
+            trace.end_write(0, 1, 4096);
+            trace.sync_failed(2, failed.as_ref());
+            trace.begin_write(3, 4096, &[2; 4096], journal);
+            trace.end_write(3, 4, 4096);
+            trace.sync(5, 6, None);
+            let images = (0..50).map(|seed| trace.image_at(7, CrashKind::Power, seed));
+            let (mut lost, mut there) = (0, 0);
+            for image in images {
+                lost += usize::from(image.bytes()[..4096].iter().all(|b| *b == 0));
+                there += usize::from(image.bytes()[4096..].iter().all(|b| *b == 2));
+            }
+            assert!(lost > 0 && there == 50, "{lost} {there}");
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, WhenMemoryFull};
+use crate::device::DeviceStats;
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
 use crate::durable::progress::{CheckpointState, RecoveryState};
@@ -326,7 +327,11 @@ impl Engine {
         let is_silent = |volume: &&Volume| self.space.silent_for(volume).is_some();
         stats.volumes_unanswering = self.space.volumes.iter().filter(is_silent).count() as u64;
         stats.queue_frames = self.cache.queue_frames().map(|frames| frames as u64);
-        stats.devices = self.space.volumes.iter().map(|v| v.device.stats()).collect();
+        let device = |volume: &Volume| DeviceStats {
+            sync_errors: volume.sync_errors.count(),
+            ..volume.device.stats()
+        };
+        stats.devices = self.space.volumes.iter().map(device).collect();
         let progress = self.recovery.progress();
         stats.recovery_segments_loaded = progress.segments_loaded;
         stats.recovery_segments_wanted = progress.segments_total;

@@ -90,6 +90,7 @@ pub mod format;
 mod types;
 // Locks, channels and threads of `std`, replaced by shuttle's in the schedule tests.
 mod sync;
+mod sync_errors;
 // The store's process: forks and signals.
 mod process;
 

@@ -20,6 +20,7 @@ use crate::index::Location;
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
 use crate::sync::{Mutex, lock};
+use crate::sync_errors::SyncErrors;
 use crate::types::Clock;
 
 /// An error is another event than the last that counted if so much time has passed since that one.
@@ -66,6 +67,7 @@ pub(crate) struct Volume {
     /// Of writes alone, which those beside the segments do not end.
     write_errors_in_row: AtomicU32,
     sync_errors_in_row: AtomicU32,
+    pub(crate) sync_errors: SyncErrors,
     out_of_service: AtomicBool,
     /// Why it went out of service.
     out_because: OnceLock<String>,
@@ -152,6 +154,7 @@ impl Space {
                 errors_in_row: AtomicU32::new(0),
                 write_errors_in_row: AtomicU32::new(0),
                 sync_errors_in_row: AtomicU32::new(0),
+                sync_errors: SyncErrors::default(),
                 out_of_service: AtomicBool::new(false),
                 out_because: OnceLock::new(),
             })
@@ -519,6 +522,7 @@ impl Space {
             volume.sync_errors_in_row.store(0, Ordering::Relaxed);
             return Ok(());
         };
+        volume.sync_errors.note(&error);
         self.take_out_unless_last(volume, &volume.sync_errors_in_row, "syncs", &error);
         Err(volume.named(error))
     }

@@ -360,13 +360,14 @@ fn latency_openmetrics(text: &mut String, latency: &Latency<'_>) {
 /// Family by family: a text that names one twice is refused whole by strict readers.
 fn device_metrics(devices: &[DeviceStats]) -> impl Iterator<Item = Metric> {
     type Value = fn(&DeviceStats) -> f64;
-    const FAMILIES: [(&str, &str, Value); 8] = [
+    const FAMILIES: [(&str, &str, Value); 9] = [
         ("damelo_device_reads", "Reads the device did.", |d| d.reads as f64),
         ("damelo_device_read_bytes", "Bytes the device read.", |d| d.read_bytes as f64),
         ("damelo_device_writes", "Writes the device did.", |d| d.writes as f64),
         ("damelo_device_write_bytes", "Bytes the device wrote.", |d| d.write_bytes as f64),
         ("damelo_device_read_errors", "Reads that failed.", |d| d.read_errors as f64),
         ("damelo_device_write_errors", "Writes that failed.", |d| d.write_errors as f64),
+        ("damelo_device_sync_errors", "Syncs that failed.", |d| d.sync_errors as f64),
         ("damelo_device_queue_seconds", "Time I/Os waited in our queue.", |d| {
             d.queue_ns as f64 / 1e9
         }),

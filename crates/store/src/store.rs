@@ -531,7 +531,8 @@ impl Store {
     ///
     /// # Errors
     /// A device failed, or objects could not be written. Of those every call tells that was under
-    /// way when they were dropped; if there was none, the next one.
+    /// way when they were dropped; if there was none, the next one. So it is with a sync that failed
+    /// in the background, whose data a later one cannot make durable.
     pub fn sync(&self) -> Result<(), SyncError> {
         if self.engine().is_closed() {
             return Err(SyncError::Closed);

@@ -88,3 +88,42 @@ fn a_sync_that_ends_last_still_says_why() {
         assert!(reason.contains("one write fails"), "{reason}");
     });
 }
+
+/// A checkpoint, or the keeper, heard that what was written is lost. A device says so once.
+#[test]
+fn of_a_sync_that_failed_for_others_the_next_one_tells_once() {
+    let disk = Disk::new(8 << 20);
+    let store = open(&disk);
+    put(&store, "key", 1, &[7; 5_000]);
+    disk.fail_syncs(true);
+    store.checkpoint().unwrap_err();
+    disk.fail_syncs(false);
+    disk.let_syncs_meet(3);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| store.sync())).collect();
+        for thread in threads {
+            let told = thread.join().unwrap();
+            let is_why = |error: &std::io::Error| error.to_string() == "troubled: no sync works";
+            assert!(matches!(&told, Err(SyncError::Io(error)) if is_why(error)), "{told:?}");
+        }
+    });
+    store.sync().unwrap();
+    let devices = store.stats().devices;
+    assert_eq!(devices[0].sync_errors, 1);
+    disk.fail_syncs(true);
+    store.sync().unwrap_err();
+    disk.fail_syncs(false);
+    store.sync().unwrap();
+    store.close().unwrap();
+}
+
+#[test]
+fn a_close_tells_of_a_sync_that_failed_before() {
+    let disk = Disk::new(8 << 20);
+    let store = open(&disk);
+    put(&store, "key", 1, &[7; 5_000]);
+    disk.fail_syncs(true);
+    store.checkpoint().unwrap_err();
+    disk.fail_syncs(false);
+    assert!(matches!(store.close(), Err(SyncError::Io(_))));
+}

@@ -234,9 +234,7 @@ impl Shared {
             Some(Effect::Eio | Effect::Short) => Some(errno(libc::EIO)),
         };
         if let Some(error) = failure {
-            if let Some(range) = &journal {
-                state.trace.sync_failed(self.ticks.take(), range);
-            }
+            state.trace.sync_failed(self.ticks.take(), journal.as_ref());
             return Err(error);
         }
         let begin = self.ticks.take();

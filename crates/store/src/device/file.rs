@@ -215,6 +215,7 @@ impl Counters {
             write_bytes: self.write_bytes.load(Relaxed),
             read_errors: self.read_errors.load(Relaxed),
             write_errors: self.write_errors.load(Relaxed),
+            sync_errors: 0,
             queue_ns: self.queue_ns.load(Relaxed),
             device_ns: self.device_ns.load(Relaxed),
             depth_max: self.depth_max.load(Relaxed),
@@ -397,9 +398,8 @@ impl Device for FileDevice {
     }
 
     fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-        let direct = self.info.direct;
         let size = self.info.size_bytes;
-        Ok(Box::new(journal::FileJournal::open(&self.core, direct, size, offset, len)?))
+        Ok(Box::new(journal::FileJournal::open(&self.core, size, offset, len)?))
     }
 
     fn stats(&self) -> DeviceStats {

@@ -1,7 +1,9 @@
 //! A journal area: a part of the device's file that is written in small pieces through the page
 //! cache, so that writes survive the death of the process without a system call.
 //!
-//! Owns: a buffered descriptor of the same file, and the mapping of the area. Invariants: while a
+//! Owns: a buffered descriptor of the same file, opened anew, and the mapping of the area. Linux tells
+//! a write-back that failed once for each open file: a sync of the volume would else hear in the
+//! journal's place that a delete was lost. Invariants: while a
 //! journal is open, the area is accessed only through this descriptor and the rest of the file only
 //! through the device's `O_DIRECT` descriptor, so that page cache and direct I/O never disagree.
 //! Blocks are allocated before mapping, and all pages are resident and locked, so a store to the
@@ -51,7 +53,6 @@ impl FileJournal {
     /// Prepares `len` bytes at `offset` of a device of `size` bytes.
     pub(super) fn open(
         core: &Arc<Core>,
-        direct: bool,
         size: u64,
         offset: u64,
         len: u64,
@@ -63,8 +64,7 @@ impl FileJournal {
         if offset.checked_add(len).is_none_or(|end| end > size) {
             return Err(short(IoOp::Read));
         }
-        let file =
-            if direct { sys::reopen(&core.file, &core.path)? } else { core.file.try_clone()? };
+        let file = sys::reopen(&core.file, &core.path)?;
         let is_mapped = sys::stores_never_fail(&file);
         settle(&file, offset, len, is_mapped)?;
         let map = if is_mapped { sys::Mapping::new(&file, offset, len) } else { None };
@@ -75,6 +75,11 @@ impl FileJournal {
     #[cfg(test)]
     pub(super) fn is_mapped(&self) -> bool {
         self.map.is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Continues with `pwrite`, as if mapping had failed.

@@ -126,6 +126,8 @@ pub struct DeviceStats {
     pub read_errors: u64,
     /// Writes that failed.
     pub write_errors: u64,
+    /// Syncs that failed. The store counts them; a device need not.
+    pub sync_errors: u64,
     /// Time that I/Os waited between submission and hand-over to the device.
     pub queue_ns: u64,
     /// Time between hand-over to the device and completion.

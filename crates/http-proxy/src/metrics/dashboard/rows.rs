@@ -195,6 +195,7 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
                 &[
                     (Rate("damelo_device_read_errors", ""), "reads failed"),
                     (Rate("damelo_device_write_errors", ""), "writes failed"),
+                    (Rate("damelo_device_sync_errors", ""), "syncs failed"),
                     (Rate("damelo_damaged_records", ""), "damaged records"),
                     (Now("sum", "", "damelo_damaged_superblocks"), "damaged superblocks"),
                     (Rate("damelo_journal_errors", ""), "journal writes failed"),

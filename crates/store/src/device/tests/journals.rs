@@ -1,6 +1,7 @@
 //! Journal areas: mapped or not, reopened, and after a `kill -9` of the process that wrote.
 
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 
 use super::super::file::Core;
 use super::super::journal::FileJournal;
@@ -45,6 +46,20 @@ fn a_journal_survives_reopening_and_leaves_its_neighbours_alone() {
     });
 }
 
+/// The system tells an open file once of what it could not write back.
+#[test]
+fn a_journal_has_an_open_file_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume");
+    std::fs::write(&path, vec![0; MIB as usize]).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let core = Arc::new(Core::new(file, path, 1));
+    let journal = FileJournal::open(&core, MIB, 4096, 8192).unwrap();
+    (&core.file).seek(SeekFrom::Start(17)).unwrap();
+    let at = journal.file().stream_position().unwrap();
+    assert_ne!(at, 17, "where one open file is, the other is not");
+}
+
 #[test]
 fn a_journal_without_mapping_reads_what_one_with_mapping_wrote() {
     let dir = tempfile::tempdir().unwrap();
@@ -52,7 +67,7 @@ fn a_journal_without_mapping_reads_what_one_with_mapping_wrote() {
     File::create(&path).unwrap().set_len(MIB).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
     let core = Arc::new(Core::new(file, path, 1));
-    let mut journal = FileJournal::open(&core, true, MIB, 4096, 8192).unwrap();
+    let mut journal = FileJournal::open(&core, MIB, 4096, 8192).unwrap();
     eprintln!("journal is mapped: {}", journal.is_mapped());
     journal.write(10, b"mapped").unwrap();
     journal.unmap();
