@@ -14,6 +14,8 @@ pub const SEED_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// Environment variable for the number of seeds of a sweep, in place of a test's own.
 const SEEDS_VARIABLE: &str = "DAMELO_SIM_SEEDS";
+/// Environment variable for the number of seeds behind those that a test has of its own.
+const MORE_SEEDS_VARIABLE: &str = "DAMELO_SIM_MORE_SEEDS";
 /// Environment variable that selects a single seed.
 const SEED_VARIABLE: &str = "DAMELO_SIM_SEED";
 
@@ -46,12 +48,18 @@ fn watch_panics() {
     });
 }
 
-/// The seeds to run: the one in `DAMELO_SIM_SEED`, else `DAMELO_SIM_SEEDS` or `default` many.
+/// The seeds to run: the one in `DAMELO_SIM_SEED`, else `DAMELO_SIM_MORE_SEEDS` many behind the
+/// `default` ones, else `DAMELO_SIM_SEEDS` or `default` many.
 pub fn seeds(default: u64) -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
-    match number(SEED_VARIABLE) {
-        Some(seed) => vec![seed],
-        None => (1..=number(SEEDS_VARIABLE).unwrap_or(default)).collect(),
+    seeds_by(default, |name| std::env::var(name).ok())
+}
+
+fn seeds_by(default: u64, variable: impl Fn(&str) -> Option<String>) -> Vec<u64> {
+    let number = |name| variable(name).and_then(|v| v.parse::<u64>().ok());
+    match (number(SEED_VARIABLE), number(MORE_SEEDS_VARIABLE)) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(more)) => (default + 1..=default.saturating_add(more)).collect(),
+        (None, None) => (1..=number(SEEDS_VARIABLE).unwrap_or(default)).collect(),
     }
 }
 
@@ -115,4 +123,23 @@ pub fn resident_bytes() -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_seeds_repeat_none_of_the_default_ones() {
+        let by = |set: &'static [(&str, &str)]| {
+            seeds_by(80, move |name| {
+                set.iter().find(|(variable, _)| *variable == name).map(|(_, v)| (*v).to_owned())
+            })
+        };
+        assert_eq!(by(&[]), (1..=80).collect::<Vec<_>>());
+        assert_eq!(by(&[("DAMELO_SIM_SEEDS", "3")]), [1, 2, 3]);
+        let more = by(&[("DAMELO_SIM_MORE_SEEDS", "2"), ("DAMELO_SIM_SEEDS", "3")]);
+        assert_eq!(more, [81, 82]);
+        assert_eq!(by(&[("DAMELO_SIM_MORE_SEEDS", "2"), ("DAMELO_SIM_SEED", "42")]), [42]);
+    }
 }
