@@ -109,6 +109,13 @@ enum damelo_hint {
     DAMELO_HINT_HATED = 2
 };
 
+/* Whether the disks have seeks. */
+enum damelo_seeks {
+    DAMELO_SEEKS_AUTO = 0, /* what the system says of each (default) */
+    DAMELO_SEEKS_NO = 1,   /* none has, as flash */
+    DAMELO_SEEKS_YES = 2   /* all have */
+};
+
 /* Length hint for damelo_writer_open when the length is not known. */
 #define DAMELO_LENGTH_UNKNOWN ((uint64_t)-1)
 
@@ -234,6 +241,10 @@ int damelo_options_set_must_exist(damelo_options *options, int must_exist);
 /* I/Os at the device at once, 1 to 4096; at most 8 on a rotating disk, and 16 where threads do the I/O.
  * Default 64. */
 int damelo_options_set_queue_depth(damelo_options *options, uint32_t depth);
+
+/* One of enum damelo_seeks: a disk with an arm that moves gets few I/Os at once, in the order of their
+ * places. Default DAMELO_SEEKS_AUTO. */
+int damelo_options_set_seeks(damelo_options *options, int seeks);
 
 /* One of enum damelo_when_memory_full, and the longest wait for memory (default 10,000 ms). It also
  * bounds the waits for the disk, whichever is chosen: with 0, what comes in faster than the disk

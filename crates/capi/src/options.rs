@@ -166,6 +166,10 @@ setters! {
         }
         config.queue_depth = depth;
     };
+    /// Whether the disks have seeks.
+    damelo_options_set_seeks(seeks: c_int) |config| {
+        config.seeks = choice("seeks", seeks, &[None, Some(false), Some(true)])?;
+    };
     /// What happens when readers hold all memory.
     damelo_options_set_when_memory_full(what: c_int, wait_ms: u64) |config| {
         config.when_memory_full =

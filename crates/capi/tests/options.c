@@ -9,6 +9,7 @@ static void enumerations(damelo_options *options) {
         OK(damelo_options_set_residency(options, value));
         OK(damelo_options_set_admission(options, value, 1 << 20));
         OK(damelo_options_set_disk_policy(options, value));
+        OK(damelo_options_set_seeks(options, value));
     }
     for (value = DAMELO_REINSERT_WORTHY; value <= DAMELO_REINSERT_NEVER; value++) {
         OK(damelo_options_set_reinsertion(options, value));
@@ -24,6 +25,7 @@ static void enumerations(damelo_options *options) {
         INVALID(damelo_options_set_residency(options, value));
         INVALID(damelo_options_set_admission(options, value, 0));
         INVALID(damelo_options_set_disk_policy(options, value));
+        INVALID(damelo_options_set_seeks(options, value));
         INVALID(damelo_options_set_reinsertion(options, value));
         INVALID(damelo_options_set_when_memory_full(options, value, 0));
     }
@@ -43,6 +45,7 @@ static void null_handles(void) {
     INVALID(damelo_options_set_anew(NULL, 0));
     INVALID(damelo_options_set_must_exist(NULL, 0));
     INVALID(damelo_options_set_queue_depth(NULL, 1));
+    INVALID(damelo_options_set_seeks(NULL, 0));
     INVALID(damelo_options_set_when_memory_full(NULL, 0, 0));
     INVALID(damelo_options_set_residency(NULL, 0));
     INVALID(damelo_options_set_disk_policy(NULL, 0));
@@ -78,6 +81,7 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_anew(options, 0));
     OK(damelo_options_set_must_exist(options, 0));
     OK(damelo_options_set_queue_depth(options, 8));
+    OK(damelo_options_set_seeks(options, DAMELO_SEEKS_YES));
     OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_WAIT, 100));
     OK(damelo_options_set_residency(options, DAMELO_RESIDENCY_LRU));
     OK(damelo_options_set_disk_policy(options, DAMELO_DISK_LFU_AGING));

@@ -45,6 +45,9 @@ pub(crate) struct FillJob {
     /// In place of whatever is at that path: a [`Scratch`](scratch::Scratch) has chosen it.
     #[serde(default)]
     pub(crate) anew: bool,
+    /// Whether the disk has seeks, if that was said.
+    #[serde(default)]
+    pub(crate) seeks: Option<bool>,
     /// Continues to create objects after the answer, until killed; otherwise closes the store
     /// cleanly before the answer.
     pub(crate) to_be_killed: bool,
@@ -65,6 +68,7 @@ impl FillJob {
             objects,
             size,
             anew: true,
+            seeks: None,
             to_be_killed: false,
         }
     }
@@ -143,6 +147,7 @@ pub(crate) fn run(args: &Fill) -> Result<(), Failure> {
     let mut config = Config::new(&job.path, ByteSize::new(job.disk_bytes));
     config.memory = ByteSize::new(job.memory_bytes);
     config.objects_max = Some(job.objects_max);
+    config.seeks = job.seeks;
     let store = match job.anew {
         true => scratch::create(config, &job.path)?,
         false => scratch::open(config, &job.path)?,

@@ -49,10 +49,14 @@ pub(crate) fn run(args: &Index) -> Result<(), Failure> {
     let scratch = Scratch::new(&args.scratch)?;
     let large = u32::try_from(args.memory.bytes() * 2 / LARGE_BYTES as u64)
         .map_err(|_| Failure::Usage("--memory is too large for this benchmark".to_owned()))?;
-    let small = weigh(&FillJob::new(scratch.path(), large.max(1), LARGE_BYTES, args.memory))?;
+    let job = |objects, size| FillJob {
+        seeks: args.scratch.seeks,
+        ..FillJob::new(scratch.path(), objects, size, args.memory)
+    };
+    let small = weigh(&job(large.max(1), LARGE_BYTES))?;
     scratch.remove();
     let size = args.size.bytes() as usize;
-    let full = weigh(&FillJob::new(scratch.path(), args.objects, size, args.memory))?;
+    let full = weigh(&job(args.objects, size))?;
     print(args, &small, &full)
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn run(args: &Open) -> Result<(), Failure> {
     let mut job =
         FillJob::new(scratch.path(), args.objects, args.size.bytes() as usize, args.memory);
     job.to_be_killed = true;
+    job.seeks = args.scratch.seeks;
     let mut filler = Filler::start(&job)?;
     let lost = filler.answer()?.lost;
     drop(filler);
@@ -80,6 +81,7 @@ struct OpenTimes {
 fn time_open(args: &Open, path: &Path) -> Result<(Store, OpenTimes), Failure> {
     let mut config = Config::existing(path);
     config.memory = args.memory;
+    config.seeks = args.scratch.seeks;
     let mut rng = Rng::new();
     let start = Instant::now();
     let store = scratch::open(config, path)?;

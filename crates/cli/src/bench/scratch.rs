@@ -19,12 +19,17 @@ pub(crate) struct ScratchArgs {
     /// Use --path even if it holds something, which is lost
     #[arg(long, requires = "path")]
     force: bool,
+    /// Whether the disk has seeks, an arm that moves: then few I/Os are in flight, in the order of
+    /// their places [default: what the system says]
+    #[arg(long, value_name = "true|false")]
+    pub(crate) seeks: Option<bool>,
 }
 
 /// A path for a store, removed on drop if it is a file that was not there before.
 pub(crate) struct Scratch {
     path: PathBuf,
     device: bool,
+    seeks: Option<bool>,
     _leftover: Option<Leftover>,
     // Held for its drop, which removes the directory of a temporary store.
     _dir: Option<tempfile::TempDir>,
@@ -40,14 +45,22 @@ impl Scratch {
                 .map_err(|source| Failure::io("make a temporary directory here", source))?;
             let path = dir.path().join("bench.damelo");
             let leftover = Some(Leftover::new(dir.path()));
-            return Ok(Scratch { path, device: false, _leftover: leftover, _dir: Some(dir) });
+            let seeks = args.seeks;
+            return Ok(Scratch {
+                path,
+                device: false,
+                seeks,
+                _leftover: leftover,
+                _dir: Some(dir),
+            });
         };
         if path.exists() && !args.force {
             return Err(Failure::Exists { path: path.clone() });
         }
         let device = path.exists() && !path.is_file();
         let leftover = (!device).then(|| Leftover::new(path));
-        Ok(Scratch { path: path.clone(), device, _leftover: leftover, _dir: None })
+        let (path, seeks) = (path.clone(), args.seeks);
+        Ok(Scratch { path, device, seeks, _leftover: leftover, _dir: None })
     }
 
     /// The path.
@@ -57,8 +70,9 @@ impl Scratch {
 
     /// Makes an empty store here, in place of what an earlier part of the benchmark left, or of
     /// what `--force` gives up.
-    pub(crate) fn create(&self, config: Config) -> Result<Store, Failure> {
+    pub(crate) fn create(&self, mut config: Config) -> Result<Store, Failure> {
         self.remove();
+        config.seeks = self.seeks;
         create(config, &self.path)
     }
 
@@ -106,7 +120,8 @@ mod tests {
     fn a_device_that_holds_a_store_is_emptied_and_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("device");
-        let scratch = Scratch { path: path.clone(), device: true, _leftover: None, _dir: None };
+        let (seeks, device) = (Some(true), true);
+        let scratch = Scratch { path: path.clone(), device, seeks, _leftover: None, _dir: None };
         let config = || {
             let mut config = Config::new(&path, ByteSize::new(64 << 20));
             config.memory = ByteSize::new(8 << 20);
@@ -118,6 +133,7 @@ mod tests {
             config.objects_max = Some(objects_max);
             let store = scratch.create(config).unwrap();
             assert!(store.info().created && !store.may_contain(b"k"));
+            assert!(store.info().volumes[0].rotational, "as it was said");
             store.create(b"k", GroupId::new(1), b"v").wait().unwrap();
             files.push((std::fs::metadata(&path).unwrap().ino(), store.info().index_bytes));
             store.close().unwrap();
