@@ -261,6 +261,10 @@ int damelo_options_set_disk_policy(damelo_options *options, int policy);
  * take a number. */
 int damelo_options_set_admission(damelo_options *options, int policy, uint64_t number);
 
+/* As DAMELO_ADMIT_WRITE_BUDGET, which averages over ten seconds, but over another time: 200 GiB in
+ * 86,400,000 ms are 200 GiB a day, all of which may be written at once. */
+int damelo_options_set_write_budget(damelo_options *options, uint64_t bytes, uint64_t window_ms);
+
 /* One of enum damelo_reinsertion. */
 int damelo_options_set_reinsertion(damelo_options *options, int policy);
 

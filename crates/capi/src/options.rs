@@ -192,7 +192,7 @@ setters! {
         let rules = [
             Admission::Always,
             Admission::SecondHit,
-            Admission::WriteBudget { bytes_per_second: number },
+            Admission::write_rate(number),
             Admission::SizeMax { bytes: number },
             Admission::Probability { percent: percent.min(100) as u8 },
         ];
@@ -201,6 +201,13 @@ setters! {
             at_most("the percentage of admitted objects", percent, 100)?;
         }
         config.admission = rule;
+    };
+    /// Bytes that are written in a time.
+    damelo_options_set_write_budget(bytes: u64, window_ms: u64) |config| {
+        if window_ms == 0 {
+            return Err(Failure::invalid("a write budget is one of a time above zero"));
+        }
+        config.admission = Admission::WriteBudget { bytes, window: millis(window_ms) };
     };
     /// What is written again of what survives.
     damelo_options_set_reinsertion(policy: c_int) |config| {

@@ -50,6 +50,7 @@ static void null_handles(void) {
     INVALID(damelo_options_set_residency(NULL, 0));
     INVALID(damelo_options_set_disk_policy(NULL, 0));
     INVALID(damelo_options_set_admission(NULL, 0, 0));
+    INVALID(damelo_options_set_write_budget(NULL, 0, 1));
     INVALID(damelo_options_set_reinsertion(NULL, 0));
     INVALID(damelo_options_set_checkpoint_period(NULL, 0));
     INVALID(damelo_options_set_flush_period(NULL, 0));
@@ -86,6 +87,8 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_residency(options, DAMELO_RESIDENCY_LRU));
     OK(damelo_options_set_disk_policy(options, DAMELO_DISK_LFU_AGING));
     OK(damelo_options_set_admission(options, DAMELO_ADMIT_ALWAYS, 0));
+    OK(damelo_options_set_write_budget(options, 1 << 20, 86400000));
+    INVALID(damelo_options_set_write_budget(options, 1 << 20, 0));
     OK(damelo_options_set_reinsertion(options, DAMELO_REINSERT_USED));
     OK(damelo_options_set_checkpoint_period(options, 0));
     OK(damelo_options_set_flush_period(options, 1000));
@@ -163,6 +166,18 @@ static void made_anew(const char *directory) {
     OK(damelo_close(store));
 }
 
+/* What a day allows may be written at once, and no more on that day. */
+static void spent(const char *directory) {
+    damelo_store *store = NULL;
+    damelo_options *options = damelo_options_new(path_in(directory, "spent"), VOLUME_BYTES);
+    OK(damelo_options_set_write_budget(options, 5, 86400000));
+    OK(damelo_open(options, &store));
+    damelo_options_free(options);
+    OK(damelo_create(store, LIT("key"), 1, LIT("value")));
+    CHECK(damelo_create(store, LIT("other"), 1, LIT("value")) == DAMELO_ENOTADMITTED);
+    OK(damelo_close(store));
+}
+
 int main(int argc, char **argv) {
     const char *directory = directory_of(argc, argv);
     damelo_options *options = small_options(directory);
@@ -172,5 +187,6 @@ int main(int argc, char **argv) {
     only_the_open_knows(directory);
     all_set(directory);
     made_anew(directory);
+    spent(directory);
     return 0;
 }

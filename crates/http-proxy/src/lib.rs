@@ -98,7 +98,9 @@ pub use config::transport::{
     CertificateFiles, Ejection, ForwardedFields, HealthChecks, Inherited, ListenAddress, Listener,
     OriginChoice, ParseListenerError, ParseOriginChoiceError, Upstream,
 };
-pub use config::{Grouping, LogFormat, LogTarget, ParseGroupingError, ProxyConfig, Target};
+pub use config::{
+    Grouping, LogFormat, LogTarget, ParseGroupingError, ProxyConfig, Target, WriteLimit,
+};
 pub use damelo_http_rules::CachingConfig;
 pub use error::ProxyError;
 pub use forward::ForwardConfig;
@@ -117,4 +119,5 @@ pub use settings::{
     Settings, SettingsError, reference as settings_reference,
     reference_json as settings_reference_json,
 };
+pub use vault::writes::admission_within;
 pub use worker::control::Control;

@@ -160,7 +160,7 @@ fn what_is_refused_is_counted_and_what_was_there_is_gone_but_keeps_its_metadata_
 #[test]
 fn a_write_budget_takes_the_bytes_of_an_object_once() {
     let mut config = small();
-    config.admission = Admission::WriteBudget { bytes_per_second: 200_000 };
+    config.admission = Admission::write_rate(200_000);
     let store = open(config);
     let create = |key: &[u8], length: usize| store.create(key, GROUP, &vec![1; length]).wait();
     create(b"large", 1_500_000).unwrap();
@@ -176,7 +176,7 @@ fn a_write_budget_counts_whole_records() {
     let metadata = vec![1; 2000];
     for by_writer in [false, true] {
         let mut config = small();
-        config.admission = Admission::WriteBudget { bytes_per_second: budget / 10 };
+        config.admission = Admission::write_rate(budget / 10);
         let store = open(config);
         let create = |n: u32| {
             if by_writer {
@@ -324,7 +324,14 @@ fn settings_out_of_range_are_refused() {
     no_hits.reinsertion = Reinsertion::Used { hits_min: 0 };
     let mut over = small();
     over.admission = Admission::Probability { percent: 101 };
-    for (config, name) in [(no_hits, "reinsertion.hits_min"), (over, "admission.percent")] {
+    let mut no_time = small();
+    no_time.admission = Admission::WriteBudget { bytes: 1, window: Duration::ZERO };
+    let refused = [
+        (no_hits, "reinsertion.hits_min"),
+        (over, "admission.percent"),
+        (no_time, "admission.window"),
+    ];
+    for (config, name) in refused {
         let state = State::new(16 << 20, false);
         let opened = Store::open_on(config, vec![Memory::device(&state)], Arc::new(Stopped));
         let error = opened.map(drop).unwrap_err();

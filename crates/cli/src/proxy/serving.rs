@@ -7,7 +7,9 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use damelo::policy::AdmissionPolicy;
 use damelo::{ByteSize, Config, GroupId, OpenError, Store, VolumeConfig};
 use damelo_http_proxy::{Control, LogTarget, RunningInfo, Settings, SettingsError, Target, say};
 
@@ -277,6 +279,10 @@ fn store_config(settings: &Settings, volumes: &[CacheVolume]) -> Config {
     config.volumes = volumes.iter().map(volume).collect();
     config.memory = settings.memory;
     config.seeks = settings.seeks;
+    config.own_policies.admission =
+        settings.disk_writes_max.map(|limit| -> Arc<dyn AdmissionPolicy> {
+            Arc::new(damelo_http_proxy::admission_within(limit))
+        });
     config
 }
 

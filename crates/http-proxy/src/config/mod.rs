@@ -11,6 +11,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use damelo::{Clock, SystemClock};
 use damelo_http_rules::{CachingConfig, SetCookie};
@@ -40,6 +41,15 @@ impl std::str::FromStr for Target {
     fn from_str(text: &str) -> Result<Target, Self::Err> {
         Ok(if text == "demo" { Target::Demo } else { Target::Url(text.to_owned()) })
     }
+}
+
+/// Most that is written to the disks of the cache in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteLimit {
+    /// Bytes in each such time.
+    pub bytes: u64,
+    /// The time; as much as one of it allows may be written at once.
+    pub window: Duration,
 }
 
 /// How responses are grouped where the origin names no group itself.

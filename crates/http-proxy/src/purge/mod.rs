@@ -6,7 +6,7 @@
 //! of them, and of the purges since; `copies` keeps both in the store; `ledger` is all of it.
 //! `recent` remembers those purges that set no mark.
 
-mod copies;
+pub(crate) mod copies;
 pub(crate) mod ledger;
 pub(crate) mod marks;
 mod older;

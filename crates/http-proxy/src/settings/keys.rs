@@ -8,7 +8,7 @@ use super::Settings;
 use super::kinds::{
     AccessRules, Address, CachePath, Certificates, Check, Choosing, Cookies, Count, File, Flag,
     Format, GroupRule, Headers, Kind, Limit, Listeners, LogFile, Negotiated, Networks, OriginUrl,
-    Origins, Percent, Query, Size, Time, Value,
+    Origins, Percent, Query, Size, Time, Value, Writes,
 };
 use super::ranges::{
     CacheName, CookieNames, HeadSize, HeaderSize, HostName, Lines, Protocols, Secret, SliceSize,
@@ -60,6 +60,7 @@ keys! {
     "to" start OriginUrl [proxy.to: crate::config::Target] "The origin.";
     "cache" start CachePath [cache: Option<String>] "Store to use, made with this size if it does not exist. With several paths, its volumes in their order.";
     "seeks" start Flag [seeks: Option<bool>] "Whether the disks of the cache have seeks, an arm that moves: then few I/Os are in flight, in the order of their places. `auto` is what the system says of each, but for virtual disks, which say so without knowing and are taken for flash; the start message and `damelo stat` say what was found.";
+    "disk_writes_max" start Writes [disk_writes_max: Option<crate::config::WriteLimit>] "Most that is written to the disks of the cache in a time, as for flash that is to last: once it is spent, new answers are not stored (`damelo_drops{reason=\"not_admitted\"}`) until time has paid for what was written, headers and what is kept when space is reused included. Unused budget adds up to that of one such time; a start has a full one. What is small and must be stored (purges, the rest of an answer of which a part was taken, answers without a body) is, and is paid back.";
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
     "workers" start Threads [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live CacheName [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";

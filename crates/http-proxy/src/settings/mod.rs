@@ -23,7 +23,7 @@ pub use document::SettingsError;
 pub(crate) use kinds::Value;
 pub use reference::{reference, reference_json};
 
-use crate::config::{ProxyConfig, Target};
+use crate::config::{ProxyConfig, Target, WriteLimit};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::ruleset::Ruleset;
@@ -40,6 +40,8 @@ pub struct Settings {
     pub cache: Option<String>,
     /// Whether its disks have seeks; `None` asks the system.
     pub seeks: Option<bool>,
+    /// Most that is written to them; `None` does not limit it.
+    pub disk_writes_max: Option<WriteLimit>,
     /// Memory for data.
     pub memory: ByteSize,
     /// Longest time from the stop request to the end of the process, whatever is still waiting.
@@ -63,6 +65,7 @@ impl Default for Settings {
             proxy,
             cache: None,
             seeks: None,
+            disk_writes_max: None,
             memory: ByteSize::new(256 << 20),
             stop_timeout: Duration::from_secs(60),
             forward: ForwardConfig::default(),

@@ -90,6 +90,11 @@ pub(crate) struct VaryMarker {
     pub(crate) names: Vec<HeaderName>,
 }
 
+/// Whether metadata are those of a marker.
+pub(crate) fn is_marker(metadata: &[u8]) -> bool {
+    metadata.starts_with(&[VERSION, KIND_VARY_MARKER])
+}
+
 impl StoredResponse {
     /// Length of the whole body, given that of the value that lies beside these metadata.
     pub(crate) fn complete_bytes(&self, value_bytes: u64) -> u64 {

@@ -101,6 +101,11 @@ fn urls_of_host(host: &[u8]) -> Vec<Scope> {
     ["http", "https"].map(prefix).into()
 }
 
+/// True for the key of a group's sentinel.
+pub(super) fn is_sentinel(key: &[u8]) -> bool {
+    key.starts_with(SENTINEL)
+}
+
 /// The key of a group's sentinel.
 pub(crate) fn sentinel_key(group: GroupId) -> SentinelKey {
     let mut key = [0; size_of::<SentinelKey>()];

@@ -30,6 +30,7 @@ pub(crate) mod sections;
 mod slices;
 mod validity;
 pub(crate) mod variants;
+pub(crate) mod writes;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

@@ -48,6 +48,13 @@ pub(crate) fn section_key(key: &[u8], generation: u64, section: u64) -> Vec<u8> 
     full
 }
 
+/// True for the key of a section that is not the first of its body. Another key may look like one,
+/// by chance.
+pub(super) fn is_later_section(key: &[u8]) -> bool {
+    let is_later = |[mark, rest @ ..]: &[u8; 17]| *mark == 1 && rest[8..] != [0; 8];
+    key.last_chunk().is_some_and(is_later)
+}
+
 /// Removes the first sections of a body that no entry refers to.
 pub(crate) fn forget(store: &Store, key: &[u8], generation: u64, sections: u64) {
     for section in 0..sections {

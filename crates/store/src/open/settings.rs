@@ -92,8 +92,15 @@ fn check_counts(config: &Config) -> Result<(), OpenError> {
     if let Reinsertion::Used { hits_min } = config.reinsertion {
         within("reinsertion.hits_min", hits_min.into(), 1..=3)?;
     }
-    if let Admission::Probability { percent } = config.admission {
-        within("admission.percent", percent.into(), 0..=100)?;
+    match config.admission {
+        Admission::Probability { percent } => {
+            within("admission.percent", percent.into(), 0..=100)?;
+        }
+        Admission::WriteBudget { window, .. } if window.is_zero() => {
+            let (value, limit) = (format!("{window:?}"), "a time above zero".to_owned());
+            return Err(OpenError::Setting { setting: "admission.window", value, limit });
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -24,10 +24,15 @@ pub enum Admission {
     /// Every object until the budget is spent, then none until time has paid for the bytes written:
     /// of values, and of the keys, metadata and headers beside them. Objects kept when a segment is
     /// reused count too, and so does what came of a stream that was given up; room that pages leave
-    /// empty does not. A store that was just opened has a full budget.
+    /// empty does not. A store that was just opened has a full budget. See
+    /// [`Admission::write_rate`] for one in bytes per second.
     WriteBudget {
-        /// Bytes per second, averaged over ten seconds.
-        bytes_per_second: u64,
+        /// Bytes in each window.
+        bytes: u64,
+        /// The time over which they are averaged, not zero: what is not used in one adds up to no
+        /// more than one. With a day, as the endurance of flash is given in, all of its bytes may
+        /// be written at once.
+        window: Duration,
     },
     /// Objects up to this size, and streams that do not declare their length.
     SizeMax {
@@ -48,8 +53,15 @@ const PLACES_MAX: usize = 1 << 24;
 const OBJECTS_PER_PLACE: u64 = 16;
 /// At most one part in this many of the memory remembers keys.
 const MEMORY_SHARE: u64 = 32;
-/// Window over which a write budget is averaged.
-const BUDGET_WINDOW: Duration = Duration::from_secs(10);
+
+impl Admission {
+    /// A write budget of so many bytes per second, averaged over ten seconds.
+    #[must_use]
+    pub const fn write_rate(bytes_per_second: u64) -> Admission {
+        let window = Duration::from_secs(10);
+        Admission::WriteBudget { bytes: bytes_per_second.saturating_mul(window.as_secs()), window }
+    }
+}
 
 /// The key hashes seen before: a table of 32-bit fingerprints with one slot for each hash. A key
 /// whose slot another key took counts as new again. The table is allocated at its first use, and
@@ -111,6 +123,8 @@ pub struct Newcomer<'a> {
     pub hint: Hint,
     /// Length of the value; `None` for a stream that has not declared it.
     pub bytes: Option<u64>,
+    /// The metadata that it comes with.
+    pub metadata: &'a [u8],
     /// The store's clock, counted from some fixed moment.
     pub now: Duration,
 }
@@ -212,9 +226,8 @@ pub fn admission_policy(
     match rule {
         Admission::Always => Box::new(Always),
         Admission::SecondHit => Box::new(SecondHit(Seen::for_store(index_slots, memory_bytes))),
-        Admission::WriteBudget { bytes_per_second } => {
-            let bytes = bytes_per_second.saturating_mul(BUDGET_WINDOW.as_secs());
-            Box::new(WithinBudget(WriteBudget::new(bytes, BUDGET_WINDOW)))
+        Admission::WriteBudget { bytes, window } => {
+            Box::new(WithinBudget(WriteBudget::new(bytes, window)))
         }
         Admission::SizeMax { bytes } => Box::new(SizeMax(bytes)),
         Admission::Probability { percent } => {
@@ -240,7 +253,7 @@ mod tests {
 
     fn newcomer(hash: u64, bytes: Option<u64>, now: Duration) -> Newcomer<'static> {
         let group = GroupId::new(1);
-        Newcomer { key: b"key", hash, group, hint: Hint::Neutral, bytes, now }
+        Newcomer { key: b"key", hash, group, hint: Hint::Neutral, bytes, metadata: b"", now }
     }
 
     fn admits(policy: &dyn AdmissionPolicy, hash: u64, bytes: Option<u64>) -> bool {
@@ -296,11 +309,22 @@ mod tests {
     /// Bytes written beside count; a stream of unknown length is charged once its length is known.
     #[test]
     fn a_write_budget_counts_everything_that_is_written() {
-        let policy = admission_policy(Admission::WriteBudget { bytes_per_second: 100 }, 7, 0, 0);
+        let policy = admission_policy(Admission::write_rate(100), 7, 0, 0);
         assert!(admits(&*policy, 1, Some(900)) && admits(&*policy, 2, None));
         policy.written_beside(100, Duration::ZERO);
         assert!(!admits(&*policy, 3, None));
         let later = newcomer(3, Some(1), Duration::from_secs(1));
         assert!(policy.admit(&later).is_ok());
+    }
+
+    #[test]
+    fn a_write_budget_may_be_one_of_a_day() {
+        let day = Duration::from_secs(24 * 3600);
+        let policy =
+            admission_policy(Admission::WriteBudget { bytes: 200 << 30, window: day }, 7, 0, 0);
+        let admits = |bytes, now| policy.admit(&newcomer(1, Some(bytes), now)).is_ok();
+        assert!((0..200).all(|_| admits(1 << 30, Duration::ZERO)), "all of it at once");
+        assert!(!admits(1, Duration::ZERO));
+        assert!(admits(25 << 30, day / 8) && !admits(1, day / 8), "an eighth is back");
     }
 }

@@ -307,6 +307,7 @@ impl Engine {
         &self,
         key: &[u8],
         group: GroupId,
+        metadata: &[u8],
         bytes: Option<u64>,
     ) -> Result<(), CreateError> {
         let Some(policy) = &self.admission else { return Ok(()) };
@@ -316,6 +317,7 @@ impl Engine {
             group,
             hint: self.groups.hint(group),
             bytes,
+            metadata,
             now: self.clock.monotonic(),
         };
         policy.admit(&new).map_err(|rule| {

@@ -44,7 +44,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
     let started = engine.clock.monotonic();
     let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
     let bytes = new.value.len() as u64;
-    let admitted = || engine.admit(new.key, new.group, Some(bytes));
+    let admitted = || engine.admit(new.key, new.group, new.metadata, Some(bytes));
     if let Err(error) = checked.and_then(|()| admitted()) {
         return refused(engine, new.key, error);
     }

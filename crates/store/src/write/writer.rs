@@ -110,7 +110,7 @@ impl Writer {
     ) -> Result<Writer, CreateError> {
         let writer = Writer::admitted(engine, key, group, options);
         let mut writer = engine.or_removed(key, None, writer)?;
-        let admitted = engine.admit(key, group, writer.expected);
+        let admitted = engine.admit(key, group, &writer.metadata, writer.expected);
         if let Err(refused) = engine.or_removed(key, None, admitted) {
             writer.counted = true;
             return Err(refused);

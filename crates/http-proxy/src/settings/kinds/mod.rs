@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 pub(crate) use caching::{Cookies, GroupRule, Headers, Negotiated, Query, Words};
 pub(crate) use scalar::{
-    CachePath, Count, File, Flag, Format, Limit, LogFile, Percent, Size, Text, Time,
+    CachePath, Count, File, Flag, Format, Limit, LogFile, Percent, Size, Text, Time, Writes,
 };
 pub(crate) use transport::{
     AccessRules, Address, Certificates, Check, Choosing, Listeners, Networks, OriginUrl, Origins,

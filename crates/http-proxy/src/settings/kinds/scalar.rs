@@ -6,7 +6,7 @@ use std::time::Duration;
 use damelo::ByteSize;
 
 use super::{Kind, Value, quoted};
-use crate::config::{LogFormat, LogTarget};
+use crate::config::{LogFormat, LogTarget, WriteLimit};
 
 /// `true` or `false`.
 pub(crate) struct Flag;
@@ -26,6 +26,8 @@ pub(crate) struct CachePath;
 pub(crate) struct Format;
 /// Where the access log goes.
 pub(crate) struct LogFile;
+/// Bytes in a time.
+pub(crate) struct Writes;
 /// A file.
 pub(crate) struct File;
 /// A number of things, 0 for no limit.
@@ -231,6 +233,28 @@ fn has_no_mistyped_size(volume: &str) -> Result<(), String> {
     size.parse::<ByteSize>().map(drop).map_err(|error| format!("`{volume}`: {error}"))
 }
 
+impl Kind<Option<WriteLimit>> for Writes {
+    const WRITTEN: &'static str = "a size and a time such as 200GiB/1d or 20MiB/1s, or none";
+    fn read(value: &Value) -> Result<Option<WriteLimit>, String> {
+        let wanted = || value.wanted(Self::WRITTEN);
+        let text = value.text(Self::WRITTEN)?;
+        if text == "none" {
+            return Ok(None);
+        }
+        let (size, time) = text.split_once('/').ok_or_else(wanted)?;
+        let bytes = size.trim().parse::<ByteSize>().map_err(|error| error.to_string())?.bytes();
+        let window = parse_duration(time).ok_or_else(wanted)?;
+        match bytes == 0 || window.is_zero() || window > TIME_MAX {
+            true => Err(wanted()),
+            false => Ok(Some(WriteLimit { bytes, window })),
+        }
+    }
+    fn show(value: &Option<WriteLimit>) -> String {
+        let Some(WriteLimit { bytes, window }) = value else { return quoted("none") };
+        quoted(format_args!("{:#}/{}", ByteSize::new(*bytes), show_duration(*window)))
+    }
+}
+
 impl Kind<LogFormat> for Format {
     const WRITTEN: &'static str = "combined, squid or json";
     fn read(value: &Value) -> Result<LogFormat, String> {
@@ -359,6 +383,21 @@ mod tests {
         }
         for text in ["250ms", "30s", "90m", "2h", "1d", "0s"] {
             assert_eq!(show_duration(parse_duration(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn bytes_in_a_time_are_a_size_and_a_time() {
+        let read = |text: &str| Writes::read(&Value::Text(text.to_owned()));
+        let day = WriteLimit { bytes: 200 << 30, window: Duration::from_secs(24 * 3600) };
+        assert_eq!(read("200GiB/1d"), Ok(Some(day)));
+        assert_eq!(read("200 GiB / 24h"), Ok(Some(day)));
+        assert_eq!(read("none"), Ok(None));
+        for bad in ["", "200GiB", "/1d", "200GiB/", "0/1d", "1GiB/0s", "1GiB/20000d", "1GiB/day"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        for text in ["200GiB/1d", "20MiB/1s", "none"] {
+            assert_eq!(Writes::show(&read(text).unwrap()), format!("\"{text}\""));
         }
     }
 
