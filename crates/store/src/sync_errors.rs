@@ -1,10 +1,11 @@
 //! Syncs of a volume that failed, and of how many of them callers of `Store::sync` were told.
 //!
 //! Linux tells a write-back that failed once for each open file, and takes what it gave up for
-//! written from then on. Whoever happens to sync hears of it, the keeper or a checkpoint mostly, and
-//! later syncs succeed though what they promise is partly lost.
+//! written from then on. Whoever happens to sync hears of it, the keeper or a checkpoint mostly,
+//! and later syncs succeed though what they promise is partly lost.
 //!
-//! Invariant: each failure is told at least once, and no more to who comes after that. Threads: any.
+//! Invariant: each failure is told at least once, and no more to who comes after that. Threads:
+//! any.
 
 use std::io;
 

@@ -2,8 +2,8 @@
 //! right.
 //!
 //! The right copy is written over the other with the first write to the store, so that the loss of
-//! one more block does not lose all; a store that is only read stays as it was. Invariant: the right
-//! copy is never written to. Threads: the first that is about to write, once.
+//! one more block does not lose all; a store that is only read stays as it was. Invariant: the
+//! right copy is never written to. Threads: the first that is about to write, once.
 
 use std::path::PathBuf;
 
