@@ -157,16 +157,17 @@ impl Engine {
         for count in 0..LOOKS_MAX {
             let was_loading = !self.recovery.is_done();
             let look = Look { shared: count < LOOKS_SHARED_MAX, whole_max, was_loading };
+            let indirect = self.indirect_in_memory(hash, key);
+            if let Some(object) = self.lookup_assembled(hash, &indirect) {
+                return Ok(Some(Source::Memory(object)));
+            }
+            // Last: what was put together moves here when its record is written.
             if count > 0 {
                 match self.lookup_memory(hash, key) {
                     InMemory::Found(object) => return Ok(Some(Source::Memory(object))),
                     InMemory::Dead => return Ok(None),
                     InMemory::Nothing => {}
                 }
-            }
-            let indirect = self.indirect_in_memory(hash, key);
-            if let Some(object) = self.lookup_assembled(hash, &indirect) {
-                return Ok(Some(Source::Memory(object)));
             }
             let found = match (indirect, in_hand.take()) {
                 (Indirect::Found(raw, header), _) => {
