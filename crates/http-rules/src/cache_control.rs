@@ -32,6 +32,8 @@ pub struct RequestDirectives {
     pub only_if_cached: bool,
     /// Largest acceptable age, in seconds.
     pub max_age: Option<u64>,
+    /// How long the request waited for a response, which is no older to it for that.
+    pub waited_ms: u64,
     /// Smallest remaining freshness, in seconds.
     pub min_fresh: Option<u64>,
     /// Staleness that may be served.
@@ -59,8 +61,7 @@ impl RequestDirectives {
     /// As of a request that waited so long for a response, which is no older to it for that.
     #[must_use]
     pub fn having_waited_ms(self, waited_ms: u64) -> RequestDirectives {
-        let max_age = self.max_age.map(|max_s| max_s.saturating_add(waited_ms / 1000));
-        RequestDirectives { max_age, ..self }
+        RequestDirectives { waited_ms, ..self }
     }
 
     fn apply(&mut self, name: &[u8], argument: Argument<'_>) {

@@ -202,7 +202,8 @@ pub fn decide(
     let fresh = policy.lifetime_ms > age_ms;
     // A client's `max-age` is compared in whole seconds, as `Age` is. Compared more finely, a
     // response to `max-age=0` would be too old on arrival, also for all followers waiting for it.
-    let too_old = wishes.max_age.is_some_and(|max| age_ms / 1000 > max);
+    let age_for_it_ms = age_ms.saturating_sub(wishes.waited_ms);
+    let too_old = wishes.max_age.is_some_and(|max| age_for_it_ms / 1000 > max);
     if wishes.no_cache || (too_old && !(policy.immutable && fresh)) {
         return Decision::Validate(ForwardReason::Request);
     }
