@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode};
 use crate::cache_control::ResponseDirectives;
 use crate::config::CachingConfig;
 use crate::freshness::Lifetime;
-use crate::preconditions::{entity_tag, is_strong, weakly};
+use crate::preconditions::{entity_tag, is_strong, strongly, weakly};
 use crate::{list_members, storing};
 
 /// Most entity tags sent in one request on behalf of stored variants.
@@ -82,9 +82,11 @@ pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
 
 /// Whether a 304 to this request shows that what one user's cookie brought is everybody's: who
 /// names no user is told that the very same bytes are the answer.
-pub fn shows_for_all(request: &HeaderMap, stored: &HeaderMap) -> bool {
+pub fn shows_for_all(request: &HeaderMap, stored: &HeaderMap, news: &HeaderMap) -> bool {
     let names_user = request.contains_key(COOKIE) || request.contains_key(AUTHORIZATION);
-    !names_user && entity_tag(stored).is_some_and(is_strong)
+    // By the 304's own tag: which one was asked about says nothing, since that is compared weakly.
+    let tags = (entity_tag(stored), entity_tag(news));
+    !names_user && matches!(tags, (Some(stored), Some(named)) if strongly(stored, named))
 }
 
 /// Removes all conditions and ranges, so that the origin answers with a complete, storable

@@ -11,6 +11,7 @@ use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
+use crate::collapse::Who;
 use crate::fetch::{Audience, Fetch};
 use crate::purge::stamp::tags_of;
 use crate::request::hooks;
@@ -68,8 +69,9 @@ pub(crate) struct Stored<'a> {
 
 impl<'a> Fetch<'a> {
     /// Whether a 304 says that what one user's cookie brought is everybody's.
-    fn shows_for_all(&self, stored: &StoredResponse) -> bool {
-        stored.policy.is_personal && validation::shows_for_all(&self.ask.headers, &stored.headers)
+    fn shows_for_all(&self, stored: &StoredResponse, news: &HeaderMap) -> bool {
+        stored.policy.is_personal
+            && validation::shows_for_all(&self.ask.headers, &stored.headers, news)
     }
 
     /// Whether a 304 changes nothing about a response that every request asks about, of which there
@@ -82,7 +84,7 @@ impl<'a> Fetch<'a> {
             && since_ms.is_some_and(|since_ms| since_ms < REPEATED_MS)
             && !self.ask.wishes.no_store
             && !self.ask.has_credentials()
-            && !self.shows_for_all(stored)
+            && !self.shows_for_all(stored, news)
             && validation::repeats(&stored.headers, news)
             && self.worker.shared.vault.is_untouched(key, &found.placement)
     }
@@ -151,9 +153,14 @@ impl<'a> Fetch<'a> {
             return reused(worker, ask, found, self.status);
         }
         let stored = self.stored_of(&found);
-        let is_for_one = stored.response.policy.is_personal && !self.shows_for_all(stored.response);
+        let was_for_one = stored.response.policy.is_personal;
+        let is_for_one = was_for_one && !self.shows_for_all(stored.response, news);
         let renewed = self.merged_as(&stored, news, is_for_one);
         let kept = self.keep_freshened(stored, &renewed).await;
+        if was_for_one && !renewed.response.policy.is_personal && kept.is_ok() {
+            let with_cookie = Who { with_cookie: true, ..Who::default() };
+            worker.shared.collapse.remember_shared(&self.key, with_cookie);
+        }
         self.settle(kept);
         let cookies = cookies_of(&renewed.effects, news);
         self.note_age(&renewed.response.policy, news);
