@@ -149,9 +149,15 @@ fn a_listing_has_no_further_need_of_a_segment_that_it_has_read() {
     });
 }
 
-/// Its newer metadata wait to be written, so that what is read lies in no place of its own.
 #[test]
 fn an_object_with_newer_metadata_is_put_together_once_for_all_who_ask_at_once() {
+    let hits = (0..100).find_map(|_| hits_of_four_at_once());
+    assert_eq!(hits, Some((1, 3)), "on disk and in memory");
+}
+
+/// Its newer metadata wait to be written, so that what is read lies in no place of its own. `None`
+/// if the flusher, which may still be about the sync before, has written them.
+fn hits_of_four_at_once() -> Option<(u64, u64)> {
     const KEY: &str = "key";
     const READERS: u64 = 4;
     let disk = Disk::new(24 << 20);
@@ -176,10 +182,10 @@ fn an_object_with_newer_metadata_is_put_together_once_for_all_who_ask_at_once() 
         let (held, followed) = (disk.held(), shared());
         // Before anything fails: the readers are waited for.
         disk.let_go();
-        assert_eq!((held, followed), (1, READERS - 1));
+        assert!(held == 1 || store.stats().nursery_bytes == 0, "{held} held, {followed} wait");
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     let stats = store.stats();
     let hits = (stats.hits_disk - before.hits_disk, stats.hits_memory - before.hits_memory);
-    assert_eq!(hits, (1, READERS - 1));
+    (stats.nursery_bytes > 0).then_some(hits)
 }
