@@ -57,6 +57,19 @@ pub(crate) struct Renewed<'r> {
     pub(super) effects: ResponseEffects<'r>,
 }
 
+impl Renewed<'_> {
+    /// Its fields for the client of the exchange, if the 304 sets cookies.
+    pub(crate) fn with_own_cookies(&self, news: &HeaderMap) -> Option<HeaderMap> {
+        let cookies = cookies_of(&self.effects, news);
+        let mut headers = (!cookies.is_empty()).then(|| self.response.headers.clone())?;
+        headers.remove(SET_COOKIE);
+        for cookie in cookies {
+            headers.append(SET_COOKIE, cookie);
+        }
+        Some(headers)
+    }
+}
+
 /// A stored response whose metadata are to change.
 pub(crate) struct Stored<'a> {
     pub(crate) key: &'a [u8],

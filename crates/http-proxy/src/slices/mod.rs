@@ -30,7 +30,7 @@ use crate::collapse::{Outcome, Role, Who};
 use crate::error::FetchError;
 use crate::fetch::{Conditions, Fetch, Sent};
 use crate::request::{Ask, hooks};
-use crate::rules::parts::{Part, Slices};
+use crate::rules::parts::{self, Part, Slices};
 use crate::rules::ranges::{self, Spec};
 use crate::rules::{CacheStatus, ForwardReason, Policy};
 use crate::slices::reader::SliceReader;
@@ -45,8 +45,7 @@ pub(crate) use resuming::{rest_of, resumable};
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;
 /// Slices of one response that are looked up before it counts as a hit: bounds the time for it.
 pub(crate) const LOOKED_FOR_MAX: u64 = 16 << 10;
-/// Of these, how many are looked into before it counts as a hit: in memory, or for who has a cookie
-/// also on disk.
+/// Of these, how many are looked into before it counts as a hit, unless all must be there.
 const LOOKED_INTO_MAX: u64 = 256;
 
 /// The requested range, and the slices it covers.
@@ -223,7 +222,9 @@ async fn answer_with(
             let more = want.index() + 1..end / want.slices.slice_bytes + 1;
             // What another is still bringing may not be kept for who has a cookie.
             let asked_for = match status.hit || surely {
-                true => missing(worker, ask, want.slices, more.clone(), surely).await,
+                true => {
+                    missing(worker, ask, (want.slices, more.clone()), &first.response, surely).await
+                }
                 false => None,
             };
             if let Some((_, lacking)) = asked_for {
@@ -310,7 +311,7 @@ async fn whole(
         return None;
     }
     let surely = must_be_there(worker, ask, &first.response);
-    let asked_for = missing(worker, ask, slices, 0..count, surely).await;
+    let asked_for = missing(worker, ask, (slices, 0..count), &first.response, surely).await;
     let status = match asked_for {
         None => status_of(How::Stored, reason),
         // A HEAD has no use for the slices that are missing.
@@ -341,15 +342,16 @@ fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) -> bool {
     ask.wishes.only_if_cached || may_be_for_one(ask) || slice::may_be_for_sender(worker, ask, first)
 }
 
-/// The first of these slices for which the origin will be asked, and why: it is missing, or may not
-/// be served without validation. `None`: as far as can be known, there is none. Whether a slice on
-/// disk may be served is only looked for if all must `surely` be there, as the answer would break
-/// off otherwise: for a hit, the disk would be read twice.
+/// The first of these slices for which the origin will be asked by an answer that begins with
+/// `first`, and why: it is missing, or may not be served without validation. `None`: as far as can
+/// be known, there is none. Whether a slice on disk may be served is only looked for if all must
+/// `surely` be there, as the answer would break off otherwise: for a hit, the disk would be read
+/// twice.
 async fn missing(
     worker: &Worker,
     ask: &Ask,
-    slices: Slices,
-    mut indices: std::ops::Range<u64>,
+    (slices, mut indices): (Slices, std::ops::Range<u64>),
+    first: &StoredResponse,
     surely: bool,
 ) -> Option<(u64, ForwardReason)> {
     indices.end = indices.end.min(indices.start.saturating_add(LOOKED_FOR_MAX));
@@ -362,13 +364,19 @@ async fn missing(
         return Some((index, ForwardReason::Partial));
     }
     let begun_ms = worker.now_ms();
-    if !(ask.wishes.only_if_cached || may_be_for_one(ask)) {
+    if !surely {
         indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
     }
     let is_usable = |policy: &Policy| slice::is_usable(worker, ask, policy, begun_ms);
-    // As far as can be known, it is of the version of all.
-    let confirmed = vault.confirmed(primary).filter(|one| is_usable(&one.response.policy));
-    let is_confirmed = !surely && confirmed.is_some();
+    // As far as can be known, all are of the version of the first.
+    let is_of_version = |confirmed: &StoredResponse| {
+        let came_s = first.policy.response_time_s();
+        parts::may_combine(&first.headers, &confirmed.headers, came_s)
+    };
+    let is_confirmed = !surely
+        && vault
+            .confirmed(primary)
+            .is_some_and(|one| is_usable(&one.response.policy) && is_of_version(&one.response));
     for index in indices {
         match vault.slice_policy(primary, slices, generation, index, surely).await {
             SlicePolicy::Missing => return Some((index, ForwardReason::Partial)),

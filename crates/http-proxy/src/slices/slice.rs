@@ -361,6 +361,7 @@ pub(crate) async fn begin(
             return Err(asked);
         }
     };
+    worker.shared.vault.forget_confirmed_but(&ask.target.primary, &stored.headers);
     let Ok(insertion) = insert(worker, ask, &asked, stored.clone(), &groups).await else {
         return Err(asked);
     };

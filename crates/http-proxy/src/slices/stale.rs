@@ -17,7 +17,7 @@ use crate::request::Ask;
 use crate::rules::group::Groups;
 use crate::rules::parts::{self, Slices};
 use crate::rules::reuse::{self, Decision};
-use crate::rules::{ForwardReason, validation};
+use crate::rules::{ForwardReason, is_passing_failure, validation};
 use crate::slices::slice::{Asked, Got, How, ask_origin, is_usable};
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody, Older, Placement, Slice};
@@ -87,7 +87,12 @@ pub(super) async fn ask_about(
         && let Some(tag) = stale.response.headers.get(ETAG).cloned()
     {
         let asked = ask_origin(worker, ask, slices, index, Some(&tag)).await?;
-        if asked.response.status() != StatusCode::NOT_MODIFIED {
+        let status = asked.response.status();
+        if status != StatusCode::NOT_MODIFIED {
+            if !is_passing_failure(status) {
+                let (vault, came) = (&worker.shared.vault, asked.response.headers());
+                vault.forget_confirmed_but(&ask.target.primary, came);
+            }
             return Ok(Said::Else(Box::new(asked)));
         }
         if let Some(got) = freshened(worker, ask, &asked, stale).await {
@@ -126,6 +131,7 @@ async fn freshened(worker: &Arc<Worker>, ask: &Ask, asked: &Asked, stale: Slice)
     let Found { response, body, placement, .. } = found;
     let kept = fetching.keep_freshened(stored, &renewed).await;
     let merged = StoredResponse { part: response.part, ..renewed.response.clone() };
+    let own = renewed.with_own_cookies(news);
     if kept.is_ok() {
         vault.note_confirmed(&target.primary, epoch, renewed.response);
     }
@@ -136,5 +142,5 @@ async fn freshened(worker: &Arc<Worker>, ask: &Ask, asked: &Asked, stale: Slice)
         _ => ForwardReason::Stale,
     };
     let how = How::Validated { reason, kept: kept.is_ok() };
-    Some(Got { response: merged, body, placement, how, own: None })
+    Some(Got { response: merged, body, placement, how, own })
 }

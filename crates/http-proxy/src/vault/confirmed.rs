@@ -5,8 +5,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use http::HeaderMap;
+
 use super::{Epoch, Vault};
 use crate::io::locks::lock;
+use crate::rules::parts;
 use crate::vault::entry::StoredResponse;
 
 /// Resources remembered, one in each slot.
@@ -37,10 +40,29 @@ impl Confirmations {
 }
 
 impl Vault {
-    /// Remembers that the origin, asked in `epoch`, has confirmed a slice, which is this since.
+    /// Remembers that the origin, asked in `epoch`, has confirmed a slice, which is this since;
+    /// nothing in place of what was confirmed later.
     pub(crate) fn note_confirmed(&self, primary: &[u8], epoch: Epoch, response: StoredResponse) {
-        let confirmed = Arc::new(Confirmed { primary: primary.into(), epoch, response });
-        *lock(self.confirmations.slot(epoch.resource)) = Some(confirmed);
+        let came_ms = response.policy.response_time_ms;
+        let is_later = |one: &Arc<Confirmed>| {
+            *one.primary == *primary && one.response.policy.response_time_ms > came_ms
+        };
+        let mut slot = lock(self.confirmations.slot(epoch.resource));
+        if !slot.as_ref().is_some_and(is_later) {
+            *slot = Some(Arc::new(Confirmed { primary: primary.into(), epoch, response }));
+        }
+    }
+
+    /// Forgets what was confirmed of a resource's slices, if that is of another version than what
+    /// the origin has sent now.
+    pub(crate) fn forget_confirmed_but(&self, primary: &[u8], came: &HeaderMap) {
+        let is_other = |one: &mut Arc<Confirmed>| {
+            let Confirmed { primary: of, response, .. } = &**one;
+            let came_s = response.policy.response_time_s();
+            **of == *primary && !parts::may_combine(&response.headers, came, came_s)
+        };
+        let slot = self.confirmations.slot(self.epoch(primary).resource);
+        lock(slot).take_if(is_other);
     }
 
     /// What was last confirmed of a resource's slices.

@@ -25,7 +25,11 @@ fn validating(seed: u64) -> Validating {
         let version = now.load(Ordering::SeqCst);
         let tag = format!("\"v{version}\"");
         if request.header("if-none-match") == tag {
-            return reply(304, &format!("ETag: {tag}\nCache-Control: max-age=60"), "");
+            let cookie = match request.path() {
+                "/cookie" => ", private=\"set-cookie\"\nSet-Cookie: visit=1",
+                _ => "",
+            };
+            return reply(304, &format!("ETag: {tag}\nCache-Control: max-age=60{cookie}"), "");
         }
         let slice = slice_of(request, &all[version], &format!("ETag: {tag}"));
         sent.fetch_add(SLICE, Ordering::SeqCst);
@@ -35,8 +39,8 @@ fn validating(seed: u64) -> Validating {
 }
 
 impl Validating {
-    fn bring_all(&self, proxy: &Proxy) {
-        let ask = || proxy.get_with("/", "Range: bytes=0-");
+    fn bring_all(&self, proxy: &Proxy, path: &str) {
+        let ask = || proxy.get_with(path, "Range: bytes=0-");
         eventually("the slices are stored", || ask().cache().contains("; hit"));
     }
 
@@ -51,7 +55,7 @@ impl Validating {
 fn one_answer_confirms_all_slices_of_a_version() {
     let origin = validating(51);
     let proxy = sliced_by(&origin.origin, SLICE as u64);
-    origin.bring_all(&proxy);
+    origin.bring_all(&proxy, "/");
     for range in [100_000..LENGTH, 0..10] {
         proxy.pass_seconds(61);
         let (asked, sent) = origin.counts();
@@ -82,7 +86,7 @@ fn what_is_purged_after_a_slice_was_confirmed_is_asked_about() {
         config.caching.slice_bytes = SLICE as u64;
         config.purge.method = true;
     });
-    origin.bring_all(&proxy);
+    origin.bring_all(&proxy, "/");
     proxy.pass_seconds(61);
     proxy.get_with("/", "Range: bytes=0-9");
     let (asked, sent) = origin.counts();
@@ -92,4 +96,42 @@ fn what_is_purged_after_a_slice_was_confirmed_is_asked_about() {
     assert!(after.cache().contains("; fwd-status=304"), "{}", after.cache());
     assert_eq!(origin.counts(), (asked + 1, sent));
     assert!(proxy.get_with("/", "Range: bytes=0-").cache().contains("; hit"));
+}
+
+/// A confirmation ends with the news of another version, of which one slice is stored by then.
+#[test]
+fn what_was_confirmed_is_not_of_a_later_version() {
+    let origin = validating(55);
+    let proxy = sliced_by(&origin.origin, SLICE as u64);
+    origin.bring_all(&proxy, "/");
+    proxy.pass_seconds(61);
+    let first = || proxy.get_with("/", "Range: bytes=0-9");
+    assert!(first().cache().contains("; fwd-status=304"));
+    origin.version.store(1, Ordering::SeqCst);
+    let reload = "Range: bytes=0-9\nCache-Control: no-cache";
+    assert_eq!(proxy.get_with("/", reload).body, origin.versions[1][..10]);
+    eventually("it is stored", || {
+        let stored = first();
+        stored.cache().contains("; hit") && stored.body == origin.versions[1][..10]
+    });
+    let whole = proxy.get_with("/", "Range: bytes=0-");
+    assert!(whole.complete && whole.body == origin.versions[1], "{}", whole.cache());
+}
+
+/// As that of a 206, and as that of a 304 about a response in one piece.
+#[test]
+fn the_cookie_of_a_304_about_a_slice_is_for_who_asked() {
+    let origin = validating(57);
+    let proxy = sliced_by(&origin.origin, SLICE as u64);
+    origin.bring_all(&proxy, "/cookie");
+    proxy.pass_seconds(61);
+    let ask = || proxy.get_with("/cookie", "Range: bytes=0-9");
+    let asked = ask();
+    assert!(asked.cache().contains("; fwd-status=304"), "{}", asked.cache());
+    assert_eq!(asked.status(), 206);
+    assert_eq!(asked.header("set-cookie"), "visit=1");
+    assert_eq!(asked.header("content-range"), format!("bytes 0-9/{LENGTH}"));
+    assert_eq!(asked.body, origin.versions[0][..10]);
+    let next = ask();
+    assert!(next.cache().contains("; hit") && !next.has("set-cookie"), "{}", next.cache());
 }
