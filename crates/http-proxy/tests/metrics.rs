@@ -5,7 +5,7 @@ mod support;
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use damelo_http_proxy::{LogTarget, ProxyConfig, Target};
+use damelo_http_proxy::{LogTarget, ProxyConfig, Settings, Target};
 use serde_json::json;
 use support::wire::raw;
 use support::{Message, Nobody, Origin, Proxy, Reply, date, eventually, reply};
@@ -117,6 +117,27 @@ fn what_is_stale_on_arrival_is_counted() {
     assert_eq!(moved(&proxy, ["stale_on_arrival", "hits"], || get("/")), [1, 0]);
     assert_eq!(moved(&proxy, ["stale_on_arrival", "hits"], || get("/")), [1, 0]);
     assert_eq!(moved(&proxy, ["stale_on_arrival"], || get("/cached")), [0]);
+}
+
+/// A rule's lifetime of nothing says nothing of the origin's clock.
+#[test]
+fn what_a_rule_has_validated_is_not_stale_on_arrival() {
+    let origin = Origin::start(|request| {
+        let fields = format!("cache-control: max-age=60\netag: \"e\"\ndate: {}", date(-30));
+        match request.has("if-none-match") {
+            true => reply(304, &fields, ""),
+            false => reply(200, &fields, "x"),
+        }
+    });
+    let rules = "[[rule]]\npath = \"/**\"\nttl = \"0s\"\n";
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.ruleset = Settings::parse(rules).expect("good settings").proxy.ruleset;
+    });
+    eventually("it is validated", || {
+        proxy.get("/");
+        proxy.metric("damelo_proxy_revalidated_total") > 0
+    });
+    assert_eq!(proxy.metric("damelo_proxy_stale_on_arrival_total"), 0);
 }
 
 #[test]

@@ -222,7 +222,8 @@ fn told(shared: &Shared, one: &StoredObject, order: &Order, marks: &Marks) -> Va
     let view = ruleset::response_view(response.status, &response.headers, length_bytes);
     let effects = shared.config.ruleset.on_response(&order.as_request(), &view);
     let mut fresh = freshness(response, shared.config.clock.unix_millis());
-    fresh["lifetime_from"] = lifetime_from(shared, response, effects.ttl).into();
+    fresh["lifetime_from"] =
+        lifetime_from(shared, response, effects.ttl_for(response.status)).into();
     json!({
         "key": shown(&one.key),
         "status": response.status.as_u16(),

@@ -36,7 +36,7 @@ use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::Exchange;
 use crate::rules::{
-    CacheStatus, CachingConfig, ForwardReason, NotStoredReason, Policy, ResponseDirectives,
+    CacheStatus, CachingConfig, ForwardReason, NotStoredReason, ResponseDirectives,
     is_passing_failure, validation,
 };
 use crate::ruleset::ResponseEffects;
@@ -242,10 +242,19 @@ impl<'a> Fetch<'a> {
         self.worker.shared.collapse.remember_shared(&self.key, who);
     }
 
-    /// Counts what came stale for its `Date` alone, and tells of its origin.
-    pub(super) fn note_age(&self, policy: &Policy, received: &HeaderMap) {
+    /// Counts what came stale for its `Date` alone, and tells of its origin; not where its lifetime
+    /// is a rule's, which begins with its age.
+    pub(super) fn note_age(
+        &self,
+        stored: &StoredResponse,
+        received: &HeaderMap,
+        effects: &ResponseEffects<'_>,
+    ) {
         let worker = self.worker;
-        if let Some(age_s) = policy.outlived_by_date_s(received, self.sent.request_time_ms) {
+        if effects.ttl_for(stored.status).is_some() {
+            return;
+        }
+        if let Some(age_s) = stored.policy.outlived_by_date_s(received, self.sent.request_time_ms) {
             worker.counters.stale_on_arrival.one();
             if worker.shared.forward.is_none() {
                 worker.fetcher.tell_of_clock(self.ask.site, age_s);
@@ -335,7 +344,7 @@ impl<'a> Fetch<'a> {
                 self.status.stored = true;
                 self.status.ttl_s = Some(insertion.response.policy.ttl_s(worker.now_ms()));
                 self.share_with_cookies(&parts, &effects);
-                self.note_age(&insertion.response.policy, &parts.headers);
+                self.note_age(&insertion.response, &parts.headers, &effects);
                 self.fill(parts, timed, insertion).await
             }
             Err(reason) => {

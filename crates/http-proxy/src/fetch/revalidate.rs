@@ -176,7 +176,7 @@ impl<'a> Fetch<'a> {
         }
         self.settle(kept);
         let cookies = cookies_of(&renewed.effects, news);
-        self.note_age(&renewed.response.policy, news);
+        self.note_age(&renewed.response, news, &renewed.effects);
         found.response = renewed.response;
         with_cookies(reused(worker, ask, found, self.status), cookies)
     }

@@ -68,7 +68,7 @@ impl Fetch<'_> {
         worker.counters.revalidated.one();
         let Renewed { response: renewed, effects } =
             self.merged(&self.stored_of(&found), response.headers());
-        self.note_age(&renewed.policy, response.headers());
+        self.note_age(&renewed, response.headers(), &effects);
         found.response = renewed;
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;

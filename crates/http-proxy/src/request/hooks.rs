@@ -121,26 +121,41 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl ResponseEffects<'_> {
+    /// The lifetime that a response of this status has by rule. An error that a client's own fields
+    /// may have caused for all (a 400 for one that is too long) has none, unless the rule means
+    /// errors.
+    pub(crate) fn ttl_for(&self, status: StatusCode) -> Option<Duration> {
+        let meant = self.names_status || self.store == Some(true) || is_of_resource(status);
+        self.ttl.filter(|_| meant)
+    }
+
     /// The policy of a response as the rules have it. Who gives it a lifetime says that it is for
     /// all.
     pub(crate) fn policy(&self, arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
-        let with_cookie = arrived.with_cookie && self.ttl.is_none_or(|ttl| ttl.is_zero());
+        let ttl = self.ttl_for(arrived.status);
+        let with_cookie = arrived.with_cookie && ttl.is_none_or(|ttl| ttl.is_zero());
         let mut policy = Policy::of(Arrived { with_cookie, ..arrived }, caching);
-        self.adjust(&mut policy, arrived.headers, arrived.directives);
+        self.adjust(&mut policy, ttl, arrived.headers, arrived.directives);
         policy
     }
 
     /// Adjusts a response's lifetime and staleness limits as the rules say. What sets a cookie and
     /// has a lifetime of nothing by rule is for validation only, whatever windows the configuration
     /// has.
-    fn adjust(&self, policy: &mut Policy, headers: &HeaderMap, directives: &ResponseDirectives) {
+    fn adjust(
+        &self,
+        policy: &mut Policy,
+        ttl: Option<Duration>,
+        headers: &HeaderMap,
+        directives: &ResponseDirectives,
+    ) {
         if let Some(window) = self.stale_while_revalidate {
             policy.stale_while_revalidate_ms = millis(window);
         }
         if let Some(window) = self.stale_if_error {
             policy.stale_if_error_ms = millis(window);
         }
-        if let Some(ttl) = self.ttl {
+        if let Some(ttl) = ttl {
             policy.lifetime_ms = policy.initial_age_ms.saturating_add(millis(ttl));
             policy.no_cache = false;
             policy.never_stale |=
@@ -156,7 +171,7 @@ impl ResponseEffects<'_> {
     ) -> Result<(), NotStoredReason> {
         let decision = storing::decide(exchange, caching);
         let Exchange { status, response, directives, response_time_s, .. } = exchange;
-        let times = [self.ttl, self.stale_while_revalidate, self.stale_if_error];
+        let times = [self.ttl_for(status), self.stale_while_revalidate, self.stale_if_error];
         let prolonged = times.iter().flatten().any(|time| !time.is_zero());
         if decision.is_ok() && prolonged && response.contains_key(SET_COOKIE) {
             // Such a response is kept only for validation, which shares no cookie; a lifetime added
@@ -183,23 +198,18 @@ impl ResponseEffects<'_> {
         let forced = self.store == Some(true);
         // A response without cache directives that sets a cookie is most likely for one user.
         let for_one = response.contains_key(SET_COOKIE);
-        // Nor is an error that a client's own fields may have caused for all (a 400 for one that is
-        // too long), unless the rule means errors.
-        let meant = self.names_status || is_of_resource(status);
-        let timed = self.ttl.is_some() && !for_one && meant;
+        let ttl = self.ttl_for(status).filter(|_| !for_one);
         let windows = [self.stale_while_revalidate, self.stale_if_error];
         let useful = !for_one && windows.iter().flatten().any(|window| !window.is_zero());
         match decision {
             // Never fresh by its own headers, but a rule lets it be served.
             Err(NotStoredReason::NeverUseful) if useful => Ok(()),
             Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
-                if forced || timed =>
+                if forced || ttl.is_some() =>
             {
                 Ok(())
             }
-            Err(NotStoredReason::Cookie)
-                if forced || (timed && self.ttl != Some(Duration::ZERO)) =>
-            {
+            Err(NotStoredReason::Cookie) if forced || ttl.is_some_and(|ttl| !ttl.is_zero()) => {
                 Ok(())
             }
             Err(NotStoredReason::NoStore) if forced => Ok(()),

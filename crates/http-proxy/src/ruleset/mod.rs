@@ -234,7 +234,7 @@ pub(crate) struct RequestEffects<'r> {
 #[derive(Debug, Default)]
 pub(crate) struct ResponseEffects<'r> {
     pub(crate) ttl: Option<Duration>,
-    /// A rule with a `ttl` names the status that it is for.
+    /// The rule that `ttl` is from names the statuses that it is for.
     pub(crate) names_status: bool,
     pub(crate) stale_while_revalidate: Option<Duration>,
     pub(crate) stale_if_error: Option<Duration>,
@@ -402,8 +402,10 @@ impl Ruleset {
             if !met(place, rule) || !rule.when.match_response(response) {
                 continue;
             }
-            effects.ttl = rule.then.ttl.or(effects.ttl);
-            effects.names_status |= rule.then.ttl.is_some() && !rule.when.statuses.is_empty();
+            if rule.then.ttl.is_some() {
+                effects.ttl = rule.then.ttl;
+                effects.names_status = !rule.when.statuses.is_empty();
+            }
             effects.stale_while_revalidate =
                 rule.then.stale_while_revalidate.or(effects.stale_while_revalidate);
             effects.stale_if_error = rule.then.stale_if_error.or(effects.stale_if_error);
