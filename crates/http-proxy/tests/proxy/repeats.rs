@@ -117,3 +117,17 @@ fn what_is_sent_twice_is_the_same_both_times() {
     }
     assert_eq!(proxy.metric("damelo_proxy_retries_total"), cases.len() as u64);
 }
+
+/// A framework may have taken it for a POST.
+#[test]
+fn what_names_another_method_is_not_sent_twice() {
+    let origin = Origin::start(|_| reply(200, "", ""));
+    let to = format!("http://{}", closing_at_the_second("Cache-Control: no-store\r\n"));
+    let proxy = Proxy::start_with(&origin, move |config| {
+        (config.to, config.workers) = (Target::Url(to), 1);
+    });
+    for _ in 0..3 {
+        proxy.get_with("/", "X-HTTP-Method-Override: POST");
+    }
+    assert_eq!(proxy.metric("damelo_proxy_retries_total"), 0);
+}

@@ -3,8 +3,8 @@
 //! Invariants: a request is sent twice only in three cases. An HTTP/2 origin refused it
 //! unprocessed; or its connection came from the pool and broke, and none of its bytes were written
 //! or it has a safe method and no body (RFC 9110 §9.2.2); or it has a safe method and no body, and
-//! an HTTP/2 origin sent nothing on a new connection within the connect timeout. Every wait has a
-//! time limit. Threads: the pool's worker.
+//! an HTTP/2 origin sent nothing on a new connection within the connect timeout. A method is not
+//! safe beside a field that names another. Every wait has a time limit. Threads: the pool's worker.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -24,6 +24,7 @@ use crate::io::deadline::poll_deadline;
 use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
 use crate::metrics::Counters;
+use crate::rules::invalidation;
 use crate::upstream::OriginBody;
 use crate::upstream::head::{check_head, kept_for, without_false_length};
 use crate::upstream::pinned::{self, Pinned};
@@ -335,10 +336,10 @@ impl SendError {
 }
 
 /// Whether a request can be repeated without harm, even if the origin processed it: it has a safe
-/// method and no body.
+/// method, no body, and no field by which the origin may have taken it for one of another method.
 pub(super) fn may_repeat(request: &Request<OriginBody>) -> bool {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    safe && request.body().is_end_stream()
+    safe && request.body().is_end_stream() && !invalidation::overrides_method(request.headers())
 }
 
 fn spare_copy(request: &Request<OriginBody>) -> Outgoing {
