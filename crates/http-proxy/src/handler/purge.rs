@@ -287,9 +287,9 @@ pub(crate) async fn carry_out(
         {
             let url = key_of_url(shared, url)?;
             let (vault, now_s) = (&shared.vault, shared.config.clock.unix_seconds());
-            vault.urls_purged.remember(url_hash(&url), now_s);
             let gone = vault.purge_url(&url).await;
             removed += gone.map_err(|e| LedgerError::Store(e.to_string()))?;
+            vault.urls_purged.remember(url_hash(&url), now_s);
             urls += 1;
             if !shared.vault.has_extended_keys() {
                 continue;
