@@ -116,7 +116,8 @@ fn each_volume_has_copies_of_its_own() {
 
 fn open_on(disk: &Disk) -> Store {
     let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
-    let config = small("superblocks", size_bytes);
+    let mut config = small("superblocks", size_bytes);
+    config.volume_errors_max = 1;
     let store = Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap();
     store.wait_recovered();
     store
@@ -158,6 +159,7 @@ fn a_copy_that_cannot_be_written_costs_nothing_else() {
         assert_eq!(warnings_of_superblocks(&store).len(), 1, "round {round}");
         put(&store, "b", 1, &[round; 900]);
         assert_eq!(get(&store, "a").unwrap(), [7; 900]);
+        assert!(store.info().volumes[0].in_service, "round {round}");
         store.close().unwrap();
     }
 }

@@ -58,15 +58,18 @@ impl DamagedCopies {
     }
 
     /// Writes each of them again, once. One that cannot be written the next open finds again; that
-    /// the write fails counts against its volume.
+    /// the write fails does not count against its volume, which works without it.
     pub(crate) fn mend(&self, space: &Space) {
         const _: () = assert!(SUPERBLOCK_BYTES == BLOCK_BYTES as usize);
         for DamagedCopy { volume, copy, .. } in std::mem::take(&mut *lock(&self.left)) {
             let volume = &space.volumes[volume];
+            if volume.is_out() {
+                continue;
+            }
             let mut block = AlignedBuf::zeroed(SUPERBLOCK_BYTES);
             block.copy_from_slice(&volume.superblock.encode());
             let at = (copy * SUPERBLOCK_BYTES) as u64;
-            if space.write_beside(volume, at, &block).is_ok() {
+            if volume.write_at(at, &block).is_ok() {
                 let _ = space.sync(volume);
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! Owns the 4096-byte block that is stored twice at the start of each volume. Invariants: it is
 //! written when the volume is formatted and never changed afterwards, copy A before copy B, so a
-//! torn copy leaves the other one, from which it is written again; a decoded superblock's areas lie inside the volume and do not
-//! overlap, so nothing that uses it has to check them again.
+//! torn copy leaves the other one, from which it is written again; a decoded superblock's areas lie
+//! inside the volume and do not overlap, so nothing that uses it has to check them again.
 //!
 //! Threads: none; pure functions.
 
