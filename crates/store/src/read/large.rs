@@ -48,7 +48,7 @@ impl Engine {
         Extent { segment, life: head.life, location, start: 0, len, record_seq }
     }
 
-    /// An object in parts, unless the segment of one was reused.
+    /// An object in parts, unless the segment of one was reused, or its volume is out of service.
     pub(crate) fn of_manifest(
         &self,
         header: &RecordHeader,
@@ -60,18 +60,23 @@ impl Engine {
         let mut start = 0;
         let mut extents = Vec::with_capacity(manifest.parts.len());
         for part in &manifest.parts {
-            extents.push(self.part_extent(part, start).ok_or(Lost::Overwritten)?);
+            extents.push(self.part_extent(part, start)?);
             start += u64::from(part.value_len);
         }
         let info = info_of(header, manifest.total_len, metadata);
         Ok(LargeObject { info, seq: header.sequence(), extents, head: Mutex::new(None) })
     }
 
-    /// `None` if the part's segment has been reused.
-    fn part_extent(&self, part: &ManifestPart, start: u64) -> Option<Extent> {
+    fn part_extent(&self, part: &ManifestPart, start: u64) -> Result<Extent, Lost> {
         let segment = SegmentId(part.segment_id);
-        let alive = self.space.holds(segment) && self.ring.life(segment) == part.life();
-        alive.then(|| Extent {
+        if !self.space.holds(segment) || self.ring.life(segment) != part.life() {
+            return Err(Lost::Overwritten);
+        }
+        // Here, and not by whoever reads on to it: an object that breaks off each time is no hit.
+        if !self.space.is_in_service(segment) {
+            return Err(Lost::OutOfService);
+        }
+        Ok(Extent {
             segment,
             life: part.life(),
             location: self.space.location(segment, u64::from(part.offset_units) * UNIT_BYTES),
