@@ -333,10 +333,10 @@ impl Store {
     }
 
     /// False if a read would certainly find nothing. No I/O. The answer is wrongly true for less
-    /// than one absent key in a thousand. What lies on a volume out of service counts as not there.
-    /// While the store recovers, what is not loaded yet counts
-    /// as not there, as it does for reads: a program that must be rid of an object removes it all
-    /// the same, which holds for what is loaded later, too.
+    /// than one absent key in a thousand. What lies on a volume out of service counts as not there,
+    /// and it may come back with its volume; while the store recovers, so does what is not loaded
+    /// yet. As for reads: a program that must be rid of an object removes it all the same, which
+    /// holds for what comes back or is loaded later, too.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         if self.is_forked() {
             return false;
@@ -357,7 +357,8 @@ impl Store {
     }
 
     /// False if the index knows no record of the object on disk: it may be in memory, or wait to be
-    /// written. While the store recovers, what is not loaded yet counts as not there. No I/O.
+    /// written. What lies on a volume out of service is known. While the store recovers, what is
+    /// not loaded yet counts as not there. No I/O.
     /// Wrongly true as rarely as [`Store::may_contain`].
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
         !self.is_forked() && {

@@ -499,7 +499,7 @@ impl Vault {
             return Err(NotStoredReason::Partial);
         }
         let key = insertion.commit(&self.store).await?;
-        if is_whole && self.has_slices(primary) {
+        if is_whole && self.may_have_slices_anywhere(primary) {
             // The slices are older than the stored response, and would outlive it.
             self.forget_slices(primary);
         }

@@ -153,6 +153,13 @@ impl Vault {
         self.may_contain(&sentinel_key(slices_group(primary)))
     }
 
+    /// As [`Vault::has_slices`], also of slices that nobody can read, since their volume is out of
+    /// service: they would come back with it.
+    pub(super) fn may_have_slices_anywhere(&self, primary: &[u8]) -> bool {
+        let sentinel = sentinel_key(slices_group(primary));
+        self.may_contain(&sentinel) || self.store.may_be_on_disk(&sentinel)
+    }
+
     /// The generation of a resource's slices: a component of their keys until they are removed.
     pub(crate) async fn slices_generation(&self, primary: &[u8]) -> Option<u64> {
         self.has_slices(primary).then_some(())?;
@@ -267,15 +274,18 @@ mod tests {
     const SLICES: Slices = Slices { slice_bytes: 512 << 10 };
     const COUNT: u64 = 8;
 
+    fn vault_on(store: Store) -> Vault {
+        store.wait_recovered();
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
+        Vault::new(store, ledger, &config)
+    }
+
     /// A store that holds slices of a resource on disk, and has memory for as many.
     async fn on_disk(directory: &std::path::Path) -> (Vault, Target) {
         let mut config = Config::new(directory.join("store"), ByteSize::new(64 << 20));
         config.memory = ByteSize::new(8 << 20);
-        let store = Store::open(config).unwrap();
-        store.wait_recovered();
-        let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
-        let vault = Vault::new(store, ledger, &config);
+        let vault = vault_on(Store::open(config).unwrap());
         let target = Target {
             primary: b"http://a/".to_vec(),
             scheme: "http",
@@ -305,6 +315,45 @@ mod tests {
         vault.store.sync().unwrap();
         vault.store.drop_memory();
         (vault, target)
+    }
+
+    /// Nobody can read them, and a response that is stored meanwhile is newer: they must not come
+    /// back with their volume.
+    #[test]
+    fn slices_on_a_volume_out_of_service_are_there_to_be_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config::new(directory.path().join("first"), ByteSize::new(32 << 20));
+        let second = directory.path().join("second");
+        config.volumes.push(config.volumes[0].clone());
+        config.volumes[1].path.clone_from(&second);
+        config.memory = ByteSize::new(8 << 20);
+        config.page = Some(ByteSize::new(16 << 10));
+        config.segment = Some(ByteSize::new(256 << 10));
+        config.volume_errors_max = 1;
+        let vault = vault_on(Store::open(config).unwrap());
+        let primaries: Vec<Vec<u8>> =
+            (0..200).map(|n| format!("http://a/{n}").into_bytes()).collect();
+        for primary in &primaries {
+            let sentinel = sentinel_key(slices_group(primary));
+            vault.store.create(&sentinel, GroupId::new(1), &[7; 20_000]).wait().unwrap();
+        }
+        vault.store.sync().unwrap();
+        vault.store.drop_memory();
+        // Nothing of it can be read any more.
+        std::fs::File::options().write(true).open(second).unwrap().set_len(0).unwrap();
+        let read = |primary: &Vec<u8>| {
+            let sentinel = sentinel_key(slices_group(primary));
+            vault.store.read(&sentinel).wait().unwrap().is_some()
+        };
+        let lost = primaries.iter().filter(|primary| !read(primary)).count();
+        assert!(lost > 1 && lost < 199, "{lost} of 200");
+        assert!(!vault.store.info().volumes[1].in_service);
+        let has = primaries.iter().filter(|primary| vault.has_slices(primary)).count();
+        assert_eq!(has, 200 - lost);
+        let may = |primary: &&Vec<u8>| vault.may_have_slices_anywhere(primary);
+        assert_eq!(primaries.iter().find(|primary| !may(primary)), None);
+        primaries.iter().for_each(|primary| vault.forget_slices(primary));
+        assert_eq!(primaries.iter().find(may), None);
     }
 
     #[tokio::test]
