@@ -227,7 +227,9 @@ pub struct Config {
     pub volume_errors_max: u32,
     /// A volume that leaves every read unanswered for so long is not asked for more until it answers
     /// one ([`ReadError::Unanswered`](crate::ReadError::Unanswered)): its device hangs, and who
-    /// asked it would wait for that. Default 5 s; zero: it is asked all the same.
+    /// asked it would wait for that. One read is let through once the silence is twice as long, and
+    /// each time that it has doubled: the device may be well and have lost the others. Default 5 s;
+    /// zero: it is asked all the same.
     pub answer_wait: Duration,
     /// How long `Store::open` waits for recovery, so that a small store has all its objects when
     /// `open` returns. A larger store serves while recovery goes on. Default 100 ms.

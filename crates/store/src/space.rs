@@ -9,7 +9,7 @@ mod answers;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -60,9 +60,9 @@ pub(crate) struct Volume {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) superblock: Superblock,
     answers: Answers,
-    /// Events that failed reads or writes, and when the last of them did, in nanoseconds.
-    error_events: AtomicU32,
-    last_event_ns: AtomicU64,
+    /// Of reads and of writes each: those of the one do not hide that the other fails.
+    read_events: ErrorEvents,
+    write_events: ErrorEvents,
     errors_in_row: AtomicU32,
     /// Of writes alone, which those beside the segments do not end.
     write_errors_in_row: AtomicU32,
@@ -71,6 +71,33 @@ pub(crate) struct Volume {
     out_of_service: AtomicBool,
     /// Why it went out of service.
     out_because: OnceLock<String>,
+}
+
+/// Events that failed I/Os.
+#[derive(Default)]
+struct ErrorEvents {
+    count: AtomicU32,
+    /// When the last of them did. Held by who counts one.
+    last: Mutex<Duration>,
+}
+
+impl ErrorEvents {
+    fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether an error is of no event that counted, and counts: its I/O began after the last of
+    /// them, when there had been as many as `known`, or failed long after it.
+    fn is_another(&self, known: u32, now: Duration) -> bool {
+        let mut last = lock(&self.last);
+        let events = self.count();
+        if events != known && now.saturating_sub(*last) < EVENT_TIME {
+            return false;
+        }
+        *last = now;
+        self.count.store(events.wrapping_add(1), Ordering::Relaxed);
+        true
+    }
 }
 
 pub(crate) struct Space {
@@ -95,7 +122,7 @@ struct Asked {
     space: Arc<Space>,
     volume: usize,
     op: IoOp,
-    /// Events that had failed I/Os of the volume by then.
+    /// Events that had failed such I/Os of the volume by then.
     events: u32,
 }
 
@@ -149,8 +176,8 @@ impl Space {
                 device,
                 superblock,
                 answers: Answers::default(),
-                error_events: AtomicU32::new(0),
-                last_event_ns: AtomicU64::new(0),
+                read_events: ErrorEvents::default(),
+                write_events: ErrorEvents::default(),
                 errors_in_row: AtomicU32::new(0),
                 write_errors_in_row: AtomicU32::new(0),
                 sync_errors_in_row: AtomicU32::new(0),
@@ -264,7 +291,7 @@ impl Space {
     pub(crate) fn write_beside(&self, volume: &Volume, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.assert_touched();
         volume.usable()?;
-        let events = volume.error_events();
+        let events = volume.error_events(IoOp::Write).count();
         let outcome = volume.device.write_at(at, bytes);
         match outcome {
             Ok(()) => volume.note(&outcome, self.errors_max),
@@ -277,7 +304,7 @@ impl Space {
     pub(crate) fn read(&self, segment: SegmentId, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
-        let events = spot.volume.error_events();
+        let events = spot.volume.error_events(IoOp::Read).count();
         spot.volume.answers.ask(|| self.clock.monotonic());
         let asking = Asking(&spot.volume.answers);
         let outcome = spot.volume.device.read_at(spot.offset, buf);
@@ -290,7 +317,7 @@ impl Space {
         self.assert_touched();
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
-        let events = spot.volume.error_events();
+        let events = spot.volume.error_events(IoOp::Write).count();
         let outcome = spot.volume.device.write_at(spot.offset, buf);
         self.noted(IoOp::Write, spot.volume, events, outcome)
     }
@@ -420,7 +447,7 @@ impl Space {
             spot.volume.answers.ask(|| self.clock.monotonic());
         }
         let volume = spot.volume.superblock.volume_index as usize;
-        let events = spot.volume.error_events();
+        let events = spot.volume.error_events(op).count();
         let asked = Asked { space: Arc::clone(self), volume, op, events };
         let done = Box::new(move |outcome: io::Result<()>| done(asked.noted(outcome)));
         Some(Io { op, offset: spot.offset, bufs, done })
@@ -438,11 +465,11 @@ unsafe fn part_of(run: &Run, from: usize, len: usize) -> IoBuf {
 }
 
 impl Space {
-    /// Counts an I/O outcome; an error is given the volume's path. `events` there were of the volume
-    /// when the I/O began.
+    /// Counts an I/O outcome; an error is given the volume's path. `events` there were of such I/Os
+    /// of the volume when the I/O began.
     ///
     /// What is under way when something happens (a link is reset, say) fails all at once, and counts
-    /// as one error.
+    /// as one error: the reads as one, and the writes.
     ///
     /// Want of room does not count against the last volume in service: what it has can be read, and
     /// room may come again, for a sparse file, a quota, or a file system that writes elsewhere on
@@ -454,7 +481,7 @@ impl Space {
         events: u32,
         outcome: io::Result<()>,
     ) -> io::Result<()> {
-        if outcome.is_err() && !volume.is_another_event(events, self.clock.monotonic()) {
+        if outcome.is_err() && !volume.error_events(op).is_another(events, self.clock.monotonic()) {
             return outcome.map_err(|error| volume.named(error));
         }
         if op == IoOp::Write {
@@ -503,6 +530,22 @@ impl Space {
         let is_asked = !volume.is_out() && !self.answer_wait.is_zero();
         let now = || self.clock.monotonic();
         is_asked.then(|| volume.answers.silent_for(self.answer_wait, now)).flatten()
+    }
+
+    /// As `silent_for`, but it is no error for a read that may find out whether that is still so.
+    pub(crate) fn may_ask(&self, volume: &Volume) -> Result<(), Duration> {
+        match self.silent_for(volume) {
+            Some(silent) if !volume.answers.is_probe_due(self.answer_wait, silent) => Err(silent),
+            _ => Ok(()),
+        }
+    }
+
+    /// As `may_ask`, for the read that is about to do so, one of all that may.
+    pub(crate) fn ask(&self, volume: &Volume) -> Result<(), Duration> {
+        match self.silent_for(volume) {
+            Some(silent) if !volume.answers.probe(self.answer_wait, silent) => Err(silent),
+            _ => Ok(()),
+        }
     }
 
     /// Volumes in service.
@@ -581,27 +624,11 @@ impl Volume {
         if self.is_out() { Err(self.named(self.out_error())) } else { Ok(()) }
     }
 
-    fn error_events(&self) -> u32 {
-        self.error_events.load(Ordering::Relaxed)
-    }
-
-    /// Whether an error is of no event that counted, and counts: its I/O began after the last of
-    /// them, when there had been as many as `known`, or failed long after it.
-    fn is_another_event(&self, known: u32, now: Duration) -> bool {
-        let events = self.error_events();
-        let now_ns = now.as_nanos() as u64;
-        let since_ns = now_ns.saturating_sub(self.last_event_ns.load(Ordering::Relaxed));
-        if events != known && since_ns < EVENT_TIME.as_nanos() as u64 {
-            return false;
+    fn error_events(&self, op: IoOp) -> &ErrorEvents {
+        match op {
+            IoOp::Read => &self.read_events,
+            IoOp::Write => &self.write_events,
         }
-        // Of those that fail at once on several threads, one counts.
-        let next = events.wrapping_add(1);
-        let relaxed = Ordering::Relaxed;
-        let is_first = self.error_events.compare_exchange(events, next, relaxed, relaxed).is_ok();
-        if is_first {
-            self.last_event_ns.store(now_ns, Ordering::Relaxed);
-        }
-        is_first
     }
 
     fn note(&self, outcome: &io::Result<()>, errors_max: u32) {
@@ -615,5 +642,24 @@ impl Volume {
         if errors >= errors_max && !self.is_out() {
             self.take_out(format!("{errors} I/O errors in a row, the last: {error}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_at_once_is_one_event() {
+        let (events, second) = (ErrorEvents::default(), Duration::from_secs(1));
+        let counted = std::thread::scope(|scope| {
+            let is_another = || events.is_another(0, second * 9);
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(is_another)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|is| *is).count()
+        });
+        assert_eq!(counted, 1);
+        assert!(events.is_another(1, second * 9), "it began after the other had failed");
+        assert!(!events.is_another(0, second * 9));
+        assert!(events.is_another(0, second * 10), "it failed long after");
     }
 }

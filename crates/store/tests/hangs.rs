@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Read, ReadError, Store};
+use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Object, Read, ReadError, Store};
 use troubled::{Disk, get, put};
 
 /// A clock that is told what time it is.
@@ -71,6 +71,10 @@ fn put_on_disk(store: &Store, count: u32) {
 fn poll(read: &mut Read) -> Poll<Option<Vec<u8>>> {
     let read = Pin::new(read).poll(&mut Context::from_waker(Waker::noop()));
     read.map(|found| found.unwrap().map(|object| object.to_vec()))
+}
+
+fn poll_once(read: &mut Read) -> Poll<Result<Option<Object>, ReadError>> {
+    Pin::new(read).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Reads that are under way.
@@ -246,6 +250,70 @@ fn a_volume_whose_reads_end_is_asked_however_they_end() {
     disk[0].panic_in(0..0);
     clock.advance(Duration::from_secs(9));
     assert_eq!(get(&store, "3"), Some(value(3)));
+}
+
+/// Whether something of the object with a key is found in one of the ways to ask for it.
+type Way<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// A device that is well again may have lost what it was asked before.
+#[test]
+fn of_a_volume_that_lost_a_read_another_is_tried() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 100);
+    let ways: [Way<'_>; 5] = [
+        &|key| matches!(store.read(key).wait(), Ok(Some(_))),
+        &|key| matches!(poll_once(&mut store.read(key)), Poll::Ready(Ok(Some(_)))),
+        &|key| matches!(store.lookup(key).wait(), Ok(Some(_))),
+        &|key| matches!(store.read_range(key, 0..9).wait(), Ok(Some(_))),
+        &|key| matches!(store.reader(key).wait(), Ok(Some(_))),
+    ];
+    let mut lost = Vec::new();
+    for (n, finds) in (0..).zip(ways) {
+        disk[0].hang(true);
+        lost.extend(begin(&store, [n]));
+        disk[0].hang(false);
+        clock.advance(Duration::from_millis(9_999));
+        let key = (50 + n).to_string();
+        assert!(!finds(key.as_bytes()), "way {n}");
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(store.stats().volumes_unanswering, 1, "way {n}");
+        assert!(finds(key.as_bytes()), "way {n}");
+        assert_eq!(store.stats().volumes_unanswering, 0, "way {n}");
+    }
+    disk[0].end_reads(disk[0].hanging());
+    assert!(lost.iter_mut().all(|(n, read)| poll(read) == Poll::Ready(Some(value(*n)))));
+}
+
+/// One of all that ask, and the next once the silence is twice as long.
+#[test]
+fn a_volume_that_still_hangs_is_asked_for_little() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 100);
+    disk[0].hang(true);
+    let mut reads = begin(&store, [0]);
+    for seconds in 1..=80 {
+        clock.advance(Duration::from_secs(1));
+        if [10, 20, 40, 80].contains(&seconds) {
+            reads.extend(begin(&store, [seconds]));
+        }
+        if seconds >= 5 {
+            assert!(is_unanswered_at(&store, seconds), "after {seconds} s");
+        }
+    }
+    assert_eq!(disk[0].hanging(), 5);
+    disk[0].hang(false);
+    disk[0].end_reads(5);
+    assert!(reads.iter_mut().all(|(n, read)| poll(read) == Poll::Ready(Some(value(*n)))));
+}
+
+fn is_unanswered_at(store: &Store, seconds: u32) -> bool {
+    let waited_ms = u64::from(seconds) * 1_000;
+    let is_one = |read| read == Err(ReadError::Unanswered { waited_ms });
+    let read = poll_once(&mut store.read(b"99"));
+    let read = matches!(read, Poll::Ready(read) if is_one(read.clone().map(|_| ())));
+    read && is_one(store.read(b"98").wait().map(|_| ()))
 }
 
 /// Who waits for a read of a long object waits on a thread: not for a disk that does not answer.

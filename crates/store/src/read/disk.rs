@@ -289,7 +289,7 @@ impl Engine {
         candidate: Candidate,
         look: Look,
     ) -> Result<Found, ReadError> {
-        if let Some(unasked) = self.unasked(hash, &candidate) {
+        if let Some(unasked) = self.unasked(hash, &candidate, Engine::ask) {
             return unasked;
         }
         self.index.bump_freq(hash.get(), candidate.location, 1);
@@ -369,7 +369,8 @@ impl Engine {
     }
 
     /// Reads the blocks around a record, or around its beginning, and counts it: `reads` is the
-    /// counter of what is read. `Ok(None)`: the device failed.
+    /// counter of what is read. The caller has asked whether its volume answers. `Ok(None)`: the
+    /// device failed.
     pub(crate) fn read_raw(
         self: &Arc<Engine>,
         location: Location,
@@ -383,7 +384,6 @@ impl Engine {
             return Err(ReadError::TooLargeForMemory { length: bytes, max: self.piece_max() });
         }
         // Else memory would be taken for nothing.
-        self.ask(segment)?;
         if !self.space.is_in_service(segment) {
             return Ok(None);
         }

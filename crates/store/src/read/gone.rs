@@ -5,6 +5,8 @@
 //! is a miss and not forgotten: nothing is wrong with it, and the next open may find the volume
 //! well. Threads: any.
 
+use std::time::Duration;
+
 use super::disk::Found;
 use super::lost::Lost;
 use super::memory::Death;
@@ -62,14 +64,15 @@ impl Engine {
     }
 
     /// What a candidate is without a look at it: a miss if its volume is out of service, an error if
-    /// it does not answer.
+    /// it does not answer, as `ask` says.
     pub(super) fn unasked(
         &self,
         hash: KeyHash,
         candidate: &Candidate,
+        ask: impl FnOnce(&Engine, SegmentId) -> Result<(), ReadError>,
     ) -> Option<Result<Found, ReadError>> {
         let (segment, _) = self.space.split(candidate.location);
-        if let Err(error) = self.ask(segment) {
+        if let Err(error) = ask(self, segment) {
             return Some(Err(error));
         }
         let life = self.life_of(candidate.location);
@@ -77,11 +80,19 @@ impl Engine {
         is_out.then(|| Ok(self.unreadable(hash, candidate.location, life)))
     }
 
-    /// Refuses, and counts, a read of a segment whose volume does not answer.
+    /// Refuses, and counts, a read of a segment whose volume does not answer, unless it is the one
+    /// that finds out whether that is still so: right before the device is given the read.
     pub(super) fn ask(&self, segment: SegmentId) -> Result<(), ReadError> {
-        let Some(silent) = self.space.silent_for(self.space.spot(segment, 0).volume) else {
-            return Ok(());
-        };
+        self.unless_silent(self.space.ask(self.space.spot(segment, 0).volume))
+    }
+
+    /// The same of a read that asks later, on another thread.
+    pub(super) fn may_ask(&self, segment: SegmentId) -> Result<(), ReadError> {
+        self.unless_silent(self.space.may_ask(self.space.spot(segment, 0).volume))
+    }
+
+    fn unless_silent(&self, silent: Result<(), Duration>) -> Result<(), ReadError> {
+        let Err(silent) = silent else { return Ok(()) };
         add(&self.counters.reads_unanswered, 1);
         Err(ReadError::Unanswered { waited_ms: silent.as_millis() as u64 })
     }

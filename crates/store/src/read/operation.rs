@@ -79,7 +79,7 @@ impl Engine {
                 }
                 // Here, and not by a worker: all of them may wait for the volume.
                 if let Some(newest) = self.ordered_candidates(hash).first()
-                    && let Err(error) = self.ask(self.space.split(newest.location).0)
+                    && let Err(error) = self.may_ask(self.space.split(newest.location).0)
                 {
                     return Deferred::ready(Err(error));
                 }

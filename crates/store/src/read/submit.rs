@@ -59,7 +59,7 @@ impl Engine {
         }
         let was_loading = !self.recovery.is_done();
         let candidates = self.ordered_candidates(hash);
-        match candidates.first().and_then(|newest| self.unasked(hash, newest)) {
+        match candidates.first().and_then(|one| self.unasked(hash, one, Engine::may_ask)) {
             None => {}
             Some(Ok(Found::Gone)) => return asked.promise.put(Ok(None)),
             Some(Ok(_)) => return fallback(None),
@@ -69,6 +69,9 @@ impl Engine {
         let bytes = candidate.length_class.units() * UNIT_BYTES;
         if bytes > SUBMITTED_BYTES_MAX {
             return fallback(None);
+        }
+        if let Err(error) = self.ask(self.space.split(candidate.location).0) {
+            return asked.promise.put(Err(error));
         }
         if self.wants_page(hash, &candidate) {
             return self.submit_page_read(asked, &candidate, was_loading, fallback, reserved);

@@ -2,8 +2,12 @@
 //! server that is being reset for minutes) says nothing, not even that it fails: who asks it waits,
 //! and what it waits with is held.
 //!
-//! Owns one moment for each volume. Invariant: once the read that has noted it is over, it is not
-//! there any more. Threads: any; relaxed, since it decides at most about a read more or less.
+//! Now and then one read is let through all the same: the device may be well again and have lost
+//! what it was asked before. Each may be lost in turn, with the thread that waits for it: so the
+//! next one goes once the silence is twice as long, and an hour of it costs ten.
+//!
+//! Owns two moments for each volume. Invariant: once any read is over, the first is not there any
+//! more. Threads: any; relaxed, since it decides at most about a read more or less.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +18,9 @@ pub(super) struct Answers {
     /// for none. It is not counted how many are under way: what hangs answers none of those that
     /// follow either.
     asked_ns: AtomicU64,
+    /// For how long it had been silent when a read was let through last, in nanoseconds; zero if
+    /// none was in this silence.
+    probed_ns: AtomicU64,
 }
 
 impl Answers {
@@ -29,7 +36,22 @@ impl Answers {
         // Only looked at while nothing is noted: others write there too.
         if self.asked_ns.load(Ordering::Relaxed) != 0 {
             self.asked_ns.store(0, Ordering::Relaxed);
+            self.probed_ns.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a read may be let through in this silence, which counts as one from `most` on.
+    pub(super) fn is_probe_due(&self, most: Duration, silent: Duration) -> bool {
+        is_due(self.probed_ns.load(Ordering::Relaxed), most, silent)
+    }
+
+    /// The same, for one read of all that ask.
+    pub(super) fn probe(&self, most: Duration, silent: Duration) -> bool {
+        let (probed_ns, now_ns) =
+            (self.probed_ns.load(Ordering::Relaxed), silent.as_nanos() as u64);
+        let relaxed = Ordering::Relaxed;
+        is_due(probed_ns, most, silent)
+            && self.probed_ns.compare_exchange(probed_ns, now_ns, relaxed, relaxed).is_ok()
     }
 
     /// For how long none was answered, if that is `most` or more.
@@ -46,6 +68,10 @@ impl Answers {
             }
         }
     }
+}
+
+fn is_due(probed_ns: u64, most: Duration, silent: Duration) -> bool {
+    silent >= 2 * most.max(Duration::from_nanos(probed_ns))
 }
 
 #[cfg(test)]
@@ -67,5 +93,20 @@ mod tests {
         answers.ask(|| Duration::ZERO);
         assert_eq!(silent(4), None);
         assert_eq!(silent(5), Some(second * 5), "also where time begins");
+    }
+    #[test]
+    fn one_read_is_let_through_each_time_that_the_silence_has_doubled() {
+        let (answers, second) = (Answers::default(), Duration::from_secs(1));
+        let let_through = || -> Vec<u32> {
+            (5..90).filter(|silent| answers.probe(second * 5, second * *silent)).collect()
+        };
+        answers.ask(|| second);
+        assert!(!answers.is_probe_due(second * 5, second * 9));
+        assert!(answers.is_probe_due(second * 5, second * 10));
+        assert_eq!(let_through(), [10, 20, 40, 80]);
+        assert!(!answers.probe(second * 5, second * 80), "one of all that ask");
+        answers.end();
+        answers.ask(|| second);
+        assert_eq!(let_through(), [10, 20, 40, 80], "another silence");
     }
 }
