@@ -276,8 +276,8 @@ fn a_damaged_journal_revives_nothing() {
     });
 }
 
-/// The system says once that it could not write the record, to whoever removed the object, and takes
-/// it for written from then on.
+/// The system says once that it could not write the record, to whoever removed the object, and
+/// takes it for written from then on.
 #[test]
 fn a_sync_after_one_that_failed_covers_what_that_one_did_not() {
     watched(|| {

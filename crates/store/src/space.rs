@@ -468,8 +468,8 @@ impl Space {
     /// Counts an I/O outcome; an error is given the volume's path. `events` there were of such I/Os
     /// of the volume when the I/O began.
     ///
-    /// What is under way when something happens (a link is reset, say) fails all at once, and counts
-    /// as one error: the reads as one, and the writes.
+    /// What is under way when something happens (a link is reset, say) fails all at once, and
+    /// counts as one error: the reads as one, and the writes.
     ///
     /// Want of room does not count against the last volume in service: what it has can be read, and
     /// room may come again, for a sparse file, a quota, or a file system that writes elsewhere on

@@ -73,9 +73,9 @@ struct Shared {
 /// [`Store::open`], [`Store::wait_recovered`], [`Store::sync`], [`Store::checkpoint`],
 /// [`Store::close`], the drop of the last handle and each step of [`Store::entries`] for as long as
 /// the disk takes; [`Store::remove`] and the purges while the journal is full, and with
-/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. So does, for the version
-/// that it was to replace, a [`Store::writer`] or a write that is refused. An asynchronous program
-/// calls them on a thread that may block.
+/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. So does, for the
+/// version that it was to replace, a [`Store::writer`] or a write that is refused. An asynchronous
+/// program calls them on a thread that may block.
 ///
 /// # Processes
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,
@@ -532,8 +532,8 @@ impl Store {
     ///
     /// # Errors
     /// A device failed, or objects could not be written. Of those every call tells that was under
-    /// way when they were dropped; if there was none, the next one. So it is with a sync that failed
-    /// in the background, whose data a later one cannot make durable.
+    /// way when they were dropped; if there was none, the next one. So it is with a sync that
+    /// failed in the background, whose data a later one cannot make durable.
     pub fn sync(&self) -> Result<(), SyncError> {
         if self.engine().is_closed() {
             return Err(SyncError::Closed);

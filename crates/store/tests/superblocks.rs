@@ -1,5 +1,5 @@
-//! One of the two copies of a superblock is damaged: it is told, and written again from the other with
-//! the first write, so that the loss of that one, too, does not lose the store.
+//! One of the two copies of a superblock is damaged: it is told, and written again from the other
+//! with the first write, so that the loss of that one, too, does not lose the store.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

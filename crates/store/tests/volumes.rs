@@ -225,8 +225,8 @@ fn a_volume_whose_segments_cannot_be_written_goes_however_much_else_succeeds() {
     }
 }
 
-/// A bad area may have more segments in a row than errors take a volume out: each is tried, with its
-/// place in the table of lives, which can be written.
+/// A bad area may have more segments in a row than errors take a volume out: each is tried, with
+/// its place in the table of lives, which can be written.
 #[test]
 fn the_only_volume_stays_where_a_part_of_its_segments_cannot_be_written() {
     let disk = [Disk::new(24 << 20)];

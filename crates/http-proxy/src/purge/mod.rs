@@ -2,9 +2,9 @@
 //! `handler::purge` receives the purge orders.
 //!
 //! A purge is a mark: matching responses fetched before it are gone, or stale. Each stored response
-//! carries a `stamp` to check; `marks` has the marks in memory, the old ones in `older`; `saved` has the bytes of a snapshot
-//! of them, and of the purges since; `copies` keeps both in the store; `ledger` is all of it.
-//! `recent` remembers those purges that set no mark.
+//! carries a `stamp` to check; `marks` has the marks in memory, the old ones in `older`; `saved`
+//! has the bytes of a snapshot of them, and of the purges since; `copies` keeps both in the store;
+//! `ledger` is all of it. `recent` remembers those purges that set no mark.
 
 pub(crate) mod copies;
 pub(crate) mod ledger;

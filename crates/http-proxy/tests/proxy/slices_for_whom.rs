@@ -87,7 +87,8 @@ fn what_a_cookie_brings_is_no_slice_for_others() {
     assert!(answer.body == all[200_000..], "it is everybody's");
 }
 
-/// A resource of which slices are stored that the origin would not send any more, and its bytes now.
+/// A resource of which slices are stored that the origin would not send any more, and its bytes
+/// now.
 fn changed_resource(bring: impl Fn(&Proxy)) -> (Proxy, Vec<u8>) {
     let versions = [noise(32, LENGTH), noise(33, LENGTH)];
     let (sent, changed) = (versions.clone(), Arc::new(AtomicBool::new(false)));

@@ -1,23 +1,23 @@
 //! A journal area: a part of the device's file that is written in small pieces through the page
 //! cache, so that writes survive the death of the process without a system call.
 //!
-//! Owns: a buffered descriptor of the same file, opened anew, and the mapping of the area. Linux tells
-//! a write-back that failed once for each open file: a sync of the volume would else hear in the
-//! journal's place that a delete was lost. Invariants: while a
-//! journal is open, the area is accessed only through this descriptor and the rest of the file only
-//! through the device's `O_DIRECT` descriptor, so that page cache and direct I/O never disagree.
-//! Blocks are allocated before mapping, and all pages are resident and locked, so a store to the
-//! mapping meets neither a hole nor a read error (either would raise SIGBUS); other processes must
-//! not truncate the file. A file system that does not overwrite in place could still run out of
-//! room at such a store, and one that has shut down for an error could refuse it, both with a
-//! signal; there, and wherever mapping or locking fails, `pwrite` is used: it costs a system call,
-//! fails with an error, and survives the death of the process equally well.
+//! Owns: a buffered descriptor of the same file, opened anew, and the mapping of the area. Linux
+//! tells a write-back that failed once for each open file: a sync of the volume would else hear in
+//! the journal's place that a delete was lost. Invariants: while a journal is open, the area is
+//! accessed only through this descriptor and the rest of the file only through the device's
+//! `O_DIRECT` descriptor, so that page cache and direct I/O never disagree. Blocks are allocated
+//! before mapping, and all pages are resident and locked, so a store to the mapping meets neither a
+//! hole nor a read error (either would raise SIGBUS); other processes must not truncate the file. A
+//! file system that does not overwrite in place could still run out of room at such a store, and
+//! one that has shut down for an error could refuse it, both with a signal; there, and wherever
+//! mapping or locking fails, `pwrite` is used: it costs a system call, fails with an error, and
+//! survives the death of the process equally well.
 //!
 //! Threads: any thread writes, without a lock. Concurrent writes must use disjoint ranges;
 //! overlapping ones leave a mixture of both in the area and affect nothing else, since no Rust
 //! reference to the mapping ever exists and reads go through the descriptor. After a failed `sync`
-//! the kernel takes the data for written, and may drop it where no mapping holds the pages: it has to
-//! be written again before the next `sync` counts.
+//! the kernel takes the data for written, and may drop it where no mapping holds the pages: it has
+//! to be written again before the next `sync` counts.
 
 use std::fs::File;
 use std::io;

@@ -68,8 +68,8 @@ fn wrong_copies(both: &[u8], unread: &[Option<io::Error>; 2], right: &Superblock
     })
 }
 
-/// Both copies of a superblock. Each is read by itself, since one is enough; one that cannot be read
-/// is zeros, and the error says why.
+/// Both copies of a superblock. Each is read by itself, since one is enough; one that cannot be
+/// read is zeros, and the error says why.
 pub(crate) fn read_superblocks(device: &dyn Device) -> (AlignedBuf, [Option<io::Error>; 2]) {
     let mut both = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
     let errors = [0, SUPERBLOCK_BYTES].map(|at| {

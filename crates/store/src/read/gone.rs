@@ -63,8 +63,8 @@ impl Engine {
         if self.space.is_in_service(segment) { Lost::Unreadable } else { Lost::OutOfService }
     }
 
-    /// What a candidate is without a look at it: a miss if its volume is out of service, an error if
-    /// it does not answer, as `ask` says.
+    /// What a candidate is without a look at it: a miss if its volume is out of service, an error
+    /// if it does not answer, as `ask` says.
     pub(super) fn unasked(
         &self,
         hash: KeyHash,

@@ -30,8 +30,8 @@ impl Engine {
         &self.reads_under_way[volume as usize]
     }
 
-    /// Reserves memory for a read of `bytes` of a segment, if available; a reservation that the read
-    /// has already becomes as large as it needs.
+    /// Reserves memory for a read of `bytes` of a segment, if available; a reservation that the
+    /// read has already becomes as large as it needs.
     pub(super) fn room_to_submit(
         self: &Arc<Engine>,
         segment: SegmentId,

@@ -144,7 +144,8 @@ impl Engine {
         });
     }
 
-    /// As `submit_part`, from the beginning, once there is memory for a read of `bytes` of a segment.
+    /// As `submit_part`, from the beginning, once there is memory for a read of `bytes` of a
+    /// segment.
     fn part_when_room<T: Send + 'static>(
         self: &Arc<Engine>,
         segment: SegmentId,

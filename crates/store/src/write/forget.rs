@@ -36,8 +36,8 @@ impl Engine {
         drop(shard);
         drop(resident);
         if self.space.is_untouched() {
-            // The first record would be a sync, and this may be the I/O thread. What is forgotten is
-            // on disk as it was, and would be found and forgotten again.
+            // The first record would be a sync, and this may be the I/O thread. What is forgotten
+            // is on disk as it was, and would be found and forgotten again.
             self.checkpoints.note_changed();
             return true;
         }

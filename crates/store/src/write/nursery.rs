@@ -291,8 +291,8 @@ impl Nursery {
         true
     }
 
-    /// Notes that an object of those that may wait was replaced by another of them. They are of those
-    /// that are replaced again and again; the flusher comes to others soon.
+    /// Notes that an object of those that may wait was replaced by another of them. They are of
+    /// those that are replaced again and again; the flusher comes to others soon.
     pub(crate) fn died(&self, bytes: u64) {
         lock(&self.state).dead_bytes += bytes;
     }

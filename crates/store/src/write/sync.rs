@@ -1,8 +1,8 @@
 //! Writing out everything created so far.
 //!
 //! Invariant: everything created before the call is on the devices when it returns, or the error
-//! tells how much is not; of what was dropped, and of syncs that failed for others, all calls tell that
-//! were under way then, or else the next one. Threads: any.
+//! tells how much is not; of what was dropped, and of syncs that failed for others, all calls tell
+//! that were under way then, or else the next one. Threads: any.
 
 use std::io;
 
@@ -32,8 +32,8 @@ impl Engine {
         Err(SyncError::Dropped { objects: dropped - told, reason })
     }
 
-    /// Syncs each volume. An error is also what failed for others, beyond what had been told of each
-    /// volume: it gave up what is promised here.
+    /// Syncs each volume. An error is also what failed for others, beyond what had been told of
+    /// each volume: it gave up what is promised here.
     fn sync_volumes(&self, errors_told: &[u64]) -> io::Result<()> {
         let mut in_service = self.space.volumes.iter().filter(|volume| !volume.is_out());
         let synced = in_service.try_for_each(|volume| self.space.sync(volume));

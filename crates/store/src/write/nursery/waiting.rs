@@ -13,8 +13,8 @@ use super::StagedExtent;
 use super::list::List;
 use crate::types::{GroupId, Sequence};
 
-/// A list of objects that wait. What may wait longer than others of its group has a list of its own:
-/// in one with new objects it would be written whenever one of these is due.
+/// A list of objects that wait. What may wait longer than others of its group has a list of its
+/// own: in one with new objects it would be written whenever one of these is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ListId {
     pub(super) group: GroupId,
@@ -269,8 +269,8 @@ impl State {
         Some((id, pending.objects))
     }
 
-    /// Chooses the groups with at least `full_bytes` bytes, but for what may wait, and is not due, if
-    /// that is to be spared.
+    /// Chooses the groups with at least `full_bytes` bytes, but for what may wait, and is not due,
+    /// if that is to be spared.
     pub(super) fn choose_full(
         &mut self,
         full_bytes: u64,
