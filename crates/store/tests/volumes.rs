@@ -339,40 +339,6 @@ fn what_is_asked_for_of_a_volume_out_of_service_is_not_forgotten() {
     }
 }
 
-/// Else its reader would be told of a hit each time, and break off where that part begins.
-#[test]
-fn an_object_of_which_a_part_is_on_a_volume_out_of_service_is_not_there() {
-    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
-    let store = open(&disks, |config| config.memory = ByteSize::new(16 << 20));
-    (0..2_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
-    let keys: Vec<String> = (0..16).map(|n| format!("long/{n}")).collect();
-    keys.iter().for_each(|key| put(&store, key, 2, &vec![9; 700_000]));
-    break_one(&store, &disks, 1, 2_000);
-    let has =
-        |key: &str, at| store.read_range(key.as_bytes(), at..at + 9).wait().unwrap().is_some();
-    let has_all = |key: &str| (0..7).all(|n| has(key, n * 100_000));
-    let before = store.stats();
-    let mut missing = 0;
-    for _ in 0..2 {
-        for key in &keys {
-            let is_there = store.lookup(key.as_bytes()).wait().unwrap().is_some();
-            assert!(!is_there || has_all(key), "{key}");
-            assert_eq!(store.reader(key.as_bytes()).wait().unwrap().is_some(), is_there, "{key}");
-            missing += u64::from(!is_there);
-        }
-    }
-    let now = store.stats();
-    assert!(missing > 0);
-    assert_eq!(now.misses_io - before.misses_io, 2 * missing);
-    assert_eq!(now.index_objects, before.index_objects, "nothing is forgotten");
-    assert_eq!(now.journal_records, before.journal_records);
-    // Killed, and the volume is well again.
-    std::mem::forget(store);
-    let store = open(&disks.map(|disk| disk.copied()), |_| ());
-    let has = |key: &str| store.lookup(key.as_bytes()).wait().unwrap().is_some();
-    assert_eq!(keys.iter().find(|key| !has(key)), None);
-}
-
 /// What replaces it is journalled, so that it does not come back with its volume.
 #[test]
 fn what_is_replaced_while_its_volume_is_out_of_service_stays_so() {
