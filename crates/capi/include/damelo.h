@@ -389,7 +389,8 @@ int damelo_lookup(damelo_store *store, const void *key, size_t key_bytes, damelo
 int damelo_length(damelo_store *store, const void *key, size_t key_bytes, uint64_t *out);
 
 /* 0: a read would find nothing; 1: perhaps it would find it. Never any I/O. What a store that recovers
- * has not loaded yet counts as not there; to be rid of it, remove it all the same. */
+ * has not loaded yet counts as not there, and so does what lies on a volume out of service, with which
+ * it may come back; to be rid of it, remove it all the same. */
 int damelo_may_contain(damelo_store *store, const void *key, size_t key_bytes, int *out);
 
 /* Copies the metadata into `buffer`. `metadata_bytes` gets its length also with DAMELO_EBUFFER,

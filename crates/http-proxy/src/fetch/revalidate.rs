@@ -13,7 +13,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use crate::answer::{self, Answer, reused};
 use crate::collapse::Who;
 use crate::fetch::{Audience, Fetch};
-use crate::purge::stamp::tags_of;
 use crate::request::hooks;
 use crate::rules::group::Groups;
 use crate::rules::storing::Exchange;
@@ -225,13 +224,10 @@ impl<'a> Fetch<'a> {
         }
         let regrouped = self.regrouped(stored.response, merged).await?;
         let updated = regrouped.as_ref().unwrap_or(merged);
-        // What the fields were is as right after a crash as it was before the validation, unless it
-        // may be used for longer, or invalidated by other names, than what they are.
-        let is_less = stored.response.policy.allows_no_more_than(&merged.policy);
-        let is_named_alike = tags_of(&stored.response.headers) == tags_of(&merged.headers);
-        let older = match regrouped.is_none() && is_named_alike && is_less {
-            true => Older::MayComeBack,
-            false => Older::IsWrong,
+        let older = match &regrouped {
+            None => Older::of(stored.response, merged),
+            // It would not go with the groups that it is in now.
+            Some(_) => Older::IsWrong,
         };
         let primary = &self.ask.target.primary;
         vault.update(primary, stored.key, stored.blob, updated, older, self.sent.epoch).await

@@ -12,7 +12,6 @@ use http::header::ETAG;
 
 use crate::error::FetchError;
 use crate::fetch::{Fetch, Sent, Stored};
-use crate::purge::stamp::tags_of;
 use crate::request::Ask;
 use crate::rules::group::Groups;
 use crate::rules::parts::{self, Slices};
@@ -60,12 +59,7 @@ pub(super) async fn as_confirmed(
     if !vault.is_untouched(&slice.key, &Placement { group, in_memory: true, stamp }) {
         return None;
     }
-    let older = match stored.policy.allows_no_more_than(&policy)
-        && tags_of(&stored.headers) == tags_of(&updated.headers)
-    {
-        true => Older::MayComeBack,
-        false => Older::IsWrong,
-    };
+    let older = Older::of(stored, &updated);
     let (key, blob) = (&slice.key, &slice.blob);
     vault.update(&target.primary, key, blob, &updated, older, epoch).await.ok()?;
     Some(StoredResponse { part: stored.part, ..updated })

@@ -194,6 +194,16 @@ pub(crate) enum Older {
     IsWrong,
 }
 
+impl Older {
+    /// What the fields were is as right after a crash as it was before a validation, unless it may
+    /// be used for longer, or invalidated by other names, than what they are.
+    pub(crate) fn of(stored: &StoredResponse, updated: &StoredResponse) -> Older {
+        let is_less = stored.policy.allows_no_more_than(&updated.policy);
+        let is_named_alike = stamp::tags_of(&stored.headers) == stamp::tags_of(&updated.headers);
+        if is_less && is_named_alike { Older::MayComeBack } else { Older::IsWrong }
+    }
+}
+
 /// The store as HTTP sees it.
 pub(crate) struct Vault {
     pub(crate) store: Store,
