@@ -161,7 +161,7 @@ typedef struct damelo_store_info {
 /* How far loading after an open has come. */
 typedef struct damelo_recovery_progress {
     uint64_t done; /* 1: everything is loaded */
-    uint64_t segments_total;
+    uint64_t segments_wanted;
     uint64_t segments_loaded;
     uint64_t objects_loaded;
     uint64_t reserved[4];

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn damelo_drop_memory(store: *mut DameloStore) -> c_int {
 #[expect(missing_docs, reason = "documented in damelo.h")]
 pub struct DameloRecoveryProgress {
     pub done: u64,
-    pub segments_total: u64,
+    pub segments_wanted: u64,
     pub segments_loaded: u64,
     pub objects_loaded: u64,
     pub reserved: [u64; 4],
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn damelo_recovery(
         let progress = unsafe { self::store(store) }?.recovery();
         *place = DameloRecoveryProgress {
             done: u64::from(progress.done),
-            segments_total: number(progress.segments_total),
+            segments_wanted: number(progress.segments_wanted),
             segments_loaded: number(progress.segments_loaded),
             objects_loaded: number(progress.objects_loaded),
             reserved: [0; 4],

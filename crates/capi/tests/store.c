@@ -76,7 +76,7 @@ static void whole_store(damelo_store *store) {
     OK(damelo_wait_recovered(store));
     OK(damelo_recovery(store, &progress));
     CHECK(progress.done == 1);
-    CHECK(progress.segments_loaded == progress.segments_total);
+    CHECK(progress.segments_loaded == progress.segments_wanted);
     OK(damelo_create(store, LIT("key"), 7, LIT("value")));
     OK(damelo_set_flush_period(store, 7, 1000));
     OK(damelo_set_flush_period(store, 7, 0));

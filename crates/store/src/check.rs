@@ -23,6 +23,7 @@ use crate::open::{all_there, check_belong, check_paths, is_zero, not_cut, read_s
 
 /// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CheckProgress {
     /// Bytes verified.
     pub done_bytes: u64,
@@ -45,6 +46,7 @@ pub enum SegmentState {
 
 /// Findings in one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SegmentReport {
     /// Segment number, counted over all volumes.
     pub id: u32,
@@ -64,6 +66,7 @@ pub struct SegmentReport {
 
 /// Findings of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// Every segment, in order.
     pub segments: Vec<SegmentReport>,

@@ -9,10 +9,12 @@ use std::time::Duration;
 use crate::policy::{AdmissionPolicy, DiskPolicy, ReinsertionPolicy, ResidencyPolicy};
 use crate::types::ByteSize;
 
+pub use crate::device::IoEngine;
 pub use crate::policy::{Admission, DiskPolicyKind, Reinsertion, ResidencyPolicyKind};
 
 /// How long an acknowledged delete or purge lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Durability {
     /// Memory only: after a crash a deleted object, or an older version of a replaced one, may be
     /// back.
@@ -25,20 +27,9 @@ pub enum Durability {
     Synced,
 }
 
-/// The engine that performs disk I/O.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IoEngine {
-    /// `io_uring` where the system permits it, otherwise threads.
-    #[default]
-    Auto,
-    /// `io_uring`; opening fails where the system does not permit it.
-    IoUring,
-    /// A pool of threads that call `pread` and `pwrite`.
-    Threads,
-}
-
 /// What a create or read does when readers pin all memory, so that none can be freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum WhenMemoryFull {
     /// Wait until a reader releases memory, at most [`Config::memory_wait`]; then refuse.
     #[default]

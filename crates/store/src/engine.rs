@@ -42,8 +42,9 @@ use crate::rest::Rest;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::{Space, Volume};
-use crate::stats::{Counters, Stats, Waiting, add};
+use crate::stats::{Counters, Stats, add};
 use crate::types::{Clock, GroupId, KeyHash, Sequence};
+use crate::waiting::Waiting;
 use crate::workers::Workers;
 use crate::write::gate::Gate;
 use crate::write::inline_slot::InlineSlot;
@@ -334,7 +335,7 @@ impl Engine {
         stats.devices = self.space.volumes.iter().map(device).collect();
         let progress = self.recovery.progress();
         stats.recovery_segments_loaded = progress.segments_loaded;
-        stats.recovery_segments_wanted = progress.segments_total;
+        stats.recovery_segments_wanted = progress.segments_wanted;
         stats
     }
 }

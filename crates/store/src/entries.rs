@@ -1,6 +1,7 @@
 //! Lists the live objects of a store by walking its segments. Threads: one per walk.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -37,6 +38,12 @@ pub struct Entries {
     engine: Arc<Engine>,
     next_segment: u32,
     ready: VecDeque<Result<Entry, ReadError>>,
+}
+
+impl fmt::Debug for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entries").field("next_segment", &self.next_segment).finish_non_exhaustive()
+    }
 }
 
 impl Entries {

@@ -18,6 +18,8 @@
 //! Start at [`Store`]. `ARCHITECTURE.md` lists the modules, `docs/format.md` describes the bytes on
 //! disk.
 
+#![warn(missing_debug_implementations)]
+
 // The public handle, and opening a store. A module uses only modules below it in this list, which
 // come before it in the table of `ARCHITECTURE.md`.
 
@@ -69,7 +71,9 @@ mod memory;
 mod rest;
 // A condition variable that costs nothing while nobody waits.
 mod signal;
-// Every counter.
+// How long an operation has waited for memory.
+mod waiting;
+// Every counter and gauge.
 mod stats;
 // From key hash to locations on disk, 8 bytes per object. Public because it is useful by itself:
 // the table knows nothing of stores.

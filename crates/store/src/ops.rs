@@ -6,6 +6,7 @@
 //! polling hands it to the store's own threads. Invariant: an operation that is not ready, and is
 //! dropped before it is waited for or polled, does nothing. Threads: any.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -44,6 +45,14 @@ macro_rules! operations {
             }
         }
 
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("is_ready", &self.is_ready())
+                    .finish_non_exhaustive()
+            }
+        }
+
         // Nothing inside is structurally pinned: the parts are boxed.
         impl Unpin for $name {}
 
@@ -58,22 +67,22 @@ macro_rules! operations {
 }
 
 operations! {
-    /// A read of a whole object; see `Store::read`.
+    /// A read of a whole object; see [`Store::read`](crate::Store::read).
     Read -> Result<Option<Object>, ReadError>;
-    /// A read of a part of an object; see `Store::read_range`.
+    /// A read of a part of an object; see [`Store::read_range`](crate::Store::read_range).
     ReadRange -> Result<Option<ObjectRange>, ReadError>;
-    /// The start of a streamed read; see `Store::reader`.
+    /// The start of a streamed read; see [`Store::reader`](crate::Store::reader).
     OpenReader -> Result<Option<Reader>, ReadError>;
-    /// A look at an object without its value; see `Store::lookup`.
+    /// A look at an object without its value; see [`Store::lookup`](crate::Store::lookup).
     Lookup -> Result<Option<ObjectInfo>, ReadError>;
-    /// The length of an object; see `Store::length`.
+    /// The length of an object; see [`Store::length`](crate::Store::length).
     Length -> Result<Option<u64>, ReadError>;
-    /// The creation of an object; see `Store::create`.
+    /// The creation of an object; see [`Store::create`](crate::Store::create).
     Create -> Result<(), CreateError>;
-    /// The end of a streamed creation; see `Writer::commit`.
+    /// The end of a streamed creation; see [`Writer::commit`](crate::Writer::commit).
     Commit -> Result<(), CreateError>;
-    /// New metadata for an object; see `Store::set_metadata`.
+    /// New metadata for an object; see [`Store::set_metadata`](crate::Store::set_metadata).
     SetMetadata -> Result<bool, CreateError>;
-    /// Bringing a group into memory; see `Store::prefetch`.
+    /// Bringing a group into memory; see [`Store::prefetch`](crate::Store::prefetch).
     Prefetch -> Result<PrefetchReport, ReadError>;
 }

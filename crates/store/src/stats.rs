@@ -1,11 +1,12 @@
-//! The registry of counters: each is declared once here, for `Store::stats`, the OpenMetrics text
-//! and the documentation. Counters only grow; gauges are filled in when a snapshot is taken.
+//! The registry of metrics: each is declared once here, for `Store::stats`, the OpenMetrics text
+//! and the documentation. Counters only grow; gauges are filled in when a snapshot is taken
+//! (`Engine::stats`).
 //!
 //! Threads: any; relaxed atomics, since no decision depends on a counter.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::device::DeviceStats;
 
@@ -33,8 +34,14 @@ pub struct Metric {
     pub value: f64,
 }
 
-macro_rules! counters {
-    ($($field:ident $family:literal [$($label:literal = $text:literal),*] $help:literal;)*) => {
+/// `counters`: field, family, labels, help; `gauges`: field, family, help, which documents the field.
+macro_rules! registry {
+    (
+        counters {$(
+            $field:ident $family:literal [$($label:literal = $text:literal),*] $help:literal;
+        )*}
+        gauges {$($gauge:ident $gauge_family:literal $gauge_help:literal;)*}
+    ) => {
         /// Live counters of a store.
         #[derive(Default)]
         pub(crate) struct Counters {
@@ -49,37 +56,7 @@ macro_rules! counters {
         #[non_exhaustive]
         pub struct Stats {
             $(#[doc = $help] pub $field: u64,)*
-            /// Objects in the index.
-            pub index_objects: u64,
-            /// Slots of the index.
-            pub index_slots: u64,
-            /// Memory of the index in bytes.
-            pub index_bytes: u64,
-            /// Objects in memory.
-            pub resident_objects: u64,
-            /// Memory of the budget in use, in bytes.
-            pub memory_used_bytes: u64,
-            /// Declared memory budget in bytes.
-            pub memory_bytes: u64,
-            /// Memory of the budget that the system was asked to keep in large pages, in bytes.
-            pub memory_large_page_bytes: u64,
-            /// Bytes in memory that wait to be written.
-            pub nursery_bytes: u64,
-            /// Groups tracked.
-            pub groups_tracked: u64,
-            /// Purge marks remembered.
-            pub purge_marks: u64,
-            /// Segments in total.
-            pub segments: u64,
-            /// Free segments.
-            pub segments_free: u64,
-            /// Volumes out of service.
-            pub volumes_out: u64,
-            /// Copies of superblocks, of which each volume has two, that were found damaged at
-            /// open.
-            pub damaged_superblocks: u64,
-            /// Volumes that answer no reads.
-            pub volumes_unanswering: u64,
+            $(#[doc = $gauge_help] pub $gauge: u64,)*
             /// Frames in the hated, probation, protected and loved queues.
             pub queue_frames: [u64; 4],
             /// Counters of each volume's device.
@@ -98,10 +75,6 @@ macro_rules! counters {
             pub create_latency: Vec<(Duration, u64)>,
             /// Sum of these times.
             pub create_latency_sum: Duration,
-            /// Segments that recovery has loaded.
-            pub recovery_segments_loaded: u64,
-            /// Segments that recovery must load.
-            pub recovery_segments_wanted: u64,
         }
 
         impl Counters {
@@ -129,73 +102,98 @@ macro_rules! counters {
                     value: self.$field as f64,
                 }),*]
             }
+
+            fn gauge_metrics(&self) -> Vec<Metric> {
+                vec![$(gauge($gauge_family, $gauge_help, self.$gauge as f64)),*]
+            }
         }
     };
 }
 
-counters! {
-    hits_memory "damelo_hits" ["from" = "memory"] "Reads answered.";
-    hits_disk "damelo_hits" ["from" = "disk"] "Reads answered.";
-    hit_bytes "damelo_hit_bytes" [] "Bytes of values found in memory: whole ones, also by ranges and look-ups.";
-    misses_not_found "damelo_misses" ["reason" = "not_found"] "Reads that found nothing.";
-    misses_collision "damelo_misses" ["reason" = "tag_collision"] "Reads that found nothing.";
-    misses_expired "damelo_misses" ["reason" = "expired"] "Reads that found nothing.";
-    misses_purged "damelo_misses" ["reason" = "purged"] "Reads that found nothing.";
-    misses_damaged "damelo_misses" ["reason" = "damaged"] "Reads that found nothing.";
-    misses_overwritten "damelo_misses" ["reason" = "overwritten"] "Reads that found nothing.";
-    misses_io "damelo_misses" ["reason" = "io_error"] "Reads that found nothing.";
-    collision_reads "damelo_collision_reads" [] "Disk reads that brought another key's object.";
-    object_reads "damelo_disk_reads" ["unit" = "object"] "Disk reads by unit.";
-    page_reads "damelo_disk_reads" ["unit" = "page"] "Disk reads by unit.";
-    range_reads "damelo_disk_reads" ["unit" = "range"] "Disk reads by unit.";
-    maintenance_reads "damelo_disk_reads" ["unit" = "maintenance"] "Disk reads by unit.";
-    disk_read_bytes "damelo_disk_read_bytes" [] "Bytes read from disk for callers.";
-    readahead_pages "damelo_readahead_pages" [] "Pages read before they were asked for.";
-    prefetched "damelo_prefetched_objects" [] "Objects that came into memory with a page.";
-    prefetch_hits "damelo_prefetch_hits" [] "Prefetched objects that were asked for.";
-    prefetch_wasted "damelo_prefetch_wasted" [] "Prefetched objects that left memory unasked.";
-    shared_reads "damelo_shared_reads" [] "Reads that waited for another reader's I/O.";
-    creates "damelo_creates" [] "Objects created.";
-    create_bytes "damelo_create_bytes" [] "Bytes of values created.";
-    replaced "damelo_replaced" [] "Creates of a key that was there.";
-    removes "damelo_removes" [] "Removes that found something.";
-    purges "damelo_purges" [] "Purge marks set.";
-    pages_written "damelo_pages_written" [] "Pages written.";
-    pages_through_spare "damelo_pages_through_spare" [] "Pages written while readers held all memory.";
-    nursery_moved_bytes "damelo_nursery_moved_bytes" [] "Bytes of records moved in memory while they wait to be written.";
-    extents_written "damelo_extents_written" [] "Extents written.";
-    written_bytes "damelo_written_bytes" [] "Bytes written to segments, summaries included.";
-    written_object_bytes "damelo_written_object_bytes" [] "Bytes of new records written.";
-    reinserted_objects "damelo_reinserted_objects" [] "Objects kept when their segment was reused.";
-    reinserted_bytes "damelo_reinserted_bytes" [] "Bytes of records kept when reused.";
-    segments_sealed "damelo_segments_sealed" [] "Segments filled.";
-    segments_continued "damelo_segments_continued" [] "Segments of an earlier life that are filled further.";
-    segments_reused "damelo_segments_reused" [] "Segments taken for reuse.";
-    segments_reused_early "damelo_segments_reused_early" [] "Of these, those taken before older ones since little was left in them.";
-    evicted_ring "damelo_evictions" ["reason" = "ring"] "Objects forgotten on disk.";
-    evicted_index_full "damelo_evictions" ["reason" = "index_full"] "Objects forgotten on disk.";
-    evicted_collision "damelo_evictions" ["reason" = "tag_collision"] "Objects forgotten on disk.";
-    evicted_memory "damelo_memory_evictions" [] "Objects that left memory and stay on disk.";
-    drops_memory_full "damelo_drops" ["reason" = "memory_full"] "Objects not stored.";
-    drops_not_admitted "damelo_drops" ["reason" = "not_admitted"] "Objects not stored.";
-    drops_write_error "damelo_drops" ["reason" = "write_error"] "Objects not stored.";
-    drops_abandoned "damelo_drops" ["reason" = "abandoned"] "Objects not stored.";
-    drops_too_large "damelo_drops" ["reason" = "too_large"] "Objects not stored.";
-    drops_overwritten "damelo_drops" ["reason" = "overwritten"] "Objects not stored.";
-    drops_superseded "damelo_drops" ["reason" = "superseded"] "Objects not stored.";
-    reads_refused "damelo_reads_refused" [] "Reads refused because readers held all memory.";
-    reads_unanswered "damelo_reads_unanswered" [] "Reads refused because their volume answered none before.";
-    damaged_records "damelo_damaged_records" [] "Records whose checksum or header was wrong.";
-    journal_records "damelo_journal_records" [] "Records written to the journal.";
-    journal_errors "damelo_journal_errors" [] "Journal writes that failed.";
-    checkpoints "damelo_checkpoints" [] "Index checkpoints completed.";
-    checkpoint_errors "damelo_checkpoint_errors" [] "Index checkpoints that failed.";
-    recovered_objects "damelo_recovered_objects" [] "Objects found again at open.";
-    create_waits "damelo_create_waits" [] "Creates that waited for memory.";
-    writer_waits "damelo_writer_waits" [] "Pieces of streamed objects that waited for memory.";
-    read_waits "damelo_read_waits" [] "Disk reads that waited for memory.";
-    reads_queued "damelo_reads_queued" [] "Awaited reads that began only when others had ended, as together they would have taken too much memory.";
-    metadata_waits "damelo_metadata_waits" [] "New metadata that waited for its object to be on disk.";
+registry! {
+    counters {
+        hits_memory "damelo_hits" ["from" = "memory"] "Reads answered.";
+        hits_disk "damelo_hits" ["from" = "disk"] "Reads answered.";
+        hit_bytes "damelo_hit_bytes" [] "Bytes of values found in memory: whole ones, also by ranges and look-ups.";
+        misses_not_found "damelo_misses" ["reason" = "not_found"] "Reads that found nothing.";
+        misses_collision "damelo_misses" ["reason" = "tag_collision"] "Reads that found nothing.";
+        misses_expired "damelo_misses" ["reason" = "expired"] "Reads that found nothing.";
+        misses_purged "damelo_misses" ["reason" = "purged"] "Reads that found nothing.";
+        misses_damaged "damelo_misses" ["reason" = "damaged"] "Reads that found nothing.";
+        misses_overwritten "damelo_misses" ["reason" = "overwritten"] "Reads that found nothing.";
+        misses_io "damelo_misses" ["reason" = "io_error"] "Reads that found nothing.";
+        collision_reads "damelo_collision_reads" [] "Disk reads that brought another key's object.";
+        object_reads "damelo_disk_reads" ["unit" = "object"] "Disk reads by unit.";
+        page_reads "damelo_disk_reads" ["unit" = "page"] "Disk reads by unit.";
+        range_reads "damelo_disk_reads" ["unit" = "range"] "Disk reads by unit.";
+        maintenance_reads "damelo_disk_reads" ["unit" = "maintenance"] "Disk reads by unit.";
+        disk_read_bytes "damelo_disk_read_bytes" [] "Bytes read from disk for callers.";
+        readahead_pages "damelo_readahead_pages" [] "Pages read before they were asked for.";
+        prefetched "damelo_prefetched_objects" [] "Objects that came into memory with a page.";
+        prefetch_hits "damelo_prefetch_hits" [] "Prefetched objects that were asked for.";
+        prefetch_wasted "damelo_prefetch_wasted" [] "Prefetched objects that left memory unasked.";
+        shared_reads "damelo_shared_reads" [] "Reads that waited for another reader's I/O.";
+        creates "damelo_creates" [] "Objects created.";
+        create_bytes "damelo_create_bytes" [] "Bytes of values created.";
+        replaced "damelo_replaced" [] "Creates of a key that was there.";
+        removes "damelo_removes" [] "Removes that found something.";
+        purges "damelo_purges" [] "Purge marks set.";
+        pages_written "damelo_pages_written" [] "Pages written.";
+        pages_through_spare "damelo_pages_through_spare" [] "Pages written while readers held all memory.";
+        nursery_moved_bytes "damelo_nursery_moved_bytes" [] "Bytes of records moved in memory while they wait to be written.";
+        extents_written "damelo_extents_written" [] "Extents written.";
+        written_bytes "damelo_written_bytes" [] "Bytes written to segments, summaries included.";
+        written_object_bytes "damelo_written_object_bytes" [] "Bytes of new records written.";
+        reinserted_objects "damelo_reinserted_objects" [] "Objects kept when their segment was reused.";
+        reinserted_bytes "damelo_reinserted_bytes" [] "Bytes of records kept when reused.";
+        segments_sealed "damelo_segments_sealed" [] "Segments filled.";
+        segments_continued "damelo_segments_continued" [] "Segments of an earlier life that are filled further.";
+        segments_reused "damelo_segments_reused" [] "Segments taken for reuse.";
+        segments_reused_early "damelo_segments_reused_early" [] "Of these, those taken before older ones since little was left in them.";
+        evicted_ring "damelo_evictions" ["reason" = "ring"] "Objects forgotten on disk.";
+        evicted_index_full "damelo_evictions" ["reason" = "index_full"] "Objects forgotten on disk.";
+        evicted_collision "damelo_evictions" ["reason" = "tag_collision"] "Objects forgotten on disk.";
+        evicted_memory "damelo_memory_evictions" [] "Objects that left memory and stay on disk.";
+        drops_memory_full "damelo_drops" ["reason" = "memory_full"] "Objects not stored.";
+        drops_not_admitted "damelo_drops" ["reason" = "not_admitted"] "Objects not stored.";
+        drops_write_error "damelo_drops" ["reason" = "write_error"] "Objects not stored.";
+        drops_abandoned "damelo_drops" ["reason" = "abandoned"] "Objects not stored.";
+        drops_too_large "damelo_drops" ["reason" = "too_large"] "Objects not stored.";
+        drops_overwritten "damelo_drops" ["reason" = "overwritten"] "Objects not stored.";
+        drops_superseded "damelo_drops" ["reason" = "superseded"] "Objects not stored.";
+        reads_refused "damelo_reads_refused" [] "Reads refused because readers held all memory.";
+        reads_unanswered "damelo_reads_unanswered" [] "Reads refused because their volume answered none before.";
+        damaged_records "damelo_damaged_records" [] "Records whose checksum or header was wrong.";
+        journal_records "damelo_journal_records" [] "Records written to the journal.";
+        journal_errors "damelo_journal_errors" [] "Journal writes that failed.";
+        checkpoints "damelo_checkpoints" [] "Index checkpoints completed.";
+        checkpoint_errors "damelo_checkpoint_errors" [] "Index checkpoints that failed.";
+        recovered_objects "damelo_recovered_objects" [] "Objects found again at open.";
+        create_waits "damelo_create_waits" [] "Creates that waited for memory.";
+        writer_waits "damelo_writer_waits" [] "Pieces of streamed objects that waited for memory.";
+        read_waits "damelo_read_waits" [] "Disk reads that waited for memory.";
+        reads_queued "damelo_reads_queued" [] "Awaited reads that began only when others had ended, as together they would have taken too much memory.";
+        metadata_waits "damelo_metadata_waits" [] "New metadata that waited for its object to be on disk.";
+    }
+    gauges {
+        index_objects "damelo_index_objects" "Objects in the index.";
+        index_slots "damelo_index_slots" "Slots of the index.";
+        index_bytes "damelo_index_bytes" "Memory of the index.";
+        resident_objects "damelo_resident_objects" "Objects in memory.";
+        memory_used_bytes "damelo_memory_used_bytes" "Data memory in use.";
+        memory_bytes "damelo_memory_bytes" "Declared data memory.";
+        memory_large_page_bytes "damelo_memory_large_page_bytes" "Data memory that the system is to keep in large pages.";
+        nursery_bytes "damelo_nursery_bytes" "Bytes waiting to be written.";
+        groups_tracked "damelo_groups_tracked" "Groups remembered.";
+        purge_marks "damelo_purge_marks" "Purge marks remembered.";
+        segments "damelo_segments" "Segments in all.";
+        segments_free "damelo_segments_free" "Segments that hold nothing.";
+        volumes_out "damelo_volumes_out" "Volumes out of service.";
+        damaged_superblocks "damelo_damaged_superblocks" "Copies of superblocks, two a volume, that were found damaged at open.";
+        volumes_unanswering "damelo_volumes_unanswering" "Volumes that answer no reads.";
+        recovery_segments_loaded "damelo_recovery_segments_loaded" "Segments whose contents are known.";
+        recovery_segments_wanted "damelo_recovery_segments_wanted" "Segments that recovery must look at.";
+    }
 }
 
 impl Stats {
@@ -210,64 +208,16 @@ impl Stats {
     /// Every metric with its value, in a fixed order.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = self.counter_metrics();
-        let gauges: [(&'static str, &'static str, f64); 18] = [
-            ("damelo_index_objects", "Objects in the index.", self.index_objects as f64),
-            ("damelo_index_slots", "Slots of the index.", self.index_slots as f64),
-            ("damelo_index_bytes", "Memory of the index.", self.index_bytes as f64),
-            ("damelo_resident_objects", "Objects in memory.", self.resident_objects as f64),
-            ("damelo_memory_used_bytes", "Data memory in use.", self.memory_used_bytes as f64),
-            ("damelo_memory_bytes", "Declared data memory.", self.memory_bytes as f64),
-            (
-                "damelo_memory_large_page_bytes",
-                "Data memory that the system is to keep in large pages.",
-                self.memory_large_page_bytes as f64,
-            ),
-            ("damelo_nursery_bytes", "Bytes waiting to be written.", self.nursery_bytes as f64),
-            ("damelo_groups_tracked", "Groups remembered.", self.groups_tracked as f64),
-            ("damelo_purge_marks", "Purge marks remembered.", self.purge_marks as f64),
-            ("damelo_segments", "Segments in all.", self.segments as f64),
-            ("damelo_segments_free", "Segments that hold nothing.", self.segments_free as f64),
-            ("damelo_volumes_out", "Volumes out of service.", self.volumes_out as f64),
-            (
-                "damelo_damaged_superblocks",
-                "Copies of superblocks, two a volume, that were found damaged at open.",
-                self.damaged_superblocks as f64,
-            ),
-            (
-                "damelo_volumes_unanswering",
-                "Volumes that answer no reads.",
-                self.volumes_unanswering as f64,
-            ),
-            (
-                "damelo_recovery_segments_loaded",
-                "Segments whose contents are known.",
-                self.recovery_segments_loaded as f64,
-            ),
-            (
-                "damelo_recovery_segments_wanted",
-                "Segments that recovery must look at.",
-                self.recovery_segments_wanted as f64,
-            ),
-            (
-                "damelo_write_amplification",
-                "Bytes written for each byte of new records.",
-                self.write_amplification(),
-            ),
-        ];
-        all.extend(gauges.map(|(name, help, value)| Metric {
-            name,
-            help,
-            kind: MetricKind::Gauge,
-            labels: Vec::new(),
-            value,
-        }));
+        all.extend(self.gauge_metrics());
+        all.push(gauge(
+            "damelo_write_amplification",
+            "Bytes written for each byte of new records.",
+            self.write_amplification(),
+        ));
         let queues = ["hated", "probation", "protected", "loved"];
         all.extend(queues.into_iter().zip(self.queue_frames).map(|(queue, frames)| Metric {
-            name: "damelo_queue_frames",
-            help: "Frames of data memory by queue.",
-            kind: MetricKind::Gauge,
             labels: vec![("queue", queue.to_owned())],
-            value: frames as f64,
+            ..gauge("damelo_queue_frames", "Frames of data memory by queue.", frames as f64)
         }));
         all.extend(device_metrics(&self.devices));
         all
@@ -322,6 +272,10 @@ impl Stats {
             },
         ]
     }
+}
+
+fn gauge(name: &'static str, help: &'static str, value: f64) -> Metric {
+    Metric { name, help, kind: MetricKind::Gauge, labels: Vec::new(), value }
 }
 
 /// A histogram of durations.
@@ -422,30 +376,6 @@ impl Histogram {
 #[inline]
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
-}
-
-/// The wait of one operation, counted when it begins.
-#[derive(Default)]
-pub(crate) struct Waiting(Option<Instant>);
-
-impl Waiting {
-    /// How long the operation has waited; zero if it has not.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.0.map_or(Duration::ZERO, |begun| begun.elapsed())
-    }
-
-    /// True if it waits, or has.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// The wait begins, unless it has begun before.
-    pub(crate) fn begin(&mut self, counter: &AtomicU64) {
-        self.0.get_or_insert_with(|| {
-            add(counter, 1);
-            Instant::now()
-        });
-    }
 }
 
 #[cfg(test)]

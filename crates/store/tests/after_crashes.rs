@@ -438,7 +438,7 @@ fn a_checkpoint_beside_reuse_spares_the_next_recovery_the_ring() {
             std::thread::sleep(Duration::from_millis(20));
             store.checkpoint().unwrap();
             let left = open(&disk.copied(), |config| config.background = false);
-            most = most.max(left.recovery().segments_total);
+            most = most.max(left.recovery().segments_wanted);
             std::mem::forget(left);
         }
         stop.store(true, Ordering::Relaxed);

@@ -99,7 +99,7 @@ fn time_open(args: &Open, path: &Path) -> Result<(Store, OpenTimes), Failure> {
     }
     let how_far = || {
         let state = store.recovery();
-        (state.segments_loaded, state.segments_total)
+        (state.segments_loaded, state.segments_wanted)
     };
     progress::watched("recovering segments", how_far, || store.wait_recovered());
     let everything = start.elapsed().as_secs_f64();

@@ -84,7 +84,7 @@ pub(crate) fn wait_recovered(store: &Store) {
         if state.done {
             return;
         }
-        progress.set(state.segments_loaded, state.segments_total);
+        progress.set(state.segments_loaded, state.segments_wanted);
         thread::sleep(RECOVERY_POLL);
     }
 }

@@ -278,7 +278,7 @@ fn ready(shared: &Shared) -> Answer {
         Loading::Done | Loading::Failed(_) | Loading::Waiting => {
             let text = format!(
                 "recovering: {} of {} segments; what is known already is served\n",
-                recovery.segments_loaded, recovery.segments_total
+                recovery.segments_loaded, recovery.segments_wanted
             );
             (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
         }

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::batch::submit_deferred;
-use super::open::EngineChoice;
+use super::open::IoEngine;
 use super::queue::IoQueue;
 use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journal, threads};
 
@@ -242,7 +242,7 @@ impl FileDevice {
         file: File,
         path: PathBuf,
         mut info: DeviceInfo,
-        choice: EngineChoice,
+        choice: IoEngine,
         queue_depth: u32,
     ) -> io::Result<(FileDevice, Option<io::Error>)> {
         let block = u64::from(info.block_bytes.max(1));
@@ -252,9 +252,9 @@ impl FileDevice {
         let writes = (depth - depth / 4).clamp(1, WRITES_DEPTH);
         let limits = Limits { depth, writes, rotational: info.rotational };
         let (engine, refused) = match choice {
-            EngineChoice::Threads => (None, None),
-            EngineChoice::IoUring => (Some(start_uring(&core, limits)?), None),
-            EngineChoice::Auto => match start_uring(&core, limits) {
+            IoEngine::Threads => (None, None),
+            IoEngine::IoUring => (Some(start_uring(&core, limits)?), None),
+            IoEngine::Auto => match start_uring(&core, limits) {
                 Ok(engine) => (Some(engine), None),
                 Err(e) => (None, Some(e)),
             },

@@ -18,11 +18,12 @@ mod threads;
 #[cfg(target_os = "linux")]
 mod uring;
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
 pub use batch::{Deferral, submit_deferred};
-pub use open::{EngineChoice, OpenOptions, Opened, open};
+pub use open::{IoEngine, OpenOptions, Opened, open};
 pub(crate) use open::{UndoOnDrop, bytes_anew, no_device, open_undoable};
 pub use open_error::DeviceOpenError;
 
@@ -85,6 +86,16 @@ pub struct Io {
     /// Called exactly once with the outcome. A short transfer is an error
     /// (`UnexpectedEof` or `WriteZero`), never a success.
     pub done: Box<dyn FnOnce(io::Result<()>) + Send>,
+}
+
+impl fmt::Debug for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Io")
+            .field("op", &self.op)
+            .field("offset", &self.offset)
+            .field("bytes", &self.len_bytes())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Io {

@@ -27,15 +27,16 @@ const BLOCK_BYTES: u32 = 4096;
 /// Retry limit: how often the file may appear, vanish or be replaced while it is opened.
 const TRIES: u32 = 5;
 
-/// The engine that performs the I/O.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum EngineChoice {
-    /// io_uring if the system has and permits it, otherwise threads.
+/// The engine that performs disk I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum IoEngine {
+    /// `io_uring` where the system permits it, otherwise threads.
     #[default]
     Auto,
-    /// io_uring, or an error.
+    /// `io_uring`; opening fails where the system does not permit it.
     IoUring,
-    /// A pool of threads.
+    /// A pool of threads that call `pread` and `pwrite`.
     Threads,
 }
 
@@ -62,7 +63,7 @@ pub struct OpenOptions {
     /// may only read is opened for that.
     pub writes: bool,
     /// The engine to use.
-    pub engine: EngineChoice,
+    pub engine: IoEngine,
     /// Bypass the page cache where the file system supports it.
     pub direct: bool,
     /// I/Os in flight at the device (at most 8 on a rotational device; the rest waits in the
@@ -82,7 +83,7 @@ impl OpenOptions {
             force: false,
             anew: false,
             writes: true,
-            engine: EngineChoice::Auto,
+            engine: IoEngine::Auto,
             direct: true,
             queue_depth: 64,
             rotational: None,

@@ -104,7 +104,7 @@ fn options(path: &Path, bytes: u64) -> OpenOptions {
 
 /// Runs a test over engines, rotational or not, direct or not.
 fn each_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
-    for engine in [EngineChoice::Threads, EngineChoice::IoUring] {
+    for engine in [IoEngine::Threads, IoEngine::IoUring] {
         for (rotational, direct, queue_depth) in
             [(false, true, 64), (true, true, 64), (false, false, 3), (false, true, 1)]
         {
@@ -121,12 +121,12 @@ fn each_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
                 Ok(opened) => {
                     assert!(opened.created);
                     let expected =
-                        ["threads", "io_uring"][usize::from(engine != EngineChoice::Threads)];
+                        ["threads", "io_uring"][usize::from(engine != IoEngine::Threads)];
                     assert_eq!(opened.device.info().engine, expected);
                     assert_eq!(opened.device.info().rotational, rotational);
                     test(opened.device, &path);
                 }
-                Err(DeviceOpenError::Engine { source, .. }) if engine == EngineChoice::IoUring => {
+                Err(DeviceOpenError::Engine { source, .. }) if engine == IoEngine::IoUring => {
                     assert!(!path.exists(), "a failed creation leaves nothing");
                     eprintln!("not tested: io_uring: {source}");
                 }
@@ -277,7 +277,7 @@ fn writing_through_a_read_only_descriptor_fails() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("device");
     fs::write(&path, vec![7; BLOCK]).unwrap();
-    for engine in [EngineChoice::Threads, EngineChoice::Auto] {
+    for engine in [IoEngine::Threads, IoEngine::Auto] {
         let info = DeviceInfo {
             name: "read-only".into(),
             size_bytes: BLOCK as u64,

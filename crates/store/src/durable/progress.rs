@@ -12,11 +12,12 @@ use crate::types::Sequence;
 
 /// The progress of recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RecoveryProgress {
     /// Recovery is complete: every object that survived is served.
     pub done: bool,
     /// Segments that recovery must read.
-    pub segments_total: u64,
+    pub segments_wanted: u64,
     /// Segments read so far.
     pub segments_loaded: u64,
     /// Objects found so far.
@@ -45,7 +46,7 @@ impl RecoveryState {
     pub(crate) fn progress(&self) -> RecoveryProgress {
         RecoveryProgress {
             done: self.is_done(),
-            segments_total: self.total.load(Ordering::Relaxed),
+            segments_wanted: self.total.load(Ordering::Relaxed),
             segments_loaded: self.loaded.load(Ordering::Relaxed),
             objects_loaded: self.objects.load(Ordering::Relaxed),
         }

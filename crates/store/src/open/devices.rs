@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::contents::{VolumeContents, inspect};
 use super::{RawVolume, check_anew};
-use crate::config::{Config, IoEngine};
-use crate::device::{EngineChoice, OpenOptions, no_device};
+use crate::config::Config;
+use crate::device::{OpenOptions, no_device};
 use crate::error::OpenError;
 use crate::types::ByteSize;
 
@@ -65,11 +65,7 @@ fn open_device(
     options.direct = config.direct;
     options.rotational = config.seeks;
     options.queue_depth = config.queue_depth;
-    options.engine = match config.engine {
-        IoEngine::Auto => EngineChoice::Auto,
-        IoEngine::IoUring => EngineChoice::IoUring,
-        IoEngine::Threads => EngineChoice::Threads,
-    };
+    options.engine = config.engine;
     let (opened, undo) = crate::device::open_undoable(&options)?;
     warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
     let (path, fresh) = (volume.path.clone(), opened.created);

@@ -13,6 +13,7 @@ use crate::types::GroupId;
 
 /// Which new objects are written to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Admission {
     /// Every object (default).
     #[default]

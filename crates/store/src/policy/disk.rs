@@ -7,6 +7,7 @@
 
 /// Which objects of the oldest segment are kept when the ring reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum DiskPolicyKind {
     /// Frequency-based cyclic: keeps objects that were hit since they were written (Maltzahn 1999,
     /// FBC).

@@ -16,6 +16,7 @@ pub(crate) const REINSERT_PERCENT_LIMIT: u8 = 90;
 /// Which survivors of the disk policy are written again, see
 /// [`Config::reinsert_percent_max`](crate::Config::reinsert_percent_max).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Reinsertion {
     /// Every survivor, in order of worth (default).
     #[default]

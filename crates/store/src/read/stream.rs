@@ -2,6 +2,7 @@
 //!
 //! Threads: a reader is used by one thread at a time.
 
+use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -27,6 +28,16 @@ pub struct Reader {
     offset: u64,
     /// End of the range to read, at most the object's length.
     end: u64,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("info", &self.info)
+            .field("offset", &self.offset)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Reader {
@@ -103,6 +114,12 @@ impl Reader {
 pub struct NextChunk<'a> {
     reader: &'a mut Reader,
     waiting: Option<Deferred<Result<Bytes, ReadError>>>,
+}
+
+impl fmt::Debug for NextChunk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextChunk").field("reader", &self.reader).finish_non_exhaustive()
+    }
 }
 
 impl NextChunk<'_> {

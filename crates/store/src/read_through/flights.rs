@@ -22,6 +22,7 @@ type Outcome<E> = Result<Served, Arc<E>>;
 
 /// What became of the reads of a [`ReadThrough`](super::ReadThrough) that missed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReadThroughStats {
     /// Fetches that were begun.
     pub fetches: u64,

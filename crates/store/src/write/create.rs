@@ -24,9 +24,10 @@ use crate::memory::pool::Run;
 use crate::memory::resident::{Entry, Found};
 use crate::policy::admission::Newcomer;
 use crate::policy::residency::Hint;
-use crate::stats::{Waiting, add};
+use crate::stats::add;
 use crate::sync::{RwLockReadGuard, shared};
 use crate::types::{GroupId, KeyHash, Sequence};
+use crate::waiting::Waiting;
 
 /// Longest wait for room before a create tries again: readers that release memory do not wake it.
 pub(super) const ROOM_NAP: Duration = Duration::from_millis(5);

@@ -20,8 +20,9 @@ use crate::index::Location;
 use crate::object::{Object, ObjectInfo};
 use crate::read::disk::{Indirect, Source};
 use crate::read::memory::InMemory;
-use crate::stats::{Waiting, add};
+use crate::stats::add;
 use crate::types::{KeyHash, Sequence};
+use crate::waiting::Waiting;
 
 /// Longest wait for a write before another attempt.
 const WRITTEN_NAP: Duration = Duration::from_millis(20);

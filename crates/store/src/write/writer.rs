@@ -7,6 +7,7 @@
 //! Threads: one writer is used by one thread at a time.
 
 use crate::sync::mpsc::{Receiver, channel};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,9 +29,10 @@ use crate::index::Location;
 use crate::ops::Commit;
 use crate::policy::residency::Hint;
 use crate::space::SegmentId;
-use crate::stats::{Waiting, add};
+use crate::stats::add;
 use crate::sync::atomic::Ordering;
 use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
+use crate::waiting::Waiting;
 
 /// Attributes of a streamed object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -559,6 +561,15 @@ impl Drop for Writer {
     }
 }
 
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("group", &self.group)
+            .field("expected", &self.expected)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A write of bytes into a writer; see [`Writer::write`].
 #[must_use = "await it, or call wait()"]
 pub struct Write<'a> {
@@ -570,6 +581,12 @@ pub struct Write<'a> {
     since: Option<(Instant, usize)>,
     /// Nothing was waiting to be written before the attempt, so only readers hold the memory.
     idle: bool,
+}
+
+impl fmt::Debug for Write<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").field("bytes_left", &self.bytes.len()).finish_non_exhaustive()
+    }
 }
 
 impl Write<'_> {

@@ -61,12 +61,12 @@ fn a_device_settles_though_another_thread_deferred_a_read() {
 /// Writes may wait for it.
 #[test]
 fn a_read_that_holds_up_others_goes_before_those_that_are_queued() {
-    for engine in [EngineChoice::Threads, EngineChoice::IoUring] {
+    for engine in [IoEngine::Threads, IoEngine::IoUring] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("device");
         let how = OpenOptions { engine, queue_depth: 1, ..options(&path, MIB) };
         let Ok(opened) = open(&how) else {
-            assert!(engine == EngineChoice::IoUring, "the other engine is always there");
+            assert!(engine == IoEngine::IoUring, "the other engine is always there");
             continue;
         };
         let device = opened.device;
@@ -161,7 +161,7 @@ fn closures_may_submit_read_and_drop_the_last_reference() {
 #[test]
 fn reads_overtake_queued_writes() {
     let dir = tempfile::tempdir().unwrap();
-    for engine in [EngineChoice::Threads, EngineChoice::Auto] {
+    for engine in [IoEngine::Threads, IoEngine::Auto] {
         let path = dir.path().join(format!("{engine:?}"));
         let device =
             open(&OpenOptions { engine, queue_depth: 1, ..options(&path, MIB) }).unwrap().device;

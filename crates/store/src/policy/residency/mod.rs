@@ -13,6 +13,7 @@ use density::HitDensity;
 
 /// Which objects stay in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ResidencyPolicyKind {
     /// Keeps the objects with the most recent requests per byte of memory, and the most recently
     /// used ones, in shares that adapt to the workload (default).
