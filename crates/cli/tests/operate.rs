@@ -150,6 +150,38 @@ fn sighup_reloads_and_names_what_it_cannot_change() {
     assert!(proxy.get("/style.css").contains("detail=rule"), "nothing changed");
 }
 
+#[test]
+fn what_would_fail_the_next_start_fails_the_reload() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let pending = |count: u8| format!("damelo_proxy_restart_pending {count}\n");
+    let metrics = || ask(&proxy.admin, "/metrics");
+    assert!(metrics().contains(&pending(0)));
+    let rule = "[[rule]]\npath = \"/style.css\"\npass = true\n";
+    for (count, wrong) in [
+        "[tls]\ncertificates = [\"none.pem,none.key\"]\n",
+        "[upstream]\nauthorities = \"none.pem\"\n",
+        "[log]\nto = \"no/directory/access.log\"\n",
+    ]
+    .iter()
+    .enumerate()
+    {
+        bed.write("p.toml", &format!("{FILE}{wrong}{rule}"));
+        proxy.signal("-HUP");
+        let failed = format!("damelo_proxy_reload_errors_total {}\n", count + 1);
+        eventually(wrong, || metrics().contains(&failed));
+        assert!(bed.read("stderr").contains("no"), "{}", bed.read("stderr"));
+        assert!(!proxy.get("/style.css").contains("detail=rule"), "nothing changed");
+    }
+    bed.write("p.toml", &FILE.replace("workers = 1", "workers = 2").replace("16MiB", "17MiB"));
+    proxy.signal("-HUP");
+    eventually("both wait", || metrics().contains(&pending(2)));
+    bed.write("p.toml", FILE);
+    proxy.signal("-HUP");
+    eventually("none does", || metrics().contains(&pending(0)));
+}
+
 /// The first line of standard output is all that tells when it serves, so a SIGHUP may come while it
 /// is being written. A pipe that is full holds it there.
 #[test]

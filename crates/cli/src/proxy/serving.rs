@@ -81,7 +81,7 @@ pub(crate) fn serve(
     let signals = stop.clone();
     let ready = |running: RunningInfo| {
         printed = print(&settings, &store, &running);
-        let reload = Reload { load, settings: settings.clone(), stop: signals.clone() };
+        let reload = Reload { load, mode, settings: settings.clone(), stop: signals.clone() };
         supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
         // After that, as it may begin a reload, which a supervisor expects of who is ready.
         signals.handle_others(reload.handler(running.control.clone()));
@@ -187,6 +187,7 @@ fn left_for_clients(limit: usize, workers: usize) -> Option<usize> {
 /// State for SIGHUP: how to load the settings, and the settings from the start.
 struct Reload<L> {
     load: L,
+    mode: Mode,
     settings: Settings,
     stop: Stop,
 }
@@ -210,8 +211,8 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
     }
 
     fn reload_now(&mut self, control: &Control) {
-        let read = (self.load)().inspect_err(|_| control.reload_failed());
-        let loaded = read.and_then(|new| {
+        let read = (self.load)().and_then(|new| self.could_start(new));
+        let loaded = read.inspect_err(|_| control.reload_failed()).and_then(|new| {
             let reloaded = control.reload_forward(new.proxy.clone(), &new.forward);
             reloaded.map_err(Failure::Reload)?;
             Ok(new)
@@ -223,12 +224,27 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
             }
             Ok(new) => {
                 self.stop.set_timeout(new.stop_timeout);
-                for key in new.needs_restart(&self.settings) {
+                let pending = new.needs_restart(&self.settings);
+                control.set_restart_pending(pending.len());
+                for key in pending {
                     say(format_args!("damelo: `{key}` has changed, which takes a restart"));
                 }
                 say(format_args!("damelo: settings reloaded, {} rules", new.rule_count()));
             }
         }
+    }
+}
+
+impl<L> Reload<L> {
+    /// Refuses what waits for a restart and would fail it. The rest [`Control`] checks. Users are
+    /// looked at only then: one bad line of them keeps no reload from its rules.
+    fn could_start(&self, new: Settings) -> Result<Settings, Failure> {
+        let of_forward =
+            |key: &&str| key.starts_with("forward.") || ["from", "listen"].contains(key);
+        if self.mode == Mode::Forward && new.needs_restart(&self.settings).iter().any(of_forward) {
+            new.check_forward().map_err(Failure::Reload)?;
+        }
+        Ok(new)
     }
 }
 

@@ -233,6 +233,7 @@ impl Admin {
             reloads: reloads.done.get(),
             reload_errors: reloads.failed.get(),
             reload_failed: reloads.last_failed.load(Ordering::Relaxed),
+            restart_pending: reloads.restart_pending.load(Ordering::Relaxed) as u64,
             purge_marks: shared.vault.ledger().with_marks(|marks| marks.len() as u64),
             collapsed_waiting: shared.collapse.waiting(),
             connections_open: connections_open as u64,

@@ -7,12 +7,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
 use crate::config::ProxyConfig;
-use crate::config::name::{Via, check_name};
+use crate::config::name::Via;
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, check_shared};
 use crate::metrics::Counter;
@@ -33,6 +33,8 @@ pub(crate) struct Reloads {
     pub(crate) failed: Counter,
     /// Whether the last attempt failed.
     pub(crate) last_failed: AtomicBool,
+    /// Settings that were read and wait for a restart.
+    pub(crate) restart_pending: AtomicUsize,
 }
 
 impl fmt::Debug for Control {
@@ -85,6 +87,12 @@ impl Control {
         self.reloads.last_failed.store(true, Ordering::Relaxed);
     }
 
+    /// Says how many settings of the last reload take effect at the next start only, for the gauge
+    /// `damelo_proxy_restart_pending`.
+    pub fn set_restart_pending(&self, keys: usize) {
+        self.reloads.restart_pending.store(keys, Ordering::Relaxed);
+    }
+
     /// Uses new settings from the next request on. Addresses, origin, threads, the number of
     /// connections, the file of the access log and the clock stay as they are.
     ///
@@ -124,10 +132,16 @@ impl Control {
         mut config: ProxyConfig,
         forward: Option<&ForwardConfig>,
     ) -> Result<(), ProxyError> {
-        check_name(&config.name)?;
-        config.limits.check()?;
         let running = self.shared();
         let mut running_forward = running.forward.clone();
+        if running_forward.is_some() {
+            config = config.without_origin();
+        }
+        // Also what waits for a restart, which would fail by it.
+        config.check()?;
+        if config.log.to != running.config.log.to {
+            config.check_log()?;
+        }
         if let Some(running) = &mut running_forward {
             check_shared(&config)?;
             if let Some(new) = forward {
