@@ -3,7 +3,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use damelo_http_proxy::{
@@ -228,6 +228,78 @@ fn reloads_under_load_disturb_nobody() {
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
     assert!(reloads > 0);
+}
+
+/// Requests of clients that never pause, on connections that live, while the origin changes.
+#[test]
+fn the_origin_changes_under_load_and_no_request_is_lost_or_goes_to_the_former_one() {
+    let named =
+        |name: &'static str| Origin::start(move |_| reply(200, "cache-control: no-store", name));
+    let (first, second) = (named("first"), named("second"));
+    let proxy = Proxy::start_with(&first, |config| config.workers = 2);
+    let (address, is_over) = (proxy.info.address, AtomicBool::new(false));
+    let (is_over, asked) = (&is_over, &AtomicUsize::new(0));
+    let client = move |number: usize| {
+        use std::io::Write as _;
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let mut answers = std::io::BufReader::new(stream.try_clone().unwrap());
+        for round in 0.. {
+            if is_over.load(Ordering::SeqCst) {
+                break;
+            }
+            write!(stream, "GET /{number}-{round} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            let answer = support::read_message(&mut answers, false).expect("an answer");
+            assert_eq!(answer.status(), 200);
+            asked.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            scope.spawn(move || client(number));
+        }
+        for round in 0..10 {
+            let to = if round % 2 == 0 { &second } else { &first };
+            let former = if round % 2 == 0 { &first } else { &second };
+            let mut new = ProxyConfig::new(address, Target::Url(format!("http://{}", to.address)));
+            new.workers = 2;
+            proxy.info.control.reload(new).unwrap();
+            for number in 0..8 {
+                let path = format!("/after-{round}-{number}");
+                assert_eq!(
+                    proxy.get(&path).text(),
+                    if round % 2 == 0 { "second" } else { "first" }
+                );
+                let strays = former.asked();
+                assert!(strays.iter().all(|request| request.path() != path), "{path}");
+            }
+            let before = asked.load(Ordering::SeqCst);
+            eventually("others go on", || asked.load(Ordering::SeqCst) > before + 20);
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    assert!(first.count() > 0 && second.count() > 0);
+}
+
+#[test]
+fn a_request_under_way_ends_at_the_origin_that_it_began_with() {
+    let (second, gate) = (Origin::start(|_| reply(200, "", "second")), Gate::default());
+    let first = Origin::start({
+        let gate = gate.clone();
+        move |_| {
+            gate.wait();
+            reply(200, "cache-control: no-store", "first")
+        }
+    });
+    let proxy = Proxy::start(&first);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| proxy.get("/slow").text());
+        eventually("it is asked", || first.count() == 1);
+        let to = Target::Url(format!("http://{}", second.address));
+        proxy.info.control.reload(ProxyConfig::new(proxy.info.address, to)).unwrap();
+        assert_eq!(proxy.get("/slow").text(), "second");
+        gate.open();
+        assert_eq!(asking.join().unwrap(), "first");
+    });
 }
 
 #[test]

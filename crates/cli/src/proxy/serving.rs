@@ -236,13 +236,22 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
 }
 
 impl<L> Reload<L> {
-    /// Refuses what waits for a restart and would fail it. The rest [`Control`] checks. Users are
+    /// Refuses what waits for a restart and would fail it, or would take another cache. The rest [`Control`] checks. Users are
     /// looked at only then: one bad line of them keeps no reload from its rules.
     fn could_start(&self, new: Settings) -> Result<Settings, Failure> {
         let of_forward =
             |key: &&str| key.starts_with("forward.") || ["from", "listen"].contains(key);
         if self.mode == Mode::Forward && new.needs_restart(&self.settings).iter().any(of_forward) {
             new.check_forward().map_err(Failure::Reload)?;
+        }
+        let names = [&self.settings, &new].map(|settings| cache_name(&settings.proxy.to));
+        let demo = [&self.settings, &new].iter().any(|one| one.proxy.to == Target::Demo);
+        if new.cache.is_none() && !demo && names[0] != names[1] {
+            return Err(Failure::Usage(format!(
+                "`to` has changed, and the cache, {}.store, is named after the former origin: set \
+                 `cache`, or restart",
+                names[0]
+            )));
         }
         Ok(new)
     }

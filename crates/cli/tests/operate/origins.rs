@@ -23,6 +23,20 @@ fn failing_origin(answers: &Arc<AtomicBool>) -> SocketAddr {
     address
 }
 
+/// The URL of an origin that says its name.
+fn named_origin(name: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let head = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nConnection: close\r\n";
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{name}", name.len());
+        }
+    });
+    format!("http://{address}")
+}
+
 #[test]
 fn an_only_origin_that_fails_is_told_of_once_and_that_it_answers_again() {
     let (bed, answers) = (Bed::new(), Arc::new(AtomicBool::new(false)));
@@ -39,4 +53,29 @@ fn an_only_origin_that_fails_is_told_of_once_and_that_it_answers_again() {
     assert!(proxy.get("/").contains("204 No Content"));
     let again = format!("the origin {origin} answers again");
     eventually("it says so", || bed.read("stderr").contains(&again));
+}
+
+#[test]
+fn another_origin_wants_a_cache_that_is_not_named_after_the_former_one() {
+    let bed = Bed::new();
+    let file = |to: &str, cache: &str| {
+        format!("from = \"127.0.0.1:0\"\nto = \"{to}\"\n{cache}memory = \"16MiB\"\nworkers = 1\n")
+    };
+    let urls = [named_origin("first"), named_origin("second")];
+    bed.write("p.toml", &file(&urls[0], ""));
+    let mut command = bed.command(&["proxy", "--json", "--config", "p.toml"]);
+    command.env("XDG_CACHE_HOME", bed.0.path());
+    let proxy = Running::of(&bed, command);
+    assert!(proxy.get("/a").ends_with("first"));
+    bed.write("p.toml", &file(&urls[1], ""));
+    proxy.signal("-HUP");
+    eventually("it is refused", || bed.read("stderr").contains("set `cache`, or restart"));
+    assert!(proxy.get("/b").ends_with("first"), "nothing changed");
+    bed.write("p.toml", &file(&urls[1], "cache = \"c:64MiB\"\n"));
+    proxy.signal("-HUP");
+    eventually("it is taken", || proxy.get("/b").ends_with("second"));
+    bed.write("p.toml", &file("demo", "cache = \"c:64MiB\"\n"));
+    proxy.signal("-HUP");
+    eventually("the demo waits", || bed.read("stderr").contains("`to` has changed, which takes"));
+    assert!(proxy.get("/b").ends_with("second"));
 }

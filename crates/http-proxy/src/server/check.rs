@@ -2,11 +2,11 @@
 
 use super::health_checks;
 use crate::config::transport::{ListenAddress, Listener};
-use crate::config::{LogTarget, ProxyConfig, Target, name};
+use crate::config::{LogTarget, ProxyConfig, name};
 use crate::error::ProxyError;
 use crate::listen::{self, Gate};
 use crate::log;
-use crate::upstream::{Origin, check_authorities};
+use crate::upstream::Sites;
 
 impl ProxyConfig {
     /// Checks whether the addresses and Unix sockets are free, without keeping them, and whether
@@ -54,14 +54,7 @@ impl ProxyConfig {
         name::check_name(&self.name)?;
         self.limits.check()?;
         Gate::new(self)?;
-        let upstream = &self.upstream;
-        if let Target::Url(url) = &self.to {
-            Origin::new(url, upstream)?;
-        }
-        // Used for https origins only, but a reload may add some.
-        upstream.authorities.as_deref().map(check_authorities).transpose()?;
         health_checks(self)?;
-        let mut of_rules = self.ruleset.sites().iter();
-        of_rules.try_for_each(|urls| Origin::of_urls(urls, upstream).map(drop))
+        Sites::check(self)
     }
 }

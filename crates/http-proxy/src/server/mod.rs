@@ -39,9 +39,10 @@ use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::{AccessLog, LogEnd};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
-use crate::upstream::{Fetcher, Origin, PoolSettings, Sites, check_all};
+use crate::upstream::{Fetcher, PoolSettings, Sites, check_all};
 use crate::vault::Vault;
 use crate::worker::control::Control;
+use crate::worker::followers::{Follower, Followers};
 use crate::worker::{Shared, Worker};
 
 /// Bounds of the time between two looks for idle connections to origins, which is `pool_idle` in
@@ -167,7 +168,7 @@ impl Proxy {
             Target::Url(url) => url.clone(),
             Target::Demo => start_demo(&mut last_threads, last_stopping.clone())?,
         };
-        let sites = sites(&config, &origin_url, forward.is_some())?;
+        let sites = Sites::new(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);
         let checks = health_checks(&config)?;
         let gate = Arc::new(Gate::new(&config)?);
@@ -182,7 +183,7 @@ impl Proxy {
         let control = Control::new(Arc::new(shared));
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
-        let mut threads = spawn_workers(&start, opening.workers, &counters)?;
+        let mut threads = spawn_workers(&start, opening.workers, &counters, control.followers())?;
         if let Some(checks) = checks {
             counters.push(Arc::default());
             let (control, counters) = (control.clone(), counters[workers].clone());
@@ -225,24 +226,16 @@ impl Proxy {
     }
 }
 
-fn sites(config: &ProxyConfig, url: &str, is_forward: bool) -> Result<Sites, ProxyError> {
-    let mut origin = Origin::new(url, &config.upstream)?;
-    if config.to == Target::Demo {
-        // The demo's port differs at each start; its objects are the same.
-        "demo".clone_into(&mut origin.authority);
-    }
-    Sites::new(origin, is_forward).with(&config.ruleset, &config.upstream)
-}
-
 fn spawn_workers(
     start: &Start,
     opened: Vec<Vec<Opened>>,
     counters: &[Arc<Counters>],
+    followers: &Arc<Followers>,
 ) -> Result<Vec<JoinHandle<()>>, ProxyError> {
     let spawn_one = |(opened, counters): (Vec<Opened>, &Arc<Counters>)| {
-        let (start, counters) = (start.clone(), counters.clone());
+        let (start, counters, follower) = (start.clone(), counters.clone(), followers.join());
         spawn("damelo-worker", move |event_loop| {
-            event_loop.block_on(accept(start, opened, counters));
+            event_loop.block_on(accept(start, opened, counters, follower));
         })
     };
     opened.into_iter().zip(counters).map(spawn_one).collect()
@@ -271,6 +264,7 @@ fn shared(
     let transit = Arc::new(Transit::new(config.limits.transit_bytes_max));
     Ok((
         Shared {
+            number: 1,
             config,
             sites: Arc::new(sites),
             forward,
@@ -321,7 +315,7 @@ fn serve_until(
     spawn(name, move |event_loop| event_loop.block_on(until_stopped))
 }
 
-async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
+async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>, follower: Follower) {
     // Runs after all tasks that are ready now, so that their disk reads are submitted together.
     let at_the_end = || drop(tokio::spawn(async { damelo::submit_deferred() }));
     let _deferral = damelo::Deferral::begin(at_the_end);
@@ -339,6 +333,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
         };
         let first = make(reloads.borrow_and_update().clone(), None);
         let worker = Arc::new(ArcSwap::new(first));
+        follower.uses(worker.load().shared.number);
         let accepting = listen::accept_all(worker.clone(), start.gate, opened, start.stop);
         let mut accepting = std::pin::pin!(accepting);
         loop {
@@ -346,13 +341,17 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
                 () = accepting.as_mut() => break,
                 Ok(()) = reloads.changed() => {
                     let shared = reloads.borrow_and_update().clone();
+                    let number = shared.number;
                     worker.store(make(shared, Some(&worker.load().fetcher)));
+                    follower.uses(number);
                 }
                 () = sleep(sweep_interval(&worker.load())) => worker.load().fetcher.sweep(),
             }
         }
         worker.load().shared.config.timeouts.drain
     };
+    // Only what came before is still served.
+    drop(follower);
     drop(alive);
     // Every connection and fill holds a sender; the channel closes with the last.
     let _ = timeout(drain_timeout, ended.recv()).await;

@@ -215,7 +215,10 @@ impl Settings {
 
     /// The keys whose values differ between two settings and that a reload cannot change.
     pub fn needs_restart(&self, running: &Settings) -> Vec<&'static str> {
-        let differs = |key: &&keys::Key| !key.live && (key.show)(self) != (key.show)(running);
+        // The demo lives as long as the proxy.
+        let demo = [&self.proxy.to, &running.proxy.to].contains(&&Target::Demo);
+        let live = |key: &keys::Key| key.live && !(demo && key.name == "to");
+        let differs = |key: &&keys::Key| !live(key) && (key.show)(self) != (key.show)(running);
         KEYS.iter().filter(differs).map(|key| key.name).collect()
     }
 

@@ -43,8 +43,7 @@ pub(crate) struct Origin {
 
 /// One address to connect to: a host and port, or a Unix socket.
 pub(crate) struct Endpoint {
-    /// The configured URL; empty for an endpoint that a forward proxy's client named.
-    url: String,
+    identity: Identity,
     pub(crate) name_hash: u64,
     pub(crate) load: Arc<AtomicUsize>,
     /// Permits for requests in flight; `None`: no limit.
@@ -58,6 +57,101 @@ pub(crate) struct Endpoint {
     dial: Dial,
     tls: Option<Tls>,
     health: Mutex<Health>,
+}
+
+/// What an endpoint is made from: whatever is alike in it is one endpoint, with one load, one limit
+/// and one health, however many sites it is of.
+struct Identity {
+    /// The configured URL; empty for an endpoint that a forward proxy's client named.
+    url: String,
+    /// Most requests in flight; 0: no limit.
+    requests_max: usize,
+    may_http2: bool,
+    /// Name and authorities of a certificate.
+    tls: Option<(ServerName<'static>, Arc<RootCertStore>)>,
+}
+
+impl Identity {
+    fn is(&self, other: &Identity) -> bool {
+        let tls = match (&self.tls, &other.tls) {
+            (None, None) => true,
+            (Some((name, roots)), Some((other_name, other_roots))) => {
+                name == other_name
+                    && (Arc::ptr_eq(roots, other_roots) || roots.roots == other_roots.roots)
+            }
+            _ => false,
+        };
+        tls && self.url == other.url
+            && self.requests_max == other.requests_max
+            && self.may_http2 == other.may_http2
+    }
+}
+
+/// Makes the endpoints of all sites, or takes over those that were there before.
+pub(crate) struct Endpoints<'a> {
+    upstream: &'a Upstream,
+    known: Vec<Arc<Endpoint>>,
+    /// Read once, when the first https origin needs them.
+    roots: Option<Arc<RootCertStore>>,
+}
+
+impl<'a> Endpoints<'a> {
+    /// With the endpoints that are there already.
+    pub(crate) fn new(upstream: &'a Upstream, known: Vec<Arc<Endpoint>>) -> Endpoints<'a> {
+        Endpoints { upstream, known, roots: None }
+    }
+
+    /// The endpoint of this URL, whose certificate must be for `tls_name`, or else for the URL's
+    /// host.
+    fn get(
+        &mut self,
+        url: &str,
+        parsed: Parsed,
+        tls_name: Option<&str>,
+    ) -> Result<Arc<Endpoint>, ProxyError> {
+        let identity = self.identity(url, &parsed, tls_name)?;
+        if let Some(known) = self.known.iter().find(|known| known.identity.is(&identity)) {
+            return Ok(known.clone());
+        }
+        let made = Arc::new(Endpoint::new(identity, parsed.dial)?);
+        self.known.push(made.clone());
+        Ok(made)
+    }
+
+    fn identity(
+        &mut self,
+        url: &str,
+        parsed: &Parsed,
+        tls_name: Option<&str>,
+    ) -> Result<Identity, ProxyError> {
+        let tls = match &parsed.dial {
+            Dial::Tcp { host, .. } if parsed.scheme == "https" => {
+                // Certificates know no zones.
+                let own = host.split_once('%').map_or(&**host, |(address, _)| address);
+                let name = ServerName::try_from(tls_name.unwrap_or(own).to_owned());
+                let reason = "bad host name";
+                let bad = |_| ProxyError::Origin { url: url.to_owned(), reason };
+                Some((name.map_err(bad)?, self.roots()?))
+            }
+            _ => None,
+        };
+        let upstream = self.upstream;
+        Ok(Identity {
+            url: url.to_owned(),
+            requests_max: upstream.requests_per_origin_max,
+            may_http2: if tls.is_some() { upstream.http2 } else { upstream.http2_clear_text },
+            tls,
+        })
+    }
+
+    fn roots(&mut self) -> Result<Arc<RootCertStore>, ProxyError> {
+        if let Some(roots) = &self.roots {
+            return Ok(roots.clone());
+        }
+        let roots = Arc::new(authorities(self.upstream.authorities.as_deref())?);
+        self.roots = Some(roots.clone());
+        Ok(roots)
+    }
 }
 
 enum Dial {
@@ -89,30 +183,37 @@ struct Parsed {
 
 impl Origin {
     /// The site named by `url`, served by that endpoint and by `upstream.more_origins`.
-    pub(crate) fn new(url: &str, upstream: &Upstream) -> Result<Origin, ProxyError> {
-        Origin::of(url, &upstream.more_origins, upstream, upstream.tls_name.as_deref())
+    pub(crate) fn new(url: &str, endpoints: &mut Endpoints<'_>) -> Result<Origin, ProxyError> {
+        let upstream = endpoints.upstream;
+        Origin::of(url, &upstream.more_origins, upstream.tls_name.as_deref(), endpoints)
     }
 
     /// The site that rules name by these URLs, of which there is at least one.
-    pub(crate) fn of_urls(urls: &[String], upstream: &Upstream) -> Result<Origin, ProxyError> {
+    pub(crate) fn of_urls(
+        urls: &[String],
+        endpoints: &mut Endpoints<'_>,
+    ) -> Result<Origin, ProxyError> {
         let (first, more) = urls.split_first().expect("a rule that names a site has a URL");
-        Origin::of(first, more, upstream, None)
+        Origin::of(first, more, None, endpoints)
     }
 
     fn of(
         url: &str,
         more: &[String],
-        upstream: &Upstream,
         tls_name: Option<&str>,
+        all: &mut Endpoints<'_>,
     ) -> Result<Origin, ProxyError> {
         let first = Parsed::new(url)?;
         let host_header = HeaderValue::try_from(&*without_zone(&first.authority))
             .map_err(|_| ProxyError::Origin { url: url.to_owned(), reason: "bad host" })?;
         let (scheme, authority) = (first.scheme, first.authority.clone());
-        let mut endpoints = vec![Arc::new(Endpoint::new(url, first, upstream, tls_name)?)];
+        let mut endpoints = vec![all.get(url, first, tls_name)?];
         for url in more {
-            let parsed = Parsed::new(url)?;
-            endpoints.push(Arc::new(Endpoint::new(url, parsed, upstream, tls_name)?));
+            let endpoint = all.get(url, Parsed::new(url)?, tls_name)?;
+            // Named twice it is still one, which nothing else can stand in for.
+            if !endpoints.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+                endpoints.push(endpoint);
+            }
         }
         Ok(Origin { scheme, authority, host_header, endpoints })
     }
@@ -197,45 +298,33 @@ fn port_of(authority: &str) -> Result<Option<u16>, ()> {
 }
 
 impl Endpoint {
-    /// One whose certificate must be for `tls_name`, or else for the host of its URL.
-    fn new(
-        url: &str,
-        parsed: Parsed,
-        upstream: &Upstream,
-        tls_name: Option<&str>,
-    ) -> Result<Endpoint, ProxyError> {
-        let error = |reason| ProxyError::Origin { url: url.to_owned(), reason };
-        let tls = match &parsed.dial {
-            Dial::Tcp { host, .. } if parsed.scheme == "https" => {
-                // Certificates know no zones.
-                let own = host.split_once('%').map_or(&**host, |(address, _)| address);
-                let name = tls_name.unwrap_or(own).to_owned();
-                let name = ServerName::try_from(name).map_err(|_| error("bad host name"))?;
-                Some(Tls::new(name, upstream)?)
-            }
-            _ => None,
+    fn new(identity: Identity, dial: Dial) -> Result<Endpoint, ProxyError> {
+        let may_http2 = identity.may_http2;
+        let tls = match &identity.tls {
+            Some((name, roots)) => Some(Tls::new(name.clone(), roots.clone(), may_http2)?),
+            None => None,
         };
-        let http2_clear_text = tls.is_none() && upstream.http2_clear_text;
-        let may_http2 = http2_clear_text || (tls.is_some() && upstream.http2);
-        let places_max = upstream.requests_per_origin_max.min(Semaphore::MAX_PERMITS);
+        let places_max = identity.requests_max.min(Semaphore::MAX_PERMITS);
         Ok(Endpoint {
-            url: url.to_owned(),
-            name_hash: balance::name_hash(url),
+            name_hash: balance::name_hash(&identity.url),
             load: Arc::default(),
             places: (places_max > 0).then(|| Arc::new(Semaphore::new(places_max))),
             may_http2: AtomicBool::new(may_http2),
             told_of_clock: AtomicBool::new(false),
-            http2_clear_text,
-            dial: parsed.dial,
+            http2_clear_text: tls.is_none() && may_http2,
+            dial,
             tls,
             health: Mutex::default(),
+            identity,
         })
     }
 
     /// An endpoint without TLS that speaks HTTP/1.1.
     pub(crate) fn plain(host: String, port: u16) -> Endpoint {
+        let identity =
+            Identity { url: String::new(), requests_max: 0, may_http2: false, tls: None };
         Endpoint {
-            url: String::new(),
+            identity,
             name_hash: 0,
             load: Arc::default(),
             places: None,
@@ -253,7 +342,7 @@ impl Endpoint {
     }
 
     pub(crate) fn url(&self) -> &str {
-        &self.url
+        &self.identity.url
     }
 
     pub(crate) fn load(&self) -> usize {
@@ -322,15 +411,19 @@ fn defect_of(error: &str) -> Arc<str> {
 }
 
 impl Tls {
-    fn new(name: ServerName<'static>, upstream: &Upstream) -> Result<Tls, ProxyError> {
+    fn new(
+        name: ServerName<'static>,
+        roots: Arc<RootCertStore>,
+        may_http2: bool,
+    ) -> Result<Tls, ProxyError> {
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
         let http1 = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(ProxyError::Tls)?
-            .with_root_certificates(authorities(upstream.authorities.as_deref())?)
+            .with_root_certificates(roots)
             .with_no_client_auth();
         let mut any = http1.clone();
-        if upstream.http2 {
+        if may_http2 {
             any.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         }
         let connector = |config| TlsConnector::from(Arc::new(config));
@@ -370,6 +463,10 @@ fn authorities(file: Option<&Path>) -> Result<RootCertStore, ProxyError> {
 mod tests {
     use super::*;
 
+    fn origin_of(url: &str) -> Result<Origin, ProxyError> {
+        Origin::new(url, &mut Endpoints::new(&Upstream::default(), Vec::new()))
+    }
+
     #[tokio::test]
     async fn a_server_that_shows_the_certificate_of_an_authority_is_told_apart() {
         // As `openssl req -x509` makes it: trusted itself, for this name, and not for servers.
@@ -379,10 +476,9 @@ mod tests {
         let certificate = params.self_signed(&key).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), certificate.pem()).unwrap();
-        let upstream =
-            Upstream { authorities: Some(file.path().to_owned()), ..Upstream::default() };
+        let roots = Arc::new(authorities(Some(file.path())).unwrap());
         let name = ServerName::try_from("a.test").unwrap();
-        let tls = Tls::new(name.clone(), &upstream).unwrap();
+        let tls = Tls::new(name.clone(), roots, true).unwrap();
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
         let server = tokio_rustls::rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -428,7 +524,7 @@ mod tests {
             ("http://[::1]:65535", Some("[::1]:65535")),
             ("https://[::1]", Some("[::1]")),
         ] {
-            let parsed = Origin::new(url, &Upstream::default()).ok().map(|origin| origin.authority);
+            let parsed = origin_of(url).ok().map(|origin| origin.authority);
             assert_eq!(parsed.as_deref(), authority, "{url}");
         }
     }
@@ -449,7 +545,7 @@ mod tests {
         }
         for url in ["http://[fe80::1%eth0]:81", "http://[fe80::1%25eth0]:81", "http://[fe80::1]:81"]
         {
-            let origin = Origin::new(url, &Upstream::default()).unwrap();
+            let origin = origin_of(url).unwrap();
             assert_eq!(origin.host_header, "[fe80::1]:81", "{url}");
             assert_eq!(origin.name().1, "[fe80::1]:81", "{url}");
         }

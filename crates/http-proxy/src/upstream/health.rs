@@ -168,12 +168,10 @@ pub(crate) async fn check_all(
         // Checks run concurrently, so that one that hangs does not delay the rest.
         let mut asking = Vec::new();
         let sites = current();
-        for origin in sites.all() {
-            for endpoint in &origin.endpoints {
-                let pool = Pool::new(endpoint.clone(), settings.clone());
-                let checking = check(pool, check_request(origin, &checks), checks.clone());
-                asking.push((endpoint.clone(), tokio::spawn(checking)));
-            }
+        for (origin, endpoint) in sites.endpoints() {
+            let pool = Pool::new(endpoint.clone(), settings.clone());
+            let checking = check(pool, check_request(origin, &checks), checks.clone());
+            asking.push((endpoint.clone(), tokio::spawn(checking)));
         }
         drop(sites);
         for (endpoint, result) in asking {

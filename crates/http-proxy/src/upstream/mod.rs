@@ -48,13 +48,13 @@ use crate::ruleset::SiteId;
 use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::{Candidate, Open};
-use crate::upstream::endpoint::Endpoint;
+use crate::upstream::endpoint::{Endpoint, Origin};
 use crate::upstream::pool::{Again, Leased, Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
 
 pub(crate) use dial::dial_tcp;
-pub(crate) use endpoint::{Origin, check_authorities, check_tls_name, check_url};
+pub(crate) use endpoint::{check_tls_name, check_url};
 pub(crate) use health::check_all;
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pinned::{Pin, Pinned, are_shown, are_wanted};
@@ -117,14 +117,20 @@ impl Fetcher {
         former: Option<&Fetcher>,
     ) -> Fetcher {
         let settings = PoolSettings::of(config, transit);
-        let pool = |endpoint: &Arc<_>| {
+        let mut pools: Vec<Pool> = Vec::new();
+        let mut pool = |endpoint: &Arc<_>| {
+            if let Some(known) = pools.iter().find(|pool| pool.serves(endpoint, &settings)) {
+                return known.clone();
+            }
             let former = former.and_then(|former| former.pool_of(endpoint, &settings));
-            former.unwrap_or_else(|| Pool::new(Arc::clone(endpoint), settings.clone()))
+            let made = || Pool::new(Arc::clone(endpoint), settings.clone());
+            pools.push(former.unwrap_or_else(made));
+            pools[pools.len() - 1].clone()
         };
         let anywhere = former.map(|former| &former.anywhere);
         let anywhere = anywhere.filter(|pools| *pools.settings() == settings).cloned();
         let site = |origin: &Arc<Origin>| SitePools {
-            pools: origin.endpoints.iter().map(pool).collect(),
+            pools: origin.endpoints.iter().map(&mut pool).collect(),
             own_name: (!config.preserve_host).then(|| OwnName::new(origin)),
         };
         let (upstream, timeouts) = (&config.upstream, &config.timeouts);

@@ -6,17 +6,19 @@
 //! changes nothing. Threads: any.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
-use crate::config::ProxyConfig;
 use crate::config::name::Via;
+use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, check_shared};
+use crate::io::locks::lock;
 use crate::metrics::Counter;
 use crate::worker::Shared;
+use crate::worker::followers::Followers;
 
 /// A handle on a running proxy. Cheap to clone; using it after the proxy ended does nothing.
 #[derive(Clone)]
@@ -24,6 +26,9 @@ pub struct Control {
     current: Arc<watch::Sender<Arc<Shared>>>,
     draining: Arc<AtomicBool>,
     reloads: Arc<Reloads>,
+    /// Held by one reload at a time.
+    reloading: Arc<Mutex<()>>,
+    followers: Arc<Followers>,
 }
 
 /// Counts of reload attempts.
@@ -54,7 +59,18 @@ impl Eq for Control {}
 impl Control {
     pub(crate) fn new(shared: Arc<Shared>) -> Control {
         let current = Arc::new(watch::Sender::new(shared));
-        Control { current, draining: Arc::default(), reloads: Arc::default() }
+        Control {
+            current,
+            draining: Arc::default(),
+            reloads: Arc::default(),
+            reloading: Arc::default(),
+            followers: Arc::default(),
+        }
+    }
+
+    /// The workers whose requests use what this changes.
+    pub(crate) fn followers(&self) -> &Arc<Followers> {
+        &self.followers
     }
 
     pub(crate) fn begin_draining(&self) {
@@ -93,8 +109,10 @@ impl Control {
         self.reloads.restart_pending.store(keys, Ordering::Relaxed);
     }
 
-    /// Uses new settings from the next request on. Addresses, origin, threads, the number of
-    /// connections, the file of the access log and the clock stay as they are.
+    /// Uses new settings from the next request on: once this returns, no request begins with the
+    /// former ones. Addresses, threads, the number of connections, the file of the access log, the
+    /// demo and the clock stay as they are. It waits for every worker, and so must not be called on
+    /// one.
     ///
     /// # Errors
     /// The new settings cannot be used; the old ones stay. This is counted.
@@ -132,6 +150,7 @@ impl Control {
         mut config: ProxyConfig,
         forward: Option<&ForwardConfig>,
     ) -> Result<(), ProxyError> {
+        let _reloading = lock(&self.reloading);
         let running = self.shared();
         let mut running_forward = running.forward.clone();
         if running_forward.is_some() {
@@ -151,7 +170,7 @@ impl Control {
         let kept = &running.config;
         keep_from_start(&mut config, kept);
         let via = Via::of(&config.name)?;
-        let sites = Arc::new(running.sites.with(&config.ruleset, &config.upstream)?);
+        let sites = Arc::new(running.sites.with(&config)?);
         running.vault.follow(&config);
         running.transit.set_bytes_max(config.limits.transit_bytes_max);
         if config.groups.hints_by_use != kept.groups.hints_by_use {
@@ -160,7 +179,9 @@ impl Control {
         if forward.is_some() {
             running_forward.iter().for_each(|forward| forward.tell_of_lists());
         }
+        let number = running.number + 1;
         let shared = Shared {
+            number,
             config,
             via,
             sites,
@@ -172,6 +193,7 @@ impl Control {
             log: running.log.clone(),
         };
         self.current.send_replace(Arc::new(shared));
+        self.followers.wait_for(number);
         Ok(())
     }
 
@@ -194,7 +216,10 @@ impl Control {
 /// holds this to, and what is no key.
 pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.from = kept.from;
-    new.to = kept.to.clone();
+    // The demo lives as long as the proxy.
+    if [&new.to, &kept.to].contains(&&Target::Demo) {
+        new.to = kept.to.clone();
+    }
     new.admin.from = kept.admin.from;
     new.workers = kept.workers;
     new.limits.connections_max = kept.limits.connections_max;
@@ -206,14 +231,5 @@ pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.listen.clone_from(&kept.listen);
     new.tls.clone_from(&kept.tls);
     new.proxy_protocol.clone_from(&kept.proxy_protocol);
-    let (new, kept) = (&mut new.upstream, &kept.upstream);
-    new.more_origins.clone_from(&kept.more_origins);
-    new.http2 = kept.http2;
-    new.http2_clear_text = kept.http2_clear_text;
-    new.http2_streams_max = kept.http2_streams_max;
-    new.http2_ping = kept.http2_ping;
-    new.authorities.clone_from(&kept.authorities);
-    new.tls_name.clone_from(&kept.tls_name);
-    new.requests_per_origin_max = kept.requests_per_origin_max;
-    new.check.clone_from(&kept.check);
+    new.upstream.check.clone_from(&kept.upstream.check);
 }

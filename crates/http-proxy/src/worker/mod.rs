@@ -3,6 +3,7 @@
 //! Threads: `Shared` belongs to all; a `Worker` to one event loop, where all its tasks run.
 
 pub(crate) mod control;
+pub(crate) mod followers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use crate::vault::inflight::InflightBody;
 
 /// Shared by all workers.
 pub(crate) struct Shared {
+    /// Counts the settings since the start, from 1.
+    pub(crate) number: u64,
     pub(crate) config: ProxyConfig,
     pub(crate) sites: Arc<Sites>,
     /// Set if this is a forward proxy.
