@@ -2,9 +2,7 @@
 
 mod support;
 
-use std::time::Duration;
-
-use damelo_http_proxy::{HealthChecks, LogFormat, LogTarget, ProxyConfig, Settings, ask_admin};
+use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings, ask_admin};
 use support::{Message, Nobody, Origin, Proxy, eventually, reply};
 
 /// An origin that says its name, what host it was asked for, and what for.
@@ -162,12 +160,10 @@ fn who_failed_is_named_to_the_operator_alone() {
 #[test]
 fn rules_read_again_bring_sites_and_take_them_away() {
     let (main, other) = (named("main"), named("other"));
-    let proxy = start(&main, "", |config| {
-        let interval = Duration::from_millis(20);
-        config.upstream.check = Some(HealthChecks { interval, ..HealthChecks::default() });
-    });
+    let checks = "[upstream]\ncheck = \"/ every 20ms\"\n";
+    let proxy = start(&main, "", |_| {});
     assert!(from(&proxy.get("/a"), "main"));
-    let text = format!("[[rule]]\nprefix = \"/a\"\nto = \"{}\"\n", url(&other));
+    let text = format!("{checks}[[rule]]\nprefix = \"/a\"\nto = \"{}\"\n", url(&other));
     proxy.info.control.reload(rules(&text)).expect("reloaded");
     assert!(from(&proxy.get("/a"), "other"));
     // What came by a reload is looked after like the rest.

@@ -693,3 +693,35 @@ fn idle_connections_to_origins_are_closed_though_nothing_is_asked() {
     assert_eq!(proxy.get("/").text(), "ok");
     assert_eq!(end.recv_timeout(PATIENCE), Ok(true), "the origin sees the end");
 }
+
+/// Checks that begin with a reload take an origin out; the next reload takes the checks away, or
+/// asks for something that the origin has.
+#[test]
+fn checks_come_change_and_go_with_reloads() {
+    let origin = Origin::start(|request| match (request.path(), request.header("host").as_str()) {
+        ("/up", "app.test") => reply(204, "", ""),
+        ("/up" | "/gone", _) => reply(404, "", ""),
+        _ => reply(200, "cache-control: no-store", "x"),
+    });
+    let proxy = Proxy::start(&origin);
+    let healthy = format!("damelo_proxy_origin_healthy{{origin=\"http://{}\"}}", origin.address);
+    let is_healthy = || proxy.metric(&healthy) == 1;
+    let failed = || proxy.metric("damelo_proxy_origin_checks_failed_total");
+    let reload = |check: &str| {
+        let text = format!("to = \"http://{}\"\n[upstream]\ncheck = \"{check}\"\n", origin.address);
+        let new = damelo_http_proxy::Settings::parse(&text).expect("settings").proxy;
+        proxy.info.control.reload(new).expect("reloaded");
+    };
+    assert!(is_healthy() && failed() == 0);
+    for other in ["none", "/up host app.test every 10ms", "/gone expect 200-404 every 10ms"] {
+        reload("/gone every 10ms fall 2 rise 1000000");
+        eventually("it is down", || !is_healthy());
+        reload(other);
+        eventually("it does not stay down", is_healthy);
+        let (before, asked) = (failed(), origin.count());
+        if other != "none" {
+            eventually("it is checked", || origin.count() > asked + 3);
+        }
+        assert!(is_healthy() && failed() == before, "{other}");
+    }
+}

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -223,11 +224,16 @@ impl std::str::FromStr for OriginChoice {
     }
 }
 
-/// A periodic GET that must be answered with a status of 2xx or 3xx.
+/// A periodic GET that must be answered with a good status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChecks {
     /// The requested path. Default `/`.
     pub path: String,
+    /// The `Host` that is asked for. Default none: that of the site, of the first one for an origin
+    /// of several.
+    pub host: Option<String>,
+    /// Good statuses. Default 200 to 399.
+    pub expect: RangeInclusive<u16>,
     /// Time from one check to the next, at least 10 ms. Default 5 s.
     pub interval: Duration,
     /// Time for a check, connecting included. Default 2 s.
@@ -242,6 +248,8 @@ impl Default for HealthChecks {
     fn default() -> HealthChecks {
         HealthChecks {
             path: "/".to_owned(),
+            host: None,
+            expect: 200..=399,
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(2),
             fall: 3,

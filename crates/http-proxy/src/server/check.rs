@@ -1,6 +1,6 @@
 //! Checks, before anything is created or opened, whether a proxy could start.
 
-use super::health_checks;
+use super::check_path;
 use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{LogTarget, ProxyConfig, name};
 use crate::error::ProxyError;
@@ -54,7 +54,7 @@ impl ProxyConfig {
         name::check_name(&self.name)?;
         self.limits.check()?;
         Gate::new(self)?;
-        health_checks(self)?;
+        check_path(self)?;
         Sites::check(self)
     }
 }

@@ -28,7 +28,7 @@ use tokio::time::{Duration, sleep, timeout};
 use crate::admin;
 use crate::collapse::Collapse;
 use crate::config::name::{Via, check_name};
-use crate::config::transport::{HealthChecks, ListenAddress, Listener};
+use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
@@ -39,7 +39,7 @@ use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::{AccessLog, LogEnd};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
-use crate::upstream::{Fetcher, PoolSettings, Sites, check_all};
+use crate::upstream::{Checking, Fetcher, PoolSettings, Sites, check_all};
 use crate::vault::Vault;
 use crate::worker::control::Control;
 use crate::worker::followers::{Follower, Followers};
@@ -170,7 +170,7 @@ impl Proxy {
         };
         let sites = Sites::new(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);
-        let checks = health_checks(&config)?;
+        check_path(&config)?;
         let gate = Arc::new(Gate::new(&config)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener =
@@ -184,15 +184,9 @@ impl Proxy {
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
         let mut threads = spawn_workers(&start, opening.workers, &counters, control.followers())?;
-        if let Some(checks) = checks {
-            counters.push(Arc::default());
-            let (control, counters) = (control.clone(), counters[workers].clone());
-            let now = control.shared();
-            let settings = PoolSettings::of(&now.config, &now.transit);
-            let sites = move || control.shared().sites.clone();
-            let checking = async move { check_all(sites, checks, settings, counters).await };
-            threads.push(serve_until(stopping, "damelo-health", checking)?);
-        }
+        counters.push(Arc::default());
+        let checking = check_all(control.watch(), checking, counters[workers].clone());
+        threads.push(serve_until(stopping, "damelo-health", checking)?);
         if let Some((listener, _)) = admin_listener {
             let (control, gate, stop) = (control.clone(), start.gate.clone(), last_stopping);
             let serving = async move { admin::serve(listener, control, gate, counters).await };
@@ -241,10 +235,19 @@ fn spawn_workers(
     opened.into_iter().zip(counters).map(spawn_one).collect()
 }
 
-fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyError> {
-    let Some(checks) = config.upstream.check.clone() else { return Ok(None) };
+fn check_path(config: &ProxyConfig) -> Result<(), ProxyError> {
+    let Some(checks) = &config.upstream.check else { return Ok(()) };
     let is_path = checks.path.starts_with('/') && checks.path.parse::<Uri>().is_ok();
-    if is_path { Ok(Some(checks)) } else { Err(ProxyError::HealthPath(checks.path)) }
+    if is_path { Ok(()) } else { Err(ProxyError::HealthPath(checks.path.clone())) }
+}
+
+/// What health checks go by now. Clients name the origins of a forward proxy.
+fn checking(now: &Arc<Shared>) -> Checking {
+    Checking {
+        sites: now.sites.clone(),
+        checks: now.config.upstream.check.clone().filter(|_| now.forward.is_none()),
+        settings: PoolSettings::of(&now.config, &now.transit),
+    }
 }
 
 /// All listeners, `from` first.

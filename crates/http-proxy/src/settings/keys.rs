@@ -114,7 +114,7 @@ keys! {
     "purge.token" live Secret [proxy.purge.token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
     "upstream.more_origins" live Origins [proxy.upstream.more_origins: Vec<String>] "Origins besides `to` that serve the same site; all are asked with the host of the first.";
     "upstream.origin_choice" live Choosing [proxy.upstream.origin_choice: crate::config::transport::OriginChoice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";
-    "upstream.check" start Check [proxy.upstream.check: Option<crate::config::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring 2xx or 3xx `fall` times in a row is not asked until `rise` checks succeed.";
+    "upstream.check" live Check [proxy.upstream.check: Option<crate::config::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring a status as expected (`expect`, such as 204 or 200-404; 2xx or 3xx unless said) `fall` times in a row is not asked until `rise` checks succeed. `host` is the `Host` that is asked for, else that of the site, of the first one for an origin of several.";
     "upstream.eject_failures" live Limit [proxy.upstream.ejection.failures: u32] "Requests in a row without an answer after which one of several origins is left alone; 0 never.";
     "upstream.eject_period" live Time [proxy.upstream.ejection.period: std::time::Duration] "How long it is left alone.";
     "upstream.http2" live Flag [proxy.upstream.http2: bool] "Speak HTTP/2 to https origins that agree.";
@@ -260,7 +260,7 @@ mod tests {
     ];
 
     /// For each key of the proxy that takes a restart a value other than its default.
-    const OTHER_VALUES: [(&str, &str); 11] = [
+    const OTHER_VALUES: [(&str, &str); 10] = [
         ("from", "127.0.0.1:9"),
         ("workers", "1000"),
         ("listen", "unix:/a"),
@@ -271,7 +271,6 @@ mod tests {
         ("limits.connections_per_client_max", "7"),
         ("limits.whole_body_bytes_max", "7KiB"),
         ("log.to", "/a"),
-        ("upstream.check", "/up"),
     ];
 
     /// It is said of them that they take a restart.

@@ -259,7 +259,7 @@ fn header_match(text: &str) -> Result<HeaderMatch, String> {
     }
 }
 
-fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+pub(super) fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let wrong = || format!("\"{text}\" is not a status such as 404 or 500-599");
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let first: u16 = first.trim().parse().map_err(|_| wrong())?;

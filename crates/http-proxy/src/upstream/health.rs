@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use http::header::{HOST, USER_AGENT};
 use http::{HeaderValue, Request, StatusCode};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::sync::watch;
+use tokio::time::{sleep_until, timeout};
 
 use crate::config::transport::{Ejection, HealthChecks};
 use crate::metrics::Counters;
@@ -78,6 +79,11 @@ impl Health {
             self.ejected_until = None;
         }
         true
+    }
+
+    /// Leaves it to requests, or to other checks, whether the origin is there.
+    pub(crate) fn forget_checks(&mut self) {
+        (self.down, self.contrary_checks, self.tried) = (false, 0, None);
     }
 
     /// Whether checks and requests agree that the origin is down.
@@ -151,42 +157,89 @@ impl Health {
     }
 }
 
-/// Checks every endpoint of every site at intervals, for as long as it is polled. `current` returns
-/// the present sites, which a reload of the rules may change.
-pub(crate) async fn check_all(
-    current: impl Fn() -> Arc<Sites>,
-    checks: HealthChecks,
-    settings: PoolSettings,
+/// What checks go by at the moment; a reload may change all of it.
+pub(crate) struct Checking {
+    pub(crate) sites: Arc<Sites>,
+    /// `None`: nothing is checked.
+    pub(crate) checks: Option<HealthChecks>,
+    pub(crate) settings: PoolSettings,
+}
+
+/// Checks every endpoint at intervals, for as long as it is polled. `of` says what checks go by
+/// now; origins that the former checks found down do not stay so where others ask something else,
+/// or none are left.
+pub(crate) async fn check_all<T>(
+    mut current: watch::Receiver<T>,
+    of: impl Fn(&T) -> Checking,
     counters: Arc<Counters>,
 ) {
-    // A check on a reused connection would not notice that new connections fail.
-    let settings = PoolSettings { idle_max: 0, keep_http2: false, ..settings };
-    let mut ticks = interval(checks.interval.max(INTERVAL_MIN));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut former, mut due) = (None, tokio::time::Instant::now());
     loop {
-        ticks.tick().await;
-        // Checks run concurrently, so that one that hangs does not delay the rest.
-        let mut asking = Vec::new();
-        let sites = current();
-        for (origin, endpoint) in sites.endpoints() {
-            let pool = Pool::new(endpoint.clone(), settings.clone());
-            let checking = check(pool, check_request(origin, &checks), checks.clone());
-            asking.push((endpoint.clone(), tokio::spawn(checking)));
+        let now = of(&current.borrow_and_update());
+        if now.checks != former {
+            if asks_something_else(former.as_ref(), now.checks.as_ref()) {
+                forget(&now.sites);
+            }
+            due = tokio::time::Instant::now();
+            former.clone_from(&now.checks);
         }
-        drop(sites);
-        for (endpoint, result) in asking {
-            let problem = result.await.unwrap_or_else(|_| Some("a check panicked".to_owned()));
-            if problem.is_some() {
-                counters.origin_checks_failed.one();
+        let Some(checks) = &now.checks else {
+            match current.changed().await {
+                Ok(()) => continue,
+                Err(_) => return,
             }
-            let good = problem.is_none();
-            let changed = {
-                let mut health = endpoint.health();
-                health.checked(good, &checks) && health.is_news(!good)
-            };
-            if changed {
-                say(format_args!("damelo: {}", change(endpoint.url(), &checks, problem)));
-            }
+        };
+        tokio::select! {
+            biased;
+            // What it goes by may have changed, and sites may have gone or come.
+            changed = current.changed() => match changed {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+            () = sleep_until(due) => {}
+        }
+        due = tokio::time::Instant::now() + checks.interval.max(INTERVAL_MIN);
+        check_once(&now, checks, &counters).await;
+    }
+}
+
+fn asks_something_else(former: Option<&HealthChecks>, now: Option<&HealthChecks>) -> bool {
+    match (former, now) {
+        (Some(former), Some(now)) => {
+            (&former.path, &former.host, &former.expect) != (&now.path, &now.host, &now.expect)
+        }
+        (former, _) => former.is_some(),
+    }
+}
+
+fn forget(sites: &Sites) {
+    for (_, endpoint) in sites.endpoints() {
+        endpoint.health().forget_checks();
+    }
+}
+
+/// Checks run concurrently, so that one that hangs does not delay the rest.
+async fn check_once(now: &Checking, checks: &HealthChecks, counters: &Counters) {
+    // A check on a reused connection would not notice that new connections fail.
+    let settings = PoolSettings { idle_max: 0, keep_http2: false, ..now.settings.clone() };
+    let mut asking = Vec::new();
+    for (origin, endpoint) in now.sites.endpoints() {
+        let pool = Pool::new(endpoint.clone(), settings.clone());
+        let checking = check(pool, check_request(origin, checks), checks.clone());
+        asking.push((endpoint.clone(), tokio::spawn(checking)));
+    }
+    for (endpoint, result) in asking {
+        let problem = result.await.unwrap_or_else(|_| Some("a check panicked".to_owned()));
+        if problem.is_some() {
+            counters.origin_checks_failed.one();
+        }
+        let good = problem.is_none();
+        let changed = {
+            let mut health = endpoint.health();
+            health.checked(good, checks) && health.is_news(!good)
+        };
+        if changed {
+            say(format_args!("damelo: {}", change(endpoint.url(), checks, problem)));
         }
     }
 }
@@ -203,9 +256,11 @@ fn change(url: &str, checks: &HealthChecks, problem: Option<String>) -> String {
 
 fn check_request(origin: &Origin, checks: &HealthChecks) -> Request<OriginBody> {
     let mut request = Request::new(OriginBody::Empty);
-    // The path was validated when the proxy started.
+    // Path and host were validated when the settings were read.
     *request.uri_mut() = checks.path.parse().unwrap_or_default();
-    request.headers_mut().insert(HOST, origin.host_header.clone());
+    let host = checks.host.as_deref().and_then(|host| HeaderValue::try_from(host).ok());
+    let host = host.unwrap_or_else(|| origin.host_header.clone());
+    request.headers_mut().insert(HOST, host);
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("damelo-health-check"));
     request
 }
@@ -213,14 +268,14 @@ fn check_request(origin: &Origin, checks: &HealthChecks) -> Request<OriginBody> 
 /// Why the origin did not pass a check; `None` if it did.
 async fn check(pool: Pool, request: Request<OriginBody>, checks: HealthChecks) -> Option<String> {
     match timeout(checks.timeout, pool.send(Box::new(request), None)).await {
-        Ok(Ok(response)) => problem_of(response.status()),
+        Ok(Ok(response)) => problem_of(response.status(), &checks),
         Ok(Err(failed)) => Some(failed.error.to_string()),
         Err(_) => Some(format!("no answer within {:?}", checks.timeout)),
     }
 }
 
-fn problem_of(status: StatusCode) -> Option<String> {
-    let good = status.is_success() || status.is_redirection();
+fn problem_of(status: StatusCode, checks: &HealthChecks) -> Option<String> {
+    let good = checks.expect.contains(&status.as_u16());
     (!good).then(|| format!("the answer has the status {}", status.as_u16()))
 }
 
@@ -254,7 +309,7 @@ mod tests {
     #[test]
     fn who_runs_it_is_told_why_checks_fail() {
         let checks = HealthChecks { path: "/health".to_owned(), ..HealthChecks::default() };
-        let told = |status| change("http://a", &checks, problem_of(status));
+        let told = |status| change("http://a", &checks, problem_of(status, &checks));
         let wrong = "the origin http://a is down: its checks of /health fail: the answer has the \
                      status 404";
         assert_eq!(told(StatusCode::NOT_FOUND), wrong);

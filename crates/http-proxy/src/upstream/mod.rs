@@ -55,7 +55,7 @@ use crate::upstream::response_body::Load;
 
 pub(crate) use dial::dial_tcp;
 pub(crate) use endpoint::{check_tls_name, check_url};
-pub(crate) use health::check_all;
+pub(crate) use health::{Checking, check_all};
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pinned::{Pin, Pinned, are_shown, are_wanted};
 pub(crate) use pool::PoolSettings;

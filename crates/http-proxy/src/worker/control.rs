@@ -231,5 +231,4 @@ pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.listen.clone_from(&kept.listen);
     new.tls.clone_from(&kept.tls);
     new.proxy_protocol.clone_from(&kept.proxy_protocol);
-    new.upstream.check.clone_from(&kept.upstream.check);
 }

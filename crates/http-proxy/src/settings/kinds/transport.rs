@@ -4,13 +4,16 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use http::Uri;
 use ipnet::IpNet;
 
 use super::{Count, Kind, Time, Value, list, parsed, quoted, shown, split_list};
 use crate::config::Target;
 use crate::config::transport::{CertificateFiles, HealthChecks, Listener, OriginChoice};
 use crate::forward::access_rule::AccessRule;
+use crate::rules::key::is_plain_authority;
 use crate::settings::ranges::Span;
+use crate::settings::rule_keys::status_range;
 
 /// Address and port.
 pub(crate) struct Address;
@@ -172,8 +175,7 @@ impl Kind<OriginChoice> for Choosing {
 }
 
 impl Kind<Option<HealthChecks>> for Check {
-    const WRITTEN: &'static str =
-        "PATH [every TIME] [timeout TIME] [fall COUNT] [rise COUNT], or none";
+    const WRITTEN: &'static str = "PATH [host NAME] [expect STATUS] [every TIME] [timeout TIME] [fall COUNT] [rise COUNT], or none";
     fn read(value: &Value) -> Result<Option<HealthChecks>, String> {
         let text = value.text(Self::WRITTEN)?;
         let mut words = text.split_whitespace();
@@ -181,13 +183,15 @@ impl Kind<Option<HealthChecks>> for Check {
         if path == "none" {
             return Ok(None);
         }
-        if !path.starts_with('/') {
+        if !path.starts_with('/') || path.parse::<Uri>().is_err() {
             return Err(value.wanted(Self::WRITTEN));
         }
         let mut checks = HealthChecks { path: path.to_owned(), ..HealthChecks::default() };
         while let Some(word) = words.next() {
             let said = Value::Text(words.next().unwrap_or_default().to_owned());
             match word {
+                "host" => checks.host = Some(host(said.text(Self::WRITTEN)?)?),
+                "expect" => checks.expect = status_range(said.text(Self::WRITTEN)?)?,
                 "every" => checks.interval = Span::read(&said)?,
                 "timeout" => checks.timeout = Span::read(&said)?,
                 "fall" => checks.fall = Count::read(&said)?,
@@ -200,8 +204,13 @@ impl Kind<Option<HealthChecks>> for Check {
     fn show(value: &Option<HealthChecks>) -> String {
         let Some(checks) = value else { return quoted("none") };
         let time = |time| <Time as Kind<Duration>>::show(time).replace('"', "");
+        let host = checks.host.iter().map(|host| format!(" host {host}"));
+        let [first, last] = [checks.expect.start(), checks.expect.end()];
+        let expect = (checks.expect != HealthChecks::default().expect)
+            .then(|| format!(" expect {first}-{last}"));
+        let asked: String = host.chain(expect).collect();
         quoted(format!(
-            "{} every {} timeout {} fall {} rise {}",
+            "{}{asked} every {} timeout {} fall {} rise {}",
             checks.path,
             time(&checks.interval),
             time(&checks.timeout),
@@ -222,6 +231,14 @@ impl Kind<Vec<AccessRule>> for AccessRules {
     }
 }
 
+/// A host as `Host` says it, with or without a port.
+fn host(name: &str) -> Result<String, String> {
+    if is_plain_authority(name.as_bytes()) && !name.is_empty() {
+        return Ok(name.to_owned());
+    }
+    Err(format!("\"{name}\" is no host such as app.example.org"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,5 +250,28 @@ mod tests {
         assert_eq!(Networks::show(&networks), "[\"10.0.0.0/8\", \"::1/128\"]");
         let bad = Networks::read(&Value::List(vec!["ten".to_owned()])).unwrap_err();
         assert!(bad.contains("ten"), "{bad}");
+    }
+
+    #[test]
+    fn checks_are_read_and_shown_alike() {
+        let read = |text: &str| Check::read(&Value::Text(text.to_owned()));
+        for text in [
+            "/up every 5s timeout 2s fall 3 rise 2",
+            "/up host app.test:81 expect 200-404 every 5s timeout 2s fall 3 rise 2",
+        ] {
+            assert_eq!(Check::show(&read(text).unwrap()), format!("\"{text}\""));
+        }
+        assert_eq!(read("/up expect 204").unwrap().unwrap().expect, 204..=204);
+        for (text, word) in [
+            ("/up expect 404-200", "404-200"),
+            ("/up expect good", "good"),
+            ("/up host a/b", "a/b"),
+            ("/up host", "host"),
+            ("/a b", "PATH"),
+            ("/a\u{7f}", "PATH"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
     }
 }
