@@ -283,6 +283,37 @@ fn a_certificate_that_cannot_be_used_does_not_hold_the_others_back() {
 }
 
 #[test]
+fn a_reload_brings_other_certificates_or_changes_nothing() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+    let list = vec![files.issue(&authority, "a", "a.test")];
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, list));
+    let address = tls_address(&proxy.info);
+    let ask = |name: &str| block_on(get_tls(&authority, address, name, BOTH, "/"));
+    let reload = |name: &str, certificates: Vec<CertificateFiles>| {
+        let to = damelo_http_proxy::Target::Demo;
+        let mut config = ProxyConfig::new(proxy.info.address, to);
+        with_tls(&mut config, certificates);
+        config.name = name.to_owned();
+        proxy.info.control.reload(config)
+    };
+    let other = files.issue(&authority, "b", "b.test");
+    for (wrong, words) in [
+        (vec![], "listener needs a certificate"),
+        (vec![other.clone(), files.of("missing")], "missing.pem"),
+    ] {
+        let error = reload("wrong", wrong).expect_err("all or nothing");
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(ask("a.test").expect("the former certificate").status, StatusCode::OK);
+        assert!(ask("b.test").is_err());
+        assert!(proxy.get("/").cache().starts_with("damelo;"), "the name stays, too");
+    }
+    reload("other", vec![other]).expect("reloaded");
+    assert_eq!(ask("b.test").expect("the new certificate").status, StatusCode::OK);
+    assert!(ask("a.test").is_err(), "the former is gone");
+    assert!(proxy.get("/").cache().starts_with("other;"));
+}
+
+#[test]
 fn certificates_that_cannot_be_used_keep_the_proxy_from_starting() {
     let (authority, files) = (Authority::new(), Files::new());
     let mut crossed = files.issue(&authority, "a", "a.test");

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -28,7 +28,7 @@ const WAIT_MAX: Duration =
 #[derive(Debug, Default)]
 pub(crate) struct ClientTable {
     clients: Mutex<HashMap<IpAddr, OfClient>>,
-    per_client_max: usize,
+    per_client_max: AtomicUsize,
     /// Whether it was said that a client has reached the limit.
     said_full: AtomicBool,
 }
@@ -66,7 +66,17 @@ struct Place {
 impl ClientTable {
     /// A table that admits `per_client_max` connections per client; 0 is no limit.
     pub(crate) fn new(per_client_max: usize) -> Arc<ClientTable> {
-        Arc::new(ClientTable { per_client_max, ..ClientTable::default() })
+        Arc::new(ClientTable { per_client_max: per_client_max.into(), ..ClientTable::default() })
+    }
+
+    /// Admits so many from now on. Connections that are open stay, and those that came while there
+    /// was no limit are not counted.
+    pub(crate) fn set_per_client_max(&self, per_client_max: usize) {
+        self.per_client_max.store(per_client_max, Ordering::Relaxed);
+    }
+
+    fn per_client_max(&self) -> usize {
+        self.per_client_max.load(Ordering::Relaxed)
     }
 
     /// Counts a connection; `None` if the client has too many already and none of them makes room.
@@ -76,7 +86,7 @@ impl ClientTable {
         activity: &Arc<Activity>,
     ) -> Option<Counted> {
         let client = network_of(client);
-        if self.per_client_max == 0 || client.is_loopback() {
+        if self.per_client_max() == 0 || client.is_loopback() {
             return Some(Counted { _place: None });
         }
         let (place, open) = match self.place(client) {
@@ -89,15 +99,16 @@ impl ClientTable {
     /// A place of this client, or else what it has open. If it has few places left, those that
     /// nobody uses make room.
     fn place(self: &Arc<ClientTable>, client: IpAddr) -> Result<(Place, Arc<Open>), Arc<Open>> {
+        let per_client_max = self.per_client_max();
         let mut clients = lock(&self.clients);
         let own = clients.entry(client).or_default();
-        let has_place = own.connections < self.per_client_max;
+        let has_place = own.connections < per_client_max;
         own.connections += usize::from(has_place);
         let (open, waiting) = (own.shared.clone(), own.waiting);
-        let free = self.per_client_max - own.connections;
+        let free = per_client_max.saturating_sub(own.connections);
         // What ends while room is made takes the lock.
         drop(clients);
-        open.seats.keep_free(self.per_client_max, free, waiting, Instant::now());
+        open.seats.keep_free(per_client_max, free, waiting, Instant::now());
         match has_place {
             true => Ok((Place { table: self.clone(), client, waits: false }, open)),
             false => Err(open),
@@ -127,7 +138,7 @@ impl ClientTable {
     fn wait(self: &Arc<ClientTable>, client: IpAddr) -> Option<Place> {
         let mut clients = lock(&self.clients);
         let own = clients.entry(client).or_default();
-        if own.waiting > self.per_client_max / FEW_SHARE {
+        if own.waiting > self.per_client_max() / FEW_SHARE {
             return None;
         }
         own.waiting += 1;
@@ -136,7 +147,7 @@ impl ClientTable {
 
     fn say_full(&self, client: IpAddr) {
         if !self.said_full.swap(true, Ordering::Relaxed) {
-            let max = self.per_client_max;
+            let max = self.per_client_max();
             say(format_args!(
                 "damelo: {client} has limits.connections_per_client_max ({max}) connections: those that \
                  nobody uses make room, and others get 429"
@@ -201,6 +212,22 @@ mod tests {
         let third = open(&table, "2001:db8::3").await.unwrap();
         drop((second, third, other, local));
         assert!(table.clients.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_limit_counts_for_connections_from_then_on() {
+        let table = ClientTable::new(2);
+        let mut all = Vec::new();
+        for _ in 0..2 {
+            let one = open(&table, "192.0.2.1").await.unwrap();
+            all.push((one.begin(), one));
+        }
+        table.set_per_client_max(1);
+        assert!(open(&table, "192.0.2.1").await.is_none());
+        drop(all.pop());
+        assert!(open(&table, "192.0.2.1").await.is_none(), "one is there already");
+        table.set_per_client_max(2);
+        assert!(open(&table, "192.0.2.1").await.is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use crate::config::tables::Timeouts;
 use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
-use crate::listen::{Gate, Kind, STOP_GRACE, http1, http2, stopped};
+use crate::listen::{Gate, Kind, STOP_GRACE, http1, http2, stopped, trusts};
 use crate::say::say;
 use crate::worker::Worker;
 
@@ -160,7 +160,8 @@ async fn prepare(
     let mut stream = Prefixed::new(Bytes::new(), socket);
     let mut client = from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     if kind.proxy_protocol {
-        let trusted = from.is_none_or(|from| gate.trusts(from));
+        let networks = &worker.shared.config.proxy_protocol.networks;
+        let trusted = from.is_none_or(|from| trusts(networks, from));
         let header = match trusted {
             true => timeout(limit, proxied(&mut stream)).await.unwrap_or(ProxyHeader::TooSlow),
             false => ProxyHeader::Missing,
@@ -225,8 +226,8 @@ async fn shake_hands(
     gate: &Gate,
     stream: Prefixed<Socket>,
 ) -> Result<(ClientStream, Protocol), Refused> {
-    // A TLS listener without certificates is refused at start.
-    let certificates = gate.certificates.as_ref().ok_or(Refused::Gone)?;
+    // A TLS listener without certificates is refused, at start and at a reload.
+    let certificates = gate.certificates.load_full().ok_or(Refused::Gone)?;
     let (config, errors) = certificates.config();
     for error in errors {
         // Reported, because the operator who replaced the files would otherwise notice only when

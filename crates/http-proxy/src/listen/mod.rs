@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use ipnet::IpNet;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -43,6 +43,7 @@ pub(crate) use crate::listen::open::{Opened, UnixFile, key_of, open, probe, prob
 use crate::listen::tls::Certificates;
 use crate::say::say;
 use crate::worker::Worker;
+use crate::worker::control::Doors;
 
 /// Pause after a failed accept, whose most likely cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -54,8 +55,8 @@ const FAREWELLS_MAX: usize = 64;
 /// State shared by all client connections: limits, counts, certificates.
 pub(crate) struct Gate {
     pub(crate) clients: Arc<ClientTable>,
-    pub(crate) certificates: Option<Certificates>,
-    proxies: Vec<IpNet>,
+    /// `None` without certificates.
+    certificates: ArcSwapOption<Certificates>,
     connections: Arc<Semaphore>,
     connections_max: usize,
     /// Held by each that was refused while what it still sends is read.
@@ -69,17 +70,10 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(config: &ProxyConfig) -> Result<Gate, ProxyError> {
-        let wants_tls = config.listen.iter().any(|listener| listener.tls);
-        let files = config.tls.certificates.clone();
-        if wants_tls && files.is_empty() {
-            return Err(ProxyError::NoCertificate);
-        }
-        let certificates = (!files.is_empty()).then(|| Certificates::load(files)).transpose()?;
         let connections_max = config.limits.connections_max.min(Semaphore::MAX_PERMITS);
         Ok(Gate {
             clients: ClientTable::new(config.limits.connections_per_client_max),
-            certificates,
-            proxies: config.proxy_protocol.networks.clone(),
+            certificates: ArcSwapOption::from(certificates(config)?),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
             farewells: Semaphore::new(FAREWELLS_MAX),
@@ -136,12 +130,38 @@ impl Gate {
             ));
         }
     }
+}
 
-    /// Whether a PROXY header from this address is trusted.
-    fn trusts(&self, from: IpAddr) -> bool {
-        let from = from.to_canonical();
-        self.proxies.iter().any(|network| network.contains(&from))
+impl Doors for Gate {
+    fn prepare<'a>(
+        &'a self,
+        new: &'a ProxyConfig,
+        kept: &ProxyConfig,
+    ) -> Result<Box<dyn FnOnce() + 'a>, ProxyError> {
+        // Of the same files, it follows what they say by itself.
+        let same = new.tls.certificates == kept.tls.certificates;
+        let certificates = if same { self.certificates.load_full() } else { certificates(new)? };
+        Ok(Box::new(move || {
+            self.certificates.store(certificates);
+            self.clients.set_per_client_max(new.limits.connections_per_client_max);
+        }))
     }
+}
+
+/// Those that the configuration names.
+fn certificates(config: &ProxyConfig) -> Result<Option<Arc<Certificates>>, ProxyError> {
+    let files = config.tls.certificates.clone();
+    if files.is_empty() && config.listen.iter().any(|listener| listener.tls) {
+        return Err(ProxyError::NoCertificate);
+    }
+    let load = || Certificates::load(files.clone()).map(Arc::new);
+    (!files.is_empty()).then(load).transpose()
+}
+
+/// Whether a PROXY header from this address is trusted.
+fn trusts(networks: &[IpNet], from: IpAddr) -> bool {
+    let from = from.to_canonical();
+    networks.iter().any(|network| network.contains(&from))
 }
 
 /// One who waits for a place, counted until dropped.

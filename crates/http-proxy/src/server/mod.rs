@@ -180,7 +180,7 @@ impl Proxy {
             forward.keep_from(admin);
         }
         let (shared, log_end) = shared(config, store, sites, forward)?;
-        let control = Control::new(Arc::new(shared));
+        let control = Control::new(Arc::new(shared), gate.clone());
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
         let mut threads = spawn_workers(&start, opening.workers, &counters, control.followers())?;

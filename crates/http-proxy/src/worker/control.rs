@@ -29,6 +29,20 @@ pub struct Control {
     /// Held by one reload at a time.
     reloading: Arc<Mutex<()>>,
     followers: Arc<Followers>,
+    doors: Arc<dyn Doors>,
+}
+
+/// What clients come in by, in the eyes of a reload.
+pub(crate) trait Doors: Send + Sync {
+    /// Does all of a reload that can fail, without a change. What it returns makes the change.
+    ///
+    /// # Errors
+    /// Certificates cannot be used, or there are none for a listener that wants some.
+    fn prepare<'a>(
+        &'a self,
+        new: &'a ProxyConfig,
+        kept: &ProxyConfig,
+    ) -> Result<Box<dyn FnOnce() + 'a>, ProxyError>;
 }
 
 /// Counts of reload attempts.
@@ -57,7 +71,7 @@ impl PartialEq for Control {
 impl Eq for Control {}
 
 impl Control {
-    pub(crate) fn new(shared: Arc<Shared>) -> Control {
+    pub(crate) fn new(shared: Arc<Shared>, doors: Arc<dyn Doors>) -> Control {
         let current = Arc::new(watch::Sender::new(shared));
         Control {
             current,
@@ -65,6 +79,7 @@ impl Control {
             reloads: Arc::default(),
             reloading: Arc::default(),
             followers: Arc::default(),
+            doors,
         }
     }
 
@@ -171,6 +186,9 @@ impl Control {
         keep_from_start(&mut config, kept);
         let via = Via::of(&config.name)?;
         let sites = Arc::new(running.sites.with(&config)?);
+        let open_doors = self.doors.prepare(&config, kept)?;
+        // Nothing fails from here on.
+        open_doors();
         running.vault.follow(&config);
         running.transit.set_bytes_max(config.limits.transit_bytes_max);
         if config.groups.hints_by_use != kept.groups.hints_by_use {
@@ -223,12 +241,9 @@ pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.admin.from = kept.admin.from;
     new.workers = kept.workers;
     new.limits.connections_max = kept.limits.connections_max;
-    new.limits.connections_per_client_max = kept.limits.connections_per_client_max;
     new.limits.whole_body_bytes_max = kept.limits.whole_body_bytes_max;
     new.log.to = kept.log.to.clone();
     new.inherited = kept.inherited.clone();
     new.clock = kept.clock.clone();
     new.listen.clone_from(&kept.listen);
-    new.tls.clone_from(&kept.tls);
-    new.proxy_protocol.clone_from(&kept.proxy_protocol);
 }
