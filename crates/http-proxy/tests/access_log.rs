@@ -208,3 +208,31 @@ fn what_a_stop_cuts_off_was_not_left_by_its_client() {
     }
     gate.open();
 }
+
+#[test]
+fn a_reload_moves_the_log_or_changes_nothing() {
+    let (origin, home) =
+        (Origin::start(|_| reply(200, "", "x")), tempfile::tempdir().expect("dir"));
+    let paths = ["one", "two"].map(|name| home.path().join(name));
+    let proxy = Proxy::start(&origin);
+    let reload = |target: LogTarget| {
+        let to = damelo_http_proxy::Target::Demo;
+        let mut new = damelo_http_proxy::ProxyConfig::new(proxy.info.address, to);
+        new.log.to = target;
+        proxy.info.control.reload(new)
+    };
+    proxy.get("/before");
+    for path in &paths {
+        reload(LogTarget::File(path.clone())).expect("reloaded");
+        proxy.get(&format!("/{}", path.file_name().expect("a name").display()));
+        reload(LogTarget::File(home.path().join("no/directory"))).expect_err("nowhere");
+    }
+    proxy.get("/still");
+    reload(LogTarget::None).expect("reloaded");
+    proxy.get("/after");
+    proxy.stop();
+    let [one, two] = paths.map(|path| std::fs::read_to_string(path).expect("a log"));
+    assert!(one.contains(" /one ") && one.lines().count() == 1, "{one}");
+    assert!(two.contains(" /two ") && two.contains(" /still "), "{two}");
+    assert_eq!(two.lines().count(), 2, "{two}");
+}

@@ -228,7 +228,7 @@ impl Admin {
         let reloads = self.control.reloads();
         let (connections_open, connections_max) = self.gate.connections();
         Moment {
-            log_write_errors: shared.log.as_ref().map_or(0, |log| log.write_errors.get()),
+            log_write_errors: shared.log.write_errors.get(),
             names_refused: names::refused(),
             reloads: reloads.done.get(),
             reload_errors: reloads.failed.get(),

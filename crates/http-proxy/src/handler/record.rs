@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
 use crate::answer::body::ProxyBody;
 use crate::client::Peer;
+use crate::config::LogTarget;
 use crate::error::FetchError;
 use crate::forward::auth::credentials;
 use crate::io::locks::lock;
@@ -59,7 +60,10 @@ pub(super) fn begin<B>(
     peer: &Peer,
     start: Instant,
 ) -> Option<Box<LogRecord>> {
-    let log = worker.shared.log.clone()?;
+    if worker.shared.config.log.to == LogTarget::None {
+        return None;
+    }
+    let log = worker.shared.log.clone();
     let (uri, headers) = (request.uri(), request.headers());
     // Behind a trusted proxy every connection has that proxy's address: log the forwarded one.
     let told = worker.shared.config.forwarded.trust_client;

@@ -15,16 +15,17 @@ use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
 };
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Method, StatusCode, Version};
 
 use crate::config::{LogFormat, LogTarget};
+use crate::io::locks::lock;
 use crate::metrics::{BrokenBy, Counter, Counters};
 use crate::say::say;
 
@@ -45,6 +46,7 @@ const LAST_LINES_MAX: Duration = Duration::from_secs(5);
 enum Message {
     Line(String),
     Reopen,
+    To(Sink),
     End,
 }
 
@@ -53,6 +55,8 @@ enum Message {
 struct Beside {
     bytes_waiting: AtomicUsize,
     reopen: AtomicBool,
+    /// Where lines go from now on.
+    to: Mutex<Option<Sink>>,
     end: AtomicBool,
 }
 
@@ -85,14 +89,10 @@ impl LogEnd {
 }
 
 impl AccessLog {
-    /// Starts the writer; `None` if there is no target. The caller waits for the returned end once
+    /// Starts the writer, also if there is no target yet: a reload may bring one. The caller waits for the returned end once
     /// it has told the log to end, or dropped its handles, so that the last lines are written.
-    pub(crate) fn start(target: &LogTarget) -> io::Result<Option<(AccessLog, LogEnd)>> {
-        let sink = match target {
-            LogTarget::None => return Ok(None),
-            LogTarget::Stdout => Sink::Stdout(buffered(io::stdout())),
-            LogTarget::File(path) => Sink::File(buffered(open(path)?), path.clone()),
-        };
+    pub(crate) fn start(target: &LogTarget) -> io::Result<(AccessLog, LogEnd)> {
+        let sink = Sink::open(target)?;
         let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
         let (ends, end) = sync_channel(0);
         let log = AccessLog { messages, beside: Arc::default(), write_errors: Arc::default() };
@@ -102,7 +102,7 @@ impl AccessLog {
             let gather = || std::thread::sleep(GATHERING);
             write_lines(sink, &waiting, &beside, &errors, gather);
         })?;
-        Ok(Some((log, LogEnd(end))))
+        Ok((log, LogEnd(end)))
     }
 
     /// Queues a line; false if there is no room for it.
@@ -123,6 +123,15 @@ impl AccessLog {
     pub(crate) fn reopen(&self) {
         if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Reopen) {
             self.beside.reopen.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes to another target, after the lines that are already queued, or as [`Self::reopen`].
+    pub(crate) fn write_to(&self, sink: Sink) {
+        if let Err(TrySendError::Full(Message::To(sink))) =
+            self.messages.try_send(Message::To(sink))
+        {
+            *lock(&self.beside.to) = Some(sink);
         }
     }
 
@@ -162,14 +171,27 @@ fn is_fifo(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
-enum Sink {
+/// Where lines go, opened.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    None(io::Sink),
     Stdout(BufWriter<io::Stdout>),
     File(BufWriter<File>, PathBuf),
 }
 
 impl Sink {
+    pub(crate) fn open(target: &LogTarget) -> io::Result<Sink> {
+        Ok(match target {
+            LogTarget::None => Sink::None(io::sink()),
+            LogTarget::Stdout => Sink::Stdout(buffered(io::stdout())),
+            LogTarget::File(path) => Sink::File(buffered(open(path)?), path.clone()),
+        })
+    }
+
     fn writer(&mut self) -> &mut dyn Write {
         match self {
+            // Lines of requests that began before the log was switched off.
+            Sink::None(nothing) => nothing,
             Sink::Stdout(out) => out,
             Sink::File(out, _) => out,
         }
@@ -207,6 +229,7 @@ fn write_lines(
         match write_batch(&mut sink, first, waiting, beside, errors) {
             After::More => {}
             After::Reopen => sink.reopen(),
+            After::To(new) => sink = new,
             After::End => return,
         }
         gather();
@@ -217,6 +240,7 @@ fn write_lines(
 enum After {
     More,
     Reopen,
+    To(Sink),
     End,
 }
 
@@ -239,12 +263,16 @@ fn write_batch(
                 beside.bytes_waiting.fetch_sub(text.len(), Ordering::Relaxed);
             }
             Ok(Message::Reopen) => break After::Reopen,
+            Ok(Message::To(new)) => break After::To(new),
             Ok(Message::End) => break After::End,
             Err(_) if beside.end.load(Ordering::Relaxed) => break After::End,
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => break After::More,
         }
         if beside.reopen.swap(false, Ordering::Relaxed) {
             break After::Reopen;
+        }
+        if let Some(new) = lock(&beside.to).take() {
+            break After::To(new);
         }
         next = waiting.try_recv();
     };
@@ -320,7 +348,7 @@ mod tests {
     fn a_rotated_file_gets_no_more_lines_and_the_new_one_all_after() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
-        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
+        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap();
         let line = |text: &str| assert!(log.queue(format!("{text}\n")));
         line("one");
         line("two");
@@ -336,6 +364,47 @@ mod tests {
         end.wait();
         assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "one\ntwo\nthree\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "four\n");
+    }
+
+    #[test]
+    fn a_log_that_moves_loses_no_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["one", "two"].map(|name| directory.path().join(name));
+        let (log, end) = AccessLog::start(&LogTarget::None).unwrap();
+        let line = |text: &str| assert!(log.queue(format!("{text}\n")));
+        line("of nothing");
+        for path in &paths {
+            log.write_to(Sink::open(&LogTarget::File(path.clone())).unwrap());
+            line("first");
+            line("second");
+        }
+        log.write_to(Sink::open(&LogTarget::None).unwrap());
+        line("of nothing");
+        log.end();
+        end.wait();
+        for path in paths {
+            assert_eq!(std::fs::read_to_string(path).unwrap(), "first\nsecond\n");
+        }
+        let nowhere = LogTarget::File(directory.path().join("no/directory"));
+        assert!(Sink::open(&nowhere).is_err());
+    }
+
+    /// The queue is full, and nobody takes what waits.
+    #[test]
+    fn a_log_moves_though_its_queue_is_full() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["one", "two"].map(|name| directory.path().join(name));
+        let sink = |path: &PathBuf| Sink::open(&LogTarget::File(path.clone())).unwrap();
+        let (messages, waiting) = sync_channel(2);
+        let log = AccessLog { messages, beside: Arc::default(), write_errors: Arc::default() };
+        assert!(log.queue("a\n".to_owned()) && log.queue("b\n".to_owned()));
+        assert!(!log.queue("no room\n".to_owned()));
+        log.write_to(sink(&paths[1]));
+        let (beside, errors) = (log.beside.clone(), Counter::default());
+        drop(log);
+        write_lines(sink(&paths[0]), &waiting, &beside, &errors, || {});
+        assert_eq!(std::fs::read_to_string(&paths[0]).unwrap(), "a\n");
+        assert_eq!(std::fs::read_to_string(&paths[1]).unwrap(), "b\n");
     }
 
     #[test]
@@ -386,7 +455,7 @@ mod tests {
     fn what_was_logged_before_the_end_is_written_while_somebody_holds_the_log() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
-        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
+        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap();
         for number in 0..5 {
             assert!(log.queue(format!("{number}\n")));
         }
@@ -407,7 +476,7 @@ mod tests {
         let mut both = OpenOptions::new();
         both.read(true).write(true).custom_flags(libc::O_NONBLOCK);
         let mut reader = both.open(&path).unwrap();
-        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
+        let (log, end) = AccessLog::start(&LogTarget::File(path.clone())).unwrap();
         let mut moved = Instant::now();
         while moved.elapsed() < Duration::from_millis(200) {
             match log.queue("x".repeat(64)) {
@@ -434,7 +503,7 @@ mod tests {
         if !path.exists() {
             return;
         }
-        let (log, end) = AccessLog::start(&LogTarget::File(path.into())).unwrap().unwrap();
+        let (log, end) = AccessLog::start(&LogTarget::File(path.into())).unwrap();
         let errors = log.write_errors.clone();
         assert!(log.queue("lost\n".to_owned()));
         drop(log);

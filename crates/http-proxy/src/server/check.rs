@@ -27,11 +27,6 @@ impl ProxyConfig {
             }
         }
         self.admin.from.map(|address| listen::probe(address, "admin.from")).transpose()?;
-        self.check_log()
-    }
-
-    /// Checks whether the access log can be written.
-    pub(crate) fn check_log(&self) -> Result<(), ProxyError> {
         let LogTarget::File(path) = &self.log.to else { return Ok(()) };
         log::check(path)
             .map_err(|source| ProxyError::Log { target: self.log.to.to_string(), source })

@@ -137,7 +137,7 @@ struct Proxy {
     last_stop: watch::Sender<bool>,
     last_threads: Vec<JoinHandle<()>>,
     /// Comes by itself once no worker holds the log.
-    log_end: Option<LogEnd>,
+    log_end: LogEnd,
     _unix_files: Vec<UnixFile>,
 }
 
@@ -213,9 +213,7 @@ impl Proxy {
         }
         // The caller may hold handles of the log beyond this.
         self.info.control.end_log();
-        if let Some(end) = self.log_end {
-            end.wait();
-        }
+        self.log_end.wait();
         Ok(())
     }
 }
@@ -256,10 +254,9 @@ fn shared(
     store: Store,
     sites: Sites,
     forward: Option<Arc<ForwardProxy>>,
-) -> Result<(Shared, Option<LogEnd>), ProxyError> {
-    let started = AccessLog::start(&config.log.to)
+) -> Result<(Shared, LogEnd), ProxyError> {
+    let (log, log_end) = AccessLog::start(&config.log.to)
         .map_err(|source| ProxyError::Log { target: config.log.to.to_string(), source })?;
-    let (log, log_end) = started.unzip();
     let via = Via::of(&config.name)?;
     let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
     let vault = Arc::new(Vault::new(store, ledger, &config));

@@ -16,6 +16,7 @@ use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, check_shared};
 use crate::io::locks::lock;
+use crate::log::Sink;
 use crate::metrics::Counter;
 use crate::worker::Shared;
 use crate::worker::followers::Followers;
@@ -125,8 +126,8 @@ impl Control {
     }
 
     /// Uses new settings from the next request on: once this returns, no request begins with the
-    /// former ones. Addresses, threads, the number of connections, the file of the access log, the
-    /// demo and the clock stay as they are. It waits for every worker, and so must not be called on
+    /// former ones. Addresses, threads, the number of connections, the demo and the clock
+    /// stay as they are. It waits for every worker, and so must not be called on
     /// one.
     ///
     /// # Errors
@@ -173,9 +174,6 @@ impl Control {
         }
         // Also what waits for a restart, which would fail by it.
         config.check()?;
-        if config.log.to != running.config.log.to {
-            config.check_log()?;
-        }
         if let Some(running) = &mut running_forward {
             check_shared(&config)?;
             if let Some(new) = forward {
@@ -187,8 +185,17 @@ impl Control {
         let via = Via::of(&config.name)?;
         let sites = Arc::new(running.sites.with(&config)?);
         let open_doors = self.doors.prepare(&config, kept)?;
+        let log =
+            match config.log.to == kept.log.to {
+                true => None,
+                false => Some(Sink::open(&config.log.to).map_err(|source| ProxyError::Log {
+                    target: config.log.to.to_string(),
+                    source,
+                })?),
+            };
         // Nothing fails from here on.
         open_doors();
+        log.into_iter().for_each(|log| running.log.write_to(log));
         running.vault.follow(&config);
         running.transit.set_bytes_max(config.limits.transit_bytes_max);
         if config.groups.hints_by_use != kept.groups.hints_by_use {
@@ -217,16 +224,12 @@ impl Control {
 
     /// Reopens the file of the access log, for example after it was renamed.
     pub fn reopen_log(&self) {
-        if let Some(log) = &self.shared().log {
-            log.reopen();
-        }
+        self.shared().log.reopen();
     }
 
     /// Ends the access log, once nothing is left to log.
     pub(crate) fn end_log(&self) {
-        if let Some(log) = &self.shared().log {
-            log.end();
-        }
+        self.shared().log.end();
     }
 }
 
@@ -242,7 +245,6 @@ pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.workers = kept.workers;
     new.limits.connections_max = kept.limits.connections_max;
     new.limits.whole_body_bytes_max = kept.limits.whole_body_bytes_max;
-    new.log.to = kept.log.to.clone();
     new.inherited = kept.inherited.clone();
     new.clock = kept.clock.clone();
     new.listen.clone_from(&kept.listen);

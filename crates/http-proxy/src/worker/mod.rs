@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) transit: Arc<Transit>,
     pub(crate) collapse: Arc<Collapse>,
     pub(crate) seen: Arc<Seen>,
-    pub(crate) log: Option<AccessLog>,
+    pub(crate) log: AccessLog,
     /// Values of `Via`.
     pub(crate) via: Via,
 }
