@@ -6,8 +6,9 @@
 //! the journal's place that a delete was lost. Invariants: while a journal is open, the area is
 //! accessed only through this descriptor and the rest of the file only through the device's
 //! `O_DIRECT` descriptor, so that page cache and direct I/O never disagree. Blocks are allocated
-//! before mapping, and all pages are resident and locked, so a store to the mapping meets neither a
-//! hole nor a read error (either would raise SIGBUS); other processes must not truncate the file. A
+//! before mapping, and only pages that are resident and locked are stored to (see `memory`), so a
+//! store to the mapping meets neither a hole nor a read error (either would raise SIGBUS); other
+//! processes must not truncate the file. A
 //! file system that does not overwrite in place could still run out of room at such a store, and
 //! one that has shut down for an error could refuse it, both with a signal; there, and wherever
 //! mapping or locking fails, `pwrite` is used: it costs a system call, fails with an error, and
@@ -19,11 +20,14 @@
 //! the kernel takes the data for written, and may drop it where no mapping holds the pages: it has
 //! to be written again before the next `sync` counts.
 
+mod memory;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use self::memory::Memory;
 use super::JournalArea;
 use super::file::{Core, short};
 use super::{IoOp, sys};
@@ -46,7 +50,7 @@ pub(super) struct FileJournal {
     _core: Arc<Core>,
     offset: u64,
     len: u64,
-    map: Option<sys::Mapping>,
+    memory: Option<Memory>,
 }
 
 impl FileJournal {
@@ -66,15 +70,27 @@ impl FileJournal {
         }
         let file = sys::reopen(&core.file, &core.path)?;
         let is_mapped = sys::stores_never_fail(&file);
-        settle(&file, offset, len, is_mapped)?;
-        let map = if is_mapped { sys::Mapping::new(&file, offset, len) } else { None };
-        Ok(FileJournal { file, _core: Arc::clone(core), offset, len, map })
+        // Of a longer area, pieces are settled when they are locked.
+        settle(&file, offset, len, is_mapped && memory::is_whole(len))?;
+        let memory = if is_mapped { Memory::of(&file, offset..offset + len) } else { None };
+        Ok(FileJournal { file, _core: Arc::clone(core), offset, len, memory })
     }
 
     /// True if writes go to mapped memory.
     #[cfg(test)]
     pub(super) fn is_mapped(&self) -> bool {
-        self.map.is_some()
+        self.memory.is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn locked_pieces(&self) -> Option<Vec<u64>> {
+        self.memory.as_ref().and_then(Memory::locked)
+    }
+
+    /// As if the system locked no more.
+    #[cfg(test)]
+    pub(super) fn refuse_locks(&self) {
+        self.memory.as_ref().inspect(|memory| memory.refuse());
     }
 
     #[cfg(test)]
@@ -85,7 +101,7 @@ impl FileJournal {
     /// Continues with `pwrite`, as if mapping had failed.
     #[cfg(test)]
     pub(super) fn unmap(&mut self) {
-        self.map = None;
+        self.memory = None;
     }
 }
 
@@ -154,13 +170,10 @@ impl JournalArea for FileJournal {
             let text = format!("{} bytes at {offset} of a journal of {}", bytes.len(), self.len);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        match &self.map {
-            Some(map) => {
-                map.store(offset, bytes);
-                Ok(())
-            }
-            None => self.file.write_all_at(bytes, self.offset + offset),
+        if self.memory.as_ref().is_some_and(|memory| memory.store(&self.file, offset, bytes)) {
+            return Ok(());
         }
+        self.file.write_all_at(bytes, self.offset + offset)
     }
 
     fn sync(&self) -> io::Result<()> {

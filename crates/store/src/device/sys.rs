@@ -109,6 +109,7 @@ mod linux {
     use std::fs::{self, File, Metadata};
     use std::io;
     use std::mem::MaybeUninit;
+    use std::ops::Range;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     use std::path::{Path, PathBuf};
@@ -319,7 +320,7 @@ mod linux {
         fs::canonicalize(link).ok()
     }
 
-    /// A shared, resident, locked mapping of a part of a file.
+    /// A shared mapping of a part of a file, of which parts are resident and locked.
     pub(crate) struct Mapping {
         base: NonNull<u8>,
         len: usize,
@@ -332,7 +333,7 @@ mod linux {
     unsafe impl Sync for Mapping {}
 
     impl Mapping {
-        /// Maps and locks; `None` if the system refuses either.
+        /// Maps; `None` if the system refuses.
         pub(crate) fn new(file: &File, offset: u64, len: u64) -> Option<Mapping> {
             let bytes = usize::try_from(len).ok()?;
             let at = libc::off64_t::try_from(offset).ok()?;
@@ -343,7 +344,7 @@ mod linux {
                 return None;
             }
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+            let flags = libc::MAP_SHARED;
             // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
             let base = unsafe {
                 libc::mmap64(ptr::null_mut(), bytes, access, flags, file.as_raw_fd(), at)
@@ -351,17 +352,37 @@ mod linux {
             if base == libc::MAP_FAILED {
                 return None;
             }
-            let map = Mapping { base: NonNull::new(base.cast())?, len: bytes };
-            // SAFETY: exactly the range just mapped.
-            (unsafe { libc::mlock(base, bytes) } == 0).then_some(map)
+            Some(Mapping { base: NonNull::new(base.cast())?, len: bytes })
         }
 
-        /// Copies bytes in. Concurrent stores must use disjoint ranges.
+        /// Makes whole pages resident, and keeps them so; false if the system refuses.
+        pub(crate) fn lock(&self, range: Range<u64>) -> bool {
+            let (at, bytes) = self.within(range);
+            // SAFETY: the range lies within the mapping.
+            unsafe { libc::mlock(self.base.as_ptr().add(at).cast(), bytes) == 0 }
+        }
+
+        /// Lets the system take the pages again. What was stored is the file's all the same.
+        pub(crate) fn unlock(&self, range: Range<u64>) {
+            let (at, bytes) = self.within(range);
+            // SAFETY: the range lies within the mapping. Unlocking such a range cannot fail but for
+            // the number of mappings, and then the pages stay.
+            unsafe { libc::munlock(self.base.as_ptr().add(at).cast(), bytes) };
+        }
+
+        /// Where a range begins, and its bytes.
+        fn within(&self, range: Range<u64>) -> (usize, usize) {
+            let [start, end] =
+                [range.start, range.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+            assert!(start <= end && end <= self.len, "in range");
+            (start, end - start)
+        }
+
+        /// Copies bytes to where the mapping is locked. Concurrent stores must use disjoint ranges.
         pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
-            let at = usize::try_from(offset).unwrap_or(usize::MAX);
-            assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "in range");
+            let (at, _) = self.within(offset..offset.saturating_add(bytes.len() as u64));
             // SAFETY: the range was checked to lie within the mapping, which lives as long as
-            // `self`, is resident, and never overlaps a Rust object such as `bytes`. Nobody reads
+            // `self`, is resident there, and never overlaps a Rust object such as `bytes`. Nobody reads
             // it through a pointer, and concurrent stores are disjoint.
             unsafe {
                 let to = self.base.as_ptr().add(at);
@@ -447,6 +468,7 @@ mod linux {
 mod other {
     use std::fs::{File, Metadata};
     use std::io;
+    use std::ops::Range;
 
     fn missing<T>() -> io::Result<T> {
         Err(io::ErrorKind::Unsupported.into())
@@ -502,6 +524,14 @@ mod other {
     impl Mapping {
         pub(crate) fn new(_: &File, _: u64, _: u64) -> Option<Mapping> {
             None
+        }
+
+        pub(crate) fn lock(&self, _: Range<u64>) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn unlock(&self, _: Range<u64>) {
+            match *self {}
         }
 
         pub(crate) fn store(&self, _: u64, _: &[u8]) {

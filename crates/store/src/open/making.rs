@@ -12,7 +12,7 @@ use crate::durable::lives::empty_table;
 use crate::error::OpenError;
 use crate::format::{
     BLOCK_BYTES, JOURNAL_PARTS, LayoutError, PlanRequest, Superblock, UNIT_BYTES, VolumeLayout,
-    segments_upper_bound,
+    checkpoint_slot_bytes, segments_upper_bound,
 };
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
@@ -35,12 +35,21 @@ const RECORD_BYTES_MIN: u64 = 2 * UNIT_BYTES;
 const OBJECTS_MIN: u64 = 64;
 /// A half, a quarter of it, has room for several of the longest prefixes.
 const JOURNAL_MIN: u64 = 256 << 10;
-/// The area is locked in memory, of which a process may lock 8 MiB by default on Linux.
-const JOURNAL_MAX: u64 = 7 << 20;
+/// The longest area for which its slots alone are a reason.
+const JOURNAL_BY_SLOTS_MAX: u64 = 7 << 20;
+/// A turn of a half costs a checkpoint, so the area is a part of one: this part up to so many
+/// bytes, then the smaller part, and in no case more than the last. An open reads all of it.
+const JOURNAL_PART: u64 = 4;
+const JOURNAL_PART_MAX: u64 = 64 << 20;
+const JOURNAL_SMALL_PART: u64 = 32;
+const JOURNAL_MAX: u64 = 256 << 20;
 /// The journal's parts are whole blocks.
 const JOURNAL_STEP: u64 = JOURNAL_PARTS * BLOCK_BYTES;
 /// Journal bytes per index slot, for the deletes between two checkpoints.
 const JOURNAL_BYTES_PER_SLOT: u64 = 32;
+
+/// How much of a journal is cleared at once.
+const CLEARED_BYTES: u64 = 8 << 20;
 
 /// Rounds a volume's size down to whole blocks.
 pub(super) fn whole_blocks(bytes: u64) -> u64 {
@@ -92,9 +101,8 @@ pub(super) fn plan(
     let smallest = sizes.iter().copied().min().unwrap_or(0);
     let segment = segment_bytes(config, smallest, page);
     let index_slots = index_slots(config, total)?;
-    let journal = (index_slots * JOURNAL_BYTES_PER_SLOT).clamp(JOURNAL_MIN, JOURNAL_MAX);
-    let journal = journal - journal % JOURNAL_STEP;
     let total_segments: u32 = sizes.iter().map(|size| segments_upper_bound(*size, segment)).sum();
+    let journal = journal_bytes(index_slots, checkpoint_slot_bytes(index_slots, total_segments));
     check_addressable(total, u64::from(total_segments) * segment)?;
     let mut rng = Seeds::new(config, clock);
     let (mut store_id, hash_seed) = ([0; 16], rng.next());
@@ -134,6 +142,15 @@ pub(super) fn plan(
         });
     }
     Ok(all)
+}
+
+/// Bytes of the journal of a store with so large an index and checkpoint.
+fn journal_bytes(index_slots: u64, checkpoint_bytes: u64) -> u64 {
+    let by_slots = (index_slots * JOURNAL_BYTES_PER_SLOT).clamp(JOURNAL_MIN, JOURNAL_BY_SLOTS_MAX);
+    let by_checkpoint = (checkpoint_bytes / JOURNAL_PART).min(JOURNAL_PART_MAX);
+    let by_checkpoint = by_checkpoint.max(checkpoint_bytes / JOURNAL_SMALL_PART);
+    let journal = by_slots.max(by_checkpoint.min(JOURNAL_MAX));
+    journal - journal % JOURNAL_STEP
 }
 
 /// Whether the index can name every place of these segments.
@@ -225,9 +242,12 @@ fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), O
         }
     }
     if superblock.journal_bytes > 0 {
-        let zeros = AlignedBuf::zeroed(superblock.journal_bytes as usize);
-        let at = superblock.journal_offset;
-        volume.device.write_at(at, &zeros).map_err(io("clearing the journal"))?;
+        let zeros = AlignedBuf::zeroed(superblock.journal_bytes.min(CLEARED_BYTES) as usize);
+        for done in (0..superblock.journal_bytes).step_by(zeros.len()) {
+            let bytes = (superblock.journal_bytes - done).min(CLEARED_BYTES) as usize;
+            let at = superblock.journal_offset + done;
+            volume.device.write_at(at, &zeros[..bytes]).map_err(io("clearing the journal"))?;
+        }
     }
     let at = superblock.layout().lives_offset();
     let lives = empty_table(superblock);
@@ -258,5 +278,32 @@ impl Seeds {
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::JOURNAL_CELL_BYTES;
+
+    /// What a delete costs in checkpoints, where nothing else asks for one.
+    #[test]
+    fn a_journal_grows_with_the_checkpoints_that_its_turns_cost() {
+        let mut before = 0;
+        for gib in [1, 8, 32, 128, 1 << 10, 4 << 10, 16 << 10] {
+            let volume: u64 = gib << 30;
+            let slots = slots_for((volume / BYTES_PER_OBJECT).max(OBJECTS_FEW));
+            let segments = segments_upper_bound(volume, SEGMENT_DEFAULT);
+            let checkpoint = checkpoint_slot_bytes(slots, segments);
+            let journal = journal_bytes(slots, checkpoint);
+            assert!(journal >= before && journal <= JOURNAL_MAX, "{gib} GiB: {journal}");
+            assert_eq!(journal % JOURNAL_STEP, 0);
+            before = journal;
+            let records = journal / JOURNAL_PARTS / JOURNAL_CELL_BYTES as u64;
+            let most = if gib <= 128 { 640 } else { 5 << 10 };
+            let each = checkpoint / records;
+            assert!(each <= most || gib > 4 << 10, "{gib} GiB: {each} bytes for each delete");
+        }
+        assert_eq!(before, JOURNAL_MAX);
     }
 }

@@ -78,6 +78,49 @@ fn a_journal_without_mapping_reads_what_one_with_mapping_wrote() {
     assert_eq!((&all[10..16], &all[20..25], all.len()), (&b"mapped"[..], &b"plain"[..], 8192));
 }
 
+/// Of a long area only pieces are locked, and all of it can be written wherever they are.
+#[test]
+fn a_long_journal_locks_little_and_holds_what_was_written() {
+    let len = 9 * MIB + 3 * BLOCK as u64;
+    for dir in ["/dev/shm", "."] {
+        let Ok(dir) = tempfile::tempdir_in(dir) else { continue };
+        let path = dir.path().join("device");
+        std::fs::write(&path, vec![0; len as usize + BLOCK]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let core = Arc::new(Core::new(file, path, 1));
+        let journal = FileJournal::open(&core, len + BLOCK as u64, BLOCK as u64, len).unwrap();
+        let mut model = vec![0; len as usize];
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut write = |at: u64, bytes: usize| {
+            let bytes: Vec<u8> = (0..bytes).map(|_| rng.u8(..)).collect();
+            journal.write(at, &bytes).unwrap();
+            let at = at as usize;
+            model[at..at + bytes.len()].copy_from_slice(&bytes);
+            journal.locked_pieces().map(|locked| assert!(locked.len() <= 4, "{locked:?}"))
+        };
+        // Both copies, one beside the other, with what lies across the ends of pieces.
+        let mut is_in_pieces = false;
+        for at in (0..len / 2 - 8192).step_by(8000) {
+            is_in_pieces |= write(at, 32).is_some() && write(len / 2 + at, 8192).is_some();
+        }
+        assert_eq!(is_in_pieces, journal.is_mapped());
+        if let Some(locked) = journal.locked_pieces() {
+            assert!(locked.ends_with(&[8, 4]), "those of the last two records: {locked:?}");
+        }
+        write(len - 32, 32);
+        write(5, 3 * MIB as usize);
+        journal.refuse_locks();
+        for number in 0..9 {
+            write(number * MIB + 999, 32);
+        }
+        assert!(journal.read_all().unwrap() == model);
+        journal.sync().unwrap();
+        drop(journal);
+        let again = FileJournal::open(&core, len + BLOCK as u64, BLOCK as u64, len).unwrap();
+        assert!(again.read_all().unwrap() == model);
+    }
+}
+
 const CHILD: &str = "DAMELO_TEST_JOURNAL_CHILD";
 
 #[test]
