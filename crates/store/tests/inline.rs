@@ -42,6 +42,7 @@ fn what_waits_for_the_journal_is_not_refused_for_want_of_memory() {
         purges += 1;
     }
     let store = open();
+    store.create(b"key", GroupId::new(1), b"older").wait().unwrap();
     (1..purges).for_each(|_| purge(&store));
     assert_eq!(store.create(b"key", GroupId::new(1), b"value").wait(), Ok(()));
     let stats = store.stats();

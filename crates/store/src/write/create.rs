@@ -171,7 +171,9 @@ impl Engine {
         let hash = self.hash(new.key);
         let stored = header_of(&fields_of(self, new, hash, false), new).stored_bytes();
         let full = !new.is_moved() && self.nursery.is_full(stored);
-        if full || (!new.is_unjournalled(self) && !self.journal.has_room()) {
+        // What nothing is known of is not journalled, and needs no room there.
+        let is_journalled = || !new.is_unjournalled(self) && self.may_be_journalled(hash);
+        if full || (!self.journal.has_room() && is_journalled()) {
             return Err(CreateBlocked::MustWait);
         }
         if stored <= self.page_record_max() {

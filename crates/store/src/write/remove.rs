@@ -13,6 +13,7 @@ use crate::error::{CreateError, PurgeError};
 use crate::format::JournalOp;
 use crate::stats::add;
 use crate::sync::exclusive;
+use crate::types::KeyHash;
 
 impl CreateError {
     /// Whether what was to be replaced is out of date by such a refusal.
@@ -65,7 +66,8 @@ impl Engine {
     /// Whether a remove of the key would block: for room in the journal, or a sync of the disk.
     pub(super) fn remove_blocks(&self, key: &[u8]) -> bool {
         // Without background threads, only the caller can make room.
-        !self.is_inline() && (!self.journal.has_room() || self.change_syncs(key))
+        let needs_room = || !self.journal.has_room() && self.may_be_journalled(self.hash(key));
+        !self.is_inline() && (needs_room() || self.change_syncs(key))
     }
 
     /// Whether what changes this key waits for a sync of the disk: if a version of it may be there,
@@ -76,10 +78,12 @@ impl Engine {
             Durability::Flushed => self.space.is_untouched(),
             Durability::Synced => true,
         };
-        if !syncs || self.is_inline() {
-            return false;
-        }
-        let hash = self.hash(key);
+        syncs && !self.is_inline() && self.may_be_journalled(self.hash(key))
+    }
+
+    /// Whether a change of the key has to be journalled, unless it changes meanwhile: if a version
+    /// of it may be there, or an older one on disk.
+    pub(super) fn may_be_journalled(&self, hash: KeyHash) -> bool {
         !self.recovery.is_done()
             || self.cache.resident.shard(hash).contains(hash)
             || !self.index.candidates(hash.get()).is_empty()
@@ -92,8 +96,10 @@ impl Engine {
         }
         self.stir();
         let begun = Instant::now();
-        let room = self.wait_journal_room(begun);
         let hash = self.hash(key);
+        // What nothing is known of is not journalled. If it is known by then, it waits behind.
+        let waits = !self.journal.has_room() && self.may_be_journalled(hash);
+        let room = if waits { self.wait_journal_room(begun) } else { Ok(()) };
         let mut shard = self.cache.resident.shard(hash);
         if caller.is_some_and(Caller::is_gone) {
             return Ok(false);

@@ -180,3 +180,30 @@ fn a_create_that_came_later_than_a_remove_is_what_a_crash_leaves() {
     bench.store.sync().unwrap();
     assert_eq!(bench.after_crash(), Some(2));
 }
+
+/// What waits for a checkpoint is what the journal has to be told.
+#[test]
+fn what_nothing_is_known_of_needs_no_room_in_the_journal() {
+    let bench = Bench::new();
+    let engine = bench.store.engine();
+    let mark = JournalOp::PurgeGroup { group: 99 };
+    while engine.journal.has_room() {
+        engine.journal_append(mark.clone(), engine.new_seq()).unwrap();
+    }
+    let before = bench.store.stats();
+    let create = |key: &[u8]| engine.create_now(&NewObject::of(key, GROUP, Value::Whole(b"new")));
+    assert!(matches!(create(KEY), Err(CreateBlocked::MustWait)));
+    for number in 0..100_u64 {
+        assert!(create(&number.to_le_bytes()).is_ok(), "{number}");
+        assert!(!bench.store.remove(format!("unknown {number}").as_bytes()).unwrap());
+    }
+    assert!(matches!(create(&7_u64.to_le_bytes()), Err(CreateBlocked::MustWait)), "it is known");
+    let stats = bench.store.stats();
+    assert_eq!(
+        (stats.checkpoints, stats.journal_records),
+        (before.checkpoints, before.journal_records)
+    );
+    assert!(bench.store.remove(KEY).unwrap(), "after a checkpoint");
+    assert_eq!(bench.store.stats().checkpoints, before.checkpoints + 1);
+    assert!(create(KEY).is_ok());
+}
