@@ -39,8 +39,13 @@ impl Engine {
             return InMemory::Nothing;
         }
         let expires_s = head.expires_s();
-        let unsure = entry.state.marks_epoch() != epoch || expires_s != 0;
-        if unsure && let Some(death) = self.death(head.group(), key, head.sequence(), expires_s) {
+        // Marks are looked through, with a lock, only where one was set since the last time.
+        let death = if entry.state.marks_epoch() == epoch {
+            self.expiry(expires_s)
+        } else {
+            self.death(head.group(), key, head.sequence(), expires_s)
+        };
+        if let Some(death) = death {
             shard.remove(hash);
             self.forget(hash);
             self.died(death);
@@ -111,10 +116,14 @@ impl Engine {
         seq: Sequence,
         expires_s: u32,
     ) -> Option<Death> {
-        if expires_s != 0 && u64::from(expires_s) <= self.clock.unix_seconds() {
-            return Some(Death::Expired);
-        }
-        self.was_deleted(group, key, seq).then_some(Death::Purged)
+        let purged = || self.was_deleted(group, key, seq).then_some(Death::Purged);
+        self.expiry(expires_s).or_else(purged)
+    }
+
+    /// Whether the object is dead by its time. Reads the clock, and nothing else.
+    fn expiry(&self, expires_s: u32) -> Option<Death> {
+        let is_over = expires_s != 0 && u64::from(expires_s) <= self.clock.unix_seconds();
+        is_over.then_some(Death::Expired)
     }
 
     /// The same of a record on disk, found by a candidate that was chosen while recovery was under
@@ -143,5 +152,48 @@ impl Engine {
     pub(crate) fn was_deleted(&self, group: GroupId, key: &[u8], seq: Sequence) -> bool {
         self.marks.kills(group, key, seq)
             || (!self.recovery.is_done() && self.recovery_kills(self.hash(key), seq))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::in_memory::{Memory, State, Stopped};
+    use crate::types::Clock;
+    use crate::{ByteSize, Config, CreateOptions, Store};
+
+    /// A hit looks through the marks once after each purge, whether the object expires or not.
+    #[test]
+    fn what_was_checked_since_the_last_purge_is_only_compared_with_the_clock() {
+        let mut config = Config::new("memory", ByteSize::new(32 << 20));
+        config.memory = ByteSize::new(8 << 20);
+        config.background = false;
+        let device = Memory::device(&State::new(32 << 20, false));
+        let store = Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap();
+        let engine = store.engine();
+        let later = Stopped.unix_seconds() + 60;
+        for expires_unix_s in [None, Some(later), Some(1)] {
+            let options = CreateOptions { expires_unix_s, ..CreateOptions::default() };
+            store.create_with(b"key", GroupId::new(1), b"value", options).wait().unwrap();
+            store.purge_group(GroupId::new(1)).unwrap();
+            let hash = engine.hash(b"key");
+            let epoch = engine.marks.epoch();
+            // As if the mark had been found not to kill it: nobody looks at it again.
+            let checked = |epoch| {
+                let mut shard = engine.cache.resident.shard(hash);
+                shard.get_mut(hash).unwrap().state.set_marks_epoch(epoch);
+            };
+            checked(epoch);
+            if expires_unix_s == Some(1) {
+                assert!(matches!(engine.lookup_memory(hash, b"key"), InMemory::Dead));
+                continue;
+            }
+            let is_there = || matches!(engine.lookup_memory(hash, b"key"), InMemory::Found(_));
+            assert!(is_there(), "{expires_unix_s:?}");
+            checked(epoch - 1);
+            assert!(!is_there(), "{expires_unix_s:?}: a mark since then is looked at");
+        }
     }
 }
