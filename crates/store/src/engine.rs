@@ -20,7 +20,7 @@ use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::superblocks::DamagedCopies;
 use crate::format::{JournalOp, KEY_MAX_BYTES, META_MAX_BYTES, SUMMARY_ENTRY_BYTES};
 use crate::group::Groups;
-use crate::group::hints::{self, PendingHints};
+use crate::group::hints::PendingHints;
 use crate::group::neighbours::{Neighbours, Touched};
 use crate::index::{Index, Location};
 use crate::memory::cache::Cache;
@@ -258,12 +258,15 @@ impl Engine {
         if before == hint {
             return;
         }
-        // Without background threads, no later tick would apply the hint.
-        let pause = if self.inline.is_set() { Duration::ZERO } else { hints::PAUSE };
-        let due = self.hints.add(group, hint, self.clock.monotonic(), pause);
-        if !due.is_empty() {
-            self.cache.requeue(&due);
+        self.hints.add(group, hint);
+        if self.inline.is_set() {
+            // Without background threads, no later tick would apply the hint.
+            self.apply_hints();
         }
+    }
+
+    fn apply_hints(&self) {
+        self.hints.apply(|| self.clock.monotonic(), |hints| self.cache.requeue(hints));
     }
 
     /// The thread behind large pages: makes one after the other while frames would lie in them, and
@@ -282,10 +285,7 @@ impl Engine {
     /// Periodic duties of the flusher: charges the current size of the tables to the memory budget,
     /// and applies the hints gathered since to the objects in memory.
     pub(crate) fn tick(&self) {
-        let hints = self.hints.take();
-        if !hints.is_empty() {
-            self.cache.requeue(&hints);
-        }
+        self.apply_hints();
         let reused = self.counters.segments_reused.load(Ordering::Relaxed);
         let is_current = |segment, life| self.ring.life(segment) == life;
         self.groups.forget_reused(reused, self.ring.segments().into(), is_current);

@@ -446,17 +446,19 @@ impl Store {
 
     /// Loves a group: its objects are evicted last, from memory and from disk. A hint holds until
     /// it is removed, or until more groups have a hint than are tracked
-    /// ([`Config::groups_tracked_max`]): then the groups known longest lose theirs.
+    /// ([`Config::groups_tracked_max`]): then the groups known longest lose theirs. What is in
+    /// memory follows some milliseconds later, on a thread of the store; without such threads this
+    /// passes over all of memory, a millisecond for a gigabyte.
     pub fn love(&self, group: GroupId) {
         self.hint(group, Hint::Loved);
     }
 
-    /// Hates a group: its objects are evicted first.
+    /// Hates a group: its objects are evicted first. Memory follows as with `love`.
     pub fn hate(&self, group: GroupId) {
         self.hint(group, Hint::Hated);
     }
 
-    /// Removes the hint that `love` or `hate` gave.
+    /// Removes the hint that `love` or `hate` gave. Memory follows as with `love`.
     pub fn neutral(&self, group: GroupId) {
         self.hint(group, Hint::Neutral);
     }

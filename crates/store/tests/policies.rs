@@ -7,6 +7,7 @@ mod in_memory;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use damelo::policy::{
@@ -336,5 +337,52 @@ fn settings_out_of_range_are_refused() {
         let opened = Store::open_on(config, vec![Memory::device(&state)], Arc::new(Stopped));
         let error = opened.map(drop).unwrap_err();
         assert!(matches!(error, OpenError::Setting { setting, .. } if setting == name), "{error}");
+    }
+}
+
+/// Which threads look for objects in memory whose group has another hint.
+#[derive(Default)]
+struct Hinted(Mutex<Vec<ThreadId>>);
+
+impl ResidencyPolicy for Hinted {
+    fn arrive(&self, _hint: Hint, arrival: Arrival) -> Queue {
+        if matches!(arrival, Arrival::Hinted) {
+            self.0.lock().unwrap().push(std::thread::current().id());
+        }
+        Queue::Probation
+    }
+
+    fn victim(&self, usage: &Usage, _requester: Hint) -> Option<Queue> {
+        (usage.frames[Queue::Probation as usize] > 0).then_some(Queue::Probation)
+    }
+
+    fn fate(&self, _queue: Queue, _object: &Leaving) -> Fate {
+        Fate::Drop
+    }
+}
+
+/// Not who gives the hint, unless there is nobody else.
+#[test]
+fn the_stores_own_threads_apply_hints_to_what_is_in_memory() {
+    for background in [true, false] {
+        let policy = Arc::new(Hinted::default());
+        let mut config = small();
+        config.background = background;
+        config.own_policies.residency = Some(policy.clone());
+        let store = open(config);
+        store.create(b"key", GROUP, b"value").wait().unwrap();
+        store.sync().unwrap();
+        let me = std::thread::current().id();
+        let mut applied = 0;
+        for hint in [Store::love, Store::hate, Store::neutral] {
+            hint(&store, GROUP);
+            while policy.0.lock().unwrap().len() == applied {
+                assert!(background, "at once");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            applied = policy.0.lock().unwrap().len();
+        }
+        assert_eq!(applied, 3);
+        assert!(policy.0.lock().unwrap().iter().all(|thread| (*thread == me) != background));
     }
 }

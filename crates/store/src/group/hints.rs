@@ -1,9 +1,10 @@
 //! Hints of groups that are not applied to the objects in memory yet.
 //!
 //! Moving a group's objects to the queue of its hint takes a pass over all of memory: a millisecond
-//! for a gigabyte. So a single hint is applied at once, and hints that follow shortly are gathered
-//! and applied together; objects that come in meanwhile are queued by their group's hint anyway.
-//! Invariant: the last hint of a group wins. Threads: any; the flusher applies gathered hints.
+//! for a gigabyte. So no caller does it where the store has threads of its own: hints are gathered,
+//! and the flusher applies them together at its next tick, unless the last pass was just now and
+//! took long. Objects that come in meanwhile are queued by their group's hint anyway. Invariant:
+//! the last hint of a group wins. Threads: any; one at a time applies hints.
 
 use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
@@ -12,58 +13,81 @@ use std::time::Duration;
 use crate::policy::residency::Hint;
 use crate::types::GroupId;
 
-/// Least time between two passes over memory by callers. The flusher's passes are as frequent.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+/// Between two passes over memory lies this many times as long as the first took.
+const PAUSE_SHARE: u32 = 8;
 
 #[derive(Default)]
 struct State {
     waiting: HashMap<GroupId, Hint>,
-    applied: Option<Duration>,
+    /// No pass is made before.
+    next: Duration,
 }
 
 #[derive(Default)]
 pub(crate) struct PendingHints(Mutex<State>);
 
 impl PendingHints {
-    /// Adds a hint; returns the hints to apply now, if any.
-    pub(crate) fn add(
-        &self,
-        group: GroupId,
-        hint: Hint,
-        now: Duration,
-        pause: Duration,
-    ) -> HashMap<GroupId, Hint> {
-        let mut state = lock(&self.0);
-        state.waiting.insert(group, hint);
-        if state.applied.is_some_and(|then| now.saturating_sub(then) < pause) {
-            return HashMap::new();
-        }
-        state.applied = Some(now);
-        std::mem::take(&mut state.waiting)
+    /// Adds a hint.
+    pub(crate) fn add(&self, group: GroupId, hint: Hint) {
+        lock(&self.0).waiting.insert(group, hint);
     }
 
-    /// Takes the hints gathered since the last application.
-    pub(crate) fn take(&self) -> HashMap<GroupId, Hint> {
-        std::mem::take(&mut lock(&self.0).waiting)
+    /// Applies the hints gathered since the last pass, if there are any and it is time for another.
+    pub(crate) fn apply(
+        &self,
+        now: impl Fn() -> Duration,
+        pass: impl FnOnce(&HashMap<GroupId, Hint>),
+    ) {
+        let mut state = lock(&self.0);
+        if state.waiting.is_empty() {
+            return;
+        }
+        let begun = now();
+        if begun < state.next {
+            return;
+        }
+        let hints = std::mem::take(&mut state.waiting);
+        drop(state);
+        pass(&hints);
+        let end = now();
+        let pause = end.saturating_sub(begun).saturating_mul(PAUSE_SHARE);
+        lock(&self.0).next = end.saturating_add(pause);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
-    fn a_hint_that_comes_alone_is_applied_at_once_and_others_together() {
-        let pending = PendingHints::default();
-        let at = |ms| Duration::from_millis(ms);
+    fn hints_are_applied_together_and_the_longer_that_takes_the_more_seldom() {
+        let (pending, now) = (PendingHints::default(), Cell::new(Duration::ZERO));
         let id = GroupId::new;
-        let add = |group, hint, ms| pending.add(id(group), hint, at(ms), PAUSE);
-        assert_eq!(add(1, Hint::Loved, 0), HashMap::from([(id(1), Hint::Loved)]));
-        assert!(add(2, Hint::Loved, 5).is_empty());
-        assert!(add(2, Hint::Hated, 19).is_empty());
-        let together = HashMap::from([(id(2), Hint::Hated), (id(3), Hint::Loved)]);
-        assert_eq!(add(3, Hint::Loved, 20), together, "the last word of each");
-        assert!(add(4, Hint::Loved, 39).is_empty());
-        assert_eq!(pending.add(id(5), Hint::Loved, at(39), Duration::ZERO).len(), 2, "no pause");
+        let at = |ms| now.set(Duration::from_millis(ms));
+        let apply = |took_ms| {
+            let applied = Cell::new(HashMap::new());
+            let pass = |hints: &HashMap<GroupId, Hint>| {
+                applied.set(hints.clone());
+                now.set(now.get() + Duration::from_millis(took_ms));
+            };
+            pending.apply(|| now.get(), pass);
+            applied.into_inner()
+        };
+        assert!(apply(1).is_empty());
+        pending.add(id(1), Hint::Loved);
+        pending.add(id(2), Hint::Loved);
+        pending.add(id(2), Hint::Hated);
+        let together = HashMap::from([(id(1), Hint::Loved), (id(2), Hint::Hated)]);
+        assert_eq!(apply(10), together, "the last word of each");
+        assert!(apply(10).is_empty(), "once");
+        pending.add(id(3), Hint::Loved);
+        at(89);
+        assert!(apply(10).is_empty(), "the last pass took 10 ms, and ended at 10");
+        at(90);
+        assert_eq!(apply(0), HashMap::from([(id(3), Hint::Loved)]));
+        pending.add(id(4), Hint::Loved);
+        assert_eq!(apply(0).len(), 1, "it took no time");
     }
 }
