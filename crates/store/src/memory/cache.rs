@@ -270,8 +270,10 @@ impl Cache {
     }
 
     /// Evicts one run; false if there is none left. While `sparing` is above zero, the policy may
-    /// keep objects of the run.
+    /// keep objects of the run. Runs are spared whole at most once around: with hits that come as
+    /// fast as this goes round, it would never end.
     fn evict_one(&self, requester: Hint, sparing: &mut u32) -> bool {
+        let mut spared = 0;
         loop {
             let Some(queue) = self.policy.victim(&self.usage(), requester) else {
                 return self.close_some_log();
@@ -285,7 +287,9 @@ impl Cache {
                 slot.run.is_some() && slot.generation == generation
             };
             if current {
-                if self.policy.spares_whole_runs() && self.spare_run(first, queue, generation) {
+                let may_spare = self.policy.spares_whole_runs() && spared < self.pool.places();
+                if may_spare && self.spare_run(first, queue, generation) {
+                    spared += 1;
                     continue;
                 }
                 let may_keep = *sparing > 0;

@@ -172,6 +172,46 @@ fn names_of_runs_that_moved_to_another_queue_do_not_pile_up() {
     assert!(!is_there(&cache), "its right name is still there");
 }
 
+/// Spares whole runs, and its reader is as fast as evictions: each object is hit again before it is
+/// looked at.
+#[derive(Default)]
+struct Popular(Arc<Mutex<(Option<std::sync::Weak<Cache>>, u64)>>);
+
+impl ResidencyPolicy for Popular {
+    fn victim(&self, _usage: &Usage, _requester: Hint) -> Option<Queue> {
+        let cache = {
+            let mut state = lock(&self.0);
+            state.1 += 1;
+            assert!(state.1 < 100_000, "one eviction goes round and round");
+            state.0.as_ref().and_then(std::sync::Weak::upgrade)
+        };
+        let mut shard = cache.as_ref()?.resident.shard(HASH);
+        shard.get_mut(HASH).into_iter().for_each(|entry| entry.state.add_hit());
+        Some(Queue::Probation)
+    }
+
+    fn fate(&self, _queue: Queue, _object: &Leaving) -> Fate {
+        Fate::Drop
+    }
+
+    fn spares_whole_runs(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_eviction_ends_though_everything_is_hit_again_meanwhile() {
+    let popular = Popular::default();
+    let theirs = Arc::clone(&popular.0);
+    let (cache, _index) = with_object(Box::new(popular), 3_000);
+    let cache = Arc::new(cache);
+    lock(&theirs).0 = Some(Arc::downgrade(&cache));
+    squeeze(&cache);
+    assert!(!is_there(&cache), "the memory was wanted");
+    let places = cache.pool.places() as u64;
+    assert!(lock(&theirs).1 > places, "it was spared as long as another may be the next");
+}
+
 /// The pool to take from, until that was done, and what was taken.
 type Theft = (Option<Arc<Pool>>, Vec<Run>);
 
