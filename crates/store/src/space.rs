@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use self::answers::Answers;
+use self::answers::{Answers, Taken};
 use crate::device::{Device, Io, IoBuf, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
@@ -150,6 +150,20 @@ struct Asking<'a>(&'a Answers);
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.0.end();
+    }
+}
+
+/// The turn of the one read that a silent volume is given, as long as that read has not ended.
+/// Dropped before the device was given any, it leaves the turn to another read.
+pub(crate) struct Turn {
+    space: Arc<Space>,
+    volume: usize,
+    taken: Taken,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.space.volumes[self.volume].answers.give_back(&self.taken);
     }
 }
 
@@ -305,9 +319,14 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let events = spot.volume.error_events(IoOp::Read).count();
+        let is_silent = self.silent_for(spot.volume).is_some();
         spot.volume.answers.ask(|| self.clock.monotonic());
         let asking = Asking(&spot.volume.answers);
-        let outcome = spot.volume.device.read_at(spot.offset, buf);
+        // What was asked before may be lost, and hold all places in the device's queue.
+        let outcome = match is_silent {
+            true => spot.volume.device.read_past(spot.offset, buf),
+            false => spot.volume.device.read_at(spot.offset, buf),
+        };
         drop(asking);
         self.noted(IoOp::Read, spot.volume, events, outcome)
     }
@@ -540,12 +559,12 @@ impl Space {
         }
     }
 
-    /// As `may_ask`, for the read that is about to do so, one of all that may.
-    pub(crate) fn ask(&self, volume: &Volume) -> Result<(), Duration> {
-        match self.silent_for(volume) {
-            Some(silent) if !volume.answers.probe(self.answer_wait, silent) => Err(silent),
-            _ => Ok(()),
-        }
+    /// As `may_ask`, for the read that is about to do so, one of all that may: that has a turn.
+    pub(crate) fn ask(self: &Arc<Space>, volume: &Volume) -> Result<Option<Turn>, Duration> {
+        let Some(silent) = self.silent_for(volume) else { return Ok(None) };
+        let taken = volume.answers.probe(self.answer_wait, silent).ok_or(silent)?;
+        let volume = volume.superblock.volume_index as usize;
+        Ok(Some(Turn { space: Arc::clone(self), volume, taken }))
     }
 
     /// Volumes in service.

@@ -59,6 +59,8 @@ struct State {
     writing: usize,
     idle: usize,
     threads: usize,
+    /// Threads beyond these, with a job each.
+    apart: usize,
     stopped: bool,
 }
 
@@ -162,6 +164,35 @@ impl Workers {
         self.shared.1.notify_one();
     }
 
+    /// Runs `job` on a thread of its own, beyond the number of workers: all of them may wait for
+    /// what it finds out. For what happens seldom.
+    pub(crate) fn run_apart(&self, job: Job) {
+        let mut state = lock(&self.shared.0);
+        if state.stopped {
+            drop(state);
+            return job();
+        }
+        state.apart += 1;
+        drop(state);
+        let (job, shared) = (Arc::new(Mutex::new(Some(job))), Arc::clone(&self.shared));
+        let theirs = Arc::clone(&job);
+        let run = move || {
+            WORKS_FOR.set(Arc::as_ptr(&shared).addr());
+            let job = lock(&theirs).take();
+            // As for workers: its waiter has been told.
+            let _ = catch_unwind(AssertUnwindSafe(|| job.into_iter().for_each(|job| job())));
+            lock(&shared.0).apart -= 1;
+            shared.1.notify_all();
+        };
+        let _program_s = SignalsBlocked::new();
+        let name = "damelo-probe".to_owned();
+        if thread::Builder::new().name(name).spawn(run).is_err() {
+            lock(&self.shared.0).apart -= 1;
+            let job = lock(&job).take();
+            job.into_iter().for_each(|job| self.run(Lane::Soon, job));
+        }
+    }
+
     /// Makes the workers end once the queues are empty.
     pub(crate) fn stop(&self) {
         lock(&self.shared.0).stopped = true;
@@ -175,7 +206,7 @@ impl Workers {
             return;
         }
         let state = lock(&self.shared.0);
-        let has_some = |state: &mut State| state.threads > 0;
+        let has_some = |state: &mut State| state.threads + state.apart > 0;
         drop(self.shared.1.wait_timeout_while(state, most, has_some));
     }
 }

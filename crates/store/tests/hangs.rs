@@ -73,6 +73,16 @@ fn poll(read: &mut Read) -> Poll<Option<Vec<u8>>> {
     read.map(|found| found.unwrap().map(|object| object.to_vec()))
 }
 
+/// The outcome of a read that is polled, by whatever thread it comes.
+fn outcome_of(mut read: Read) -> Result<Option<Object>, ReadError> {
+    loop {
+        if let Poll::Ready(outcome) = poll_once(&mut read) {
+            return outcome;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn poll_once(read: &mut Read) -> Poll<Result<Option<Object>, ReadError>> {
     Pin::new(read).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -238,6 +248,7 @@ fn a_volume_whose_reads_end_is_asked_however_they_end() {
     let _read = begin(&store, [0]);
     clock.advance(Duration::from_secs(9));
     assert!(store.read(b"1").wait().is_err());
+    disk[0].hang(false);
     disk[0].set_fails(true);
     disk[0].end_reads(1);
     disk[0].set_fails(false);
@@ -263,7 +274,7 @@ fn of_a_volume_that_lost_a_read_another_is_tried() {
     put_on_disk(&store, 100);
     let ways: [Way<'_>; 5] = [
         &|key| matches!(store.read(key).wait(), Ok(Some(_))),
-        &|key| matches!(poll_once(&mut store.read(key)), Poll::Ready(Ok(Some(_)))),
+        &|key| matches!(outcome_of(store.read(key)), Ok(Some(_))),
         &|key| matches!(store.lookup(key).wait(), Ok(Some(_))),
         &|key| matches!(store.read_range(key, 0..9).wait(), Ok(Some(_))),
         &|key| matches!(store.reader(key).wait(), Ok(Some(_))),
@@ -285,6 +296,53 @@ fn of_a_volume_that_lost_a_read_another_is_tried() {
     assert!(lost.iter_mut().all(|(n, read)| poll(read) == Poll::Ready(Some(value(*n)))));
 }
 
+/// Whoever asks for what was lost does not wait for the read that lost it.
+#[test]
+fn what_was_lost_itself_is_tried_again() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 100);
+    let ways: [Way<'_>; 5] = [
+        &|key| matches!(store.read(key).wait(), Ok(Some(_))),
+        &|key| matches!(outcome_of(store.read(key)), Ok(Some(_))),
+        &|key| matches!(store.lookup(key).wait(), Ok(Some(_))),
+        &|key| matches!(store.read_range(key, 0..9).wait(), Ok(Some(_))),
+        &|key| matches!(store.reader(key).wait(), Ok(Some(_))),
+    ];
+    let mut lost = Vec::new();
+    for (n, finds) in (0..).zip(ways) {
+        disk[0].hang(true);
+        lost.extend(begin(&store, [n]));
+        disk[0].hang(false);
+        clock.advance(Duration::from_secs(10));
+        assert!(finds(n.to_string().as_bytes()), "way {n}");
+        assert_eq!(store.stats().volumes_unanswering, 0, "way {n}");
+    }
+    disk[0].end_reads(disk[0].hanging());
+    assert!(lost.iter_mut().all(|(n, read)| poll(read) == Poll::Ready(Some(value(*n)))));
+}
+
+/// What was lost holds all the memory that submitted reads may take.
+#[test]
+fn a_volume_is_tried_again_though_lost_reads_hold_all_room() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 800);
+    disk[0].hang(true);
+    let reads = begin(&store, 0..700);
+    assert!(disk[0].hanging() < reads.len() && store.stats().reads_queued > 0, "no room is left");
+    disk[0].hang(false);
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(store.stats().volumes_unanswering, 1);
+    let found = outcome_of(store.read(b"750")).unwrap();
+    assert_eq!(found.map(|object| object.to_vec()), Some(value(750)));
+    assert_eq!(store.stats().volumes_unanswering, 0);
+    disk[0].end_reads(disk[0].hanging());
+    for (n, read) in reads {
+        assert_eq!(outcome_of(read).unwrap().map(|o| o.to_vec()), Some(value(n)));
+    }
+}
+
 /// One of all that ask, and the next once the silence is twice as long.
 #[test]
 fn a_volume_that_still_hangs_is_asked_for_little() {
@@ -297,6 +355,10 @@ fn a_volume_that_still_hangs_is_asked_for_little() {
         clock.advance(Duration::from_secs(1));
         if [10, 20, 40, 80].contains(&seconds) {
             reads.extend(begin(&store, [seconds]));
+            // On a thread of its own.
+            while disk[0].hanging() < reads.len() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         if seconds >= 5 {
             assert!(is_unanswered_at(&store, seconds), "after {seconds} s");
@@ -305,7 +367,9 @@ fn a_volume_that_still_hangs_is_asked_for_little() {
     assert_eq!(disk[0].hanging(), 5);
     disk[0].hang(false);
     disk[0].end_reads(5);
-    assert!(reads.iter_mut().all(|(n, read)| poll(read) == Poll::Ready(Some(value(*n)))));
+    for (n, read) in reads {
+        assert_eq!(outcome_of(read).unwrap().map(|o| o.to_vec()), Some(value(n)));
+    }
 }
 
 fn is_unanswered_at(store: &Store, seconds: u32) -> bool {

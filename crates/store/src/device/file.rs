@@ -386,6 +386,13 @@ impl Device for FileDevice {
         self.blocking(IoOp::Read, offset, piece)
     }
 
+    fn read_past(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        // SAFETY: the buffer is borrowed exclusively until this function returns, which is after
+        // the transfer.
+        let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
+        self.blocking(IoOp::Read, offset, piece)
+    }
+
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         // SAFETY: the buffer is borrowed until this function returns, which is after the transfer;
         // a write only reads the memory.

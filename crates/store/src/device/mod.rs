@@ -180,6 +180,16 @@ pub trait Device: Send + Sync + 'static {
     /// Whatever the device reports; a short write is `WriteZero`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
 
+    /// As [`Device::read_at`], but waits for no other request, not even for one that never ends:
+    /// finds out whether a device that was silent does what it is asked again. As `read_at`, unless
+    /// implemented.
+    ///
+    /// # Errors
+    /// Whatever the device reports, an early end of file included.
+    fn read_past(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read_at(offset, buf)
+    }
+
     /// Makes all I/O completed so far survive a power loss.
     ///
     /// # Errors

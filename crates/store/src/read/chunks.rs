@@ -103,7 +103,16 @@ impl Chunks {
 
     /// Reads on the calling thread; `waited` as for `take_waiting`.
     pub(super) fn read(self, engine: &Engine, waited: &mut Duration) -> Result<Piece, NotRead> {
-        engine.ask(self.extent.segment)?;
+        let _turn = engine.ask(self.extent.segment)?;
+        self.read_asked(engine, waited)
+    }
+
+    /// As `read`, for a caller that has asked whether the volume answers.
+    pub(super) fn read_asked(
+        self,
+        engine: &Engine,
+        waited: &mut Duration,
+    ) -> Result<Piece, NotRead> {
         let run = engine.take_more_for_read(self.len, waited)?;
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, self.len) };

@@ -289,10 +289,14 @@ impl Engine {
         candidate: Candidate,
         look: Look,
     ) -> Result<Found, ReadError> {
-        if let Some(unasked) = self.unasked(hash, &candidate, Engine::ask) {
-            return unasked;
+        let turn = self.ask(self.space.split(candidate.location).0)?;
+        if let Some(found) = self.unread(hash, &candidate) {
+            return Ok(found);
         }
         self.index.bump_freq(hash.get(), candidate.location, 1);
+        if turn.is_some() {
+            return self.read_object(hash, key, &candidate, look);
+        }
         if self.wants_page(hash, &candidate)
             && let Some(found) = self.read_page_for(hash, key, &candidate, look)?
         {
@@ -319,7 +323,7 @@ impl Engine {
     }
 
     /// Reads one record alone and makes it resident.
-    fn read_object(
+    pub(super) fn read_object(
         self: &Arc<Engine>,
         hash: KeyHash,
         key: &[u8],

@@ -15,7 +15,7 @@ use crate::error::ReadError;
 use crate::format::RecordHeader;
 use crate::index::{Candidate, Location};
 use crate::memory::resident::Found as Resident;
-use crate::space::SegmentId;
+use crate::space::{SegmentId, Turn};
 use crate::stats::add;
 use crate::types::{KeyHash, SegmentLife};
 
@@ -63,26 +63,19 @@ impl Engine {
         if self.space.is_in_service(segment) { Lost::Unreadable } else { Lost::OutOfService }
     }
 
-    /// What a candidate is without a look at it: a miss if its volume is out of service, an error
-    /// if it does not answer, as `ask` says.
-    pub(super) fn unasked(
-        &self,
-        hash: KeyHash,
-        candidate: &Candidate,
-        ask: impl FnOnce(&Engine, SegmentId) -> Result<(), ReadError>,
-    ) -> Option<Result<Found, ReadError>> {
+    /// What a candidate is without a look at it, if its volume is out of service: a miss.
+    pub(super) fn unread(&self, hash: KeyHash, candidate: &Candidate) -> Option<Found> {
         let (segment, _) = self.space.split(candidate.location);
-        if let Err(error) = ask(self, segment) {
-            return Some(Err(error));
-        }
         let life = self.life_of(candidate.location);
         let is_out = !self.space.is_in_service(segment);
-        is_out.then(|| Ok(self.unreadable(hash, candidate.location, life)))
+        is_out.then(|| self.unreadable(hash, candidate.location, life))
     }
 
     /// Refuses, and counts, a read of a segment whose volume does not answer, unless it is the one
-    /// that finds out whether that is still so: right before the device is given the read.
-    pub(super) fn ask(&self, segment: SegmentId) -> Result<(), ReadError> {
+    /// that finds out whether that is still so. That one has a turn, which it holds until its read
+    /// is over, and is to wait for nothing else: neither for another read, which may be lost, nor
+    /// for room, which lost reads hold.
+    pub(super) fn ask(&self, segment: SegmentId) -> Result<Option<Turn>, ReadError> {
         self.unless_silent(self.space.ask(self.space.spot(segment, 0).volume))
     }
 
@@ -91,10 +84,11 @@ impl Engine {
         self.unless_silent(self.space.may_ask(self.space.spot(segment, 0).volume))
     }
 
-    fn unless_silent(&self, silent: Result<(), Duration>) -> Result<(), ReadError> {
-        let Err(silent) = silent else { return Ok(()) };
-        add(&self.counters.reads_unanswered, 1);
-        Err(ReadError::Unanswered { waited_ms: silent.as_millis() as u64 })
+    fn unless_silent<T>(&self, asked: Result<T, Duration>) -> Result<T, ReadError> {
+        asked.map_err(|silent| {
+            add(&self.counters.reads_unanswered, 1);
+            ReadError::Unanswered { waited_ms: silent.as_millis() as u64 }
+        })
     }
 
     /// Forgets a record that differs from what was written.

@@ -189,7 +189,7 @@ impl Engine {
         location: Location,
         first_bytes: u64,
     ) -> Result<Head, NotRead> {
-        self.ask(self.space.split(location).0)?;
+        let _turn = self.ask(self.space.split(location).0)?;
         let of_ranges = &self.counters.range_reads;
         let first_bytes = first_bytes.max(HEAD_READ_BYTES);
         let not_read = || self.not_read(self.space.split(location).0);

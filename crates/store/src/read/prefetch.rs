@@ -76,7 +76,7 @@ impl Engine {
             report.pages_in_memory += 1;
             return Ok(());
         }
-        if self.ask(page.segment).is_err() {
+        if self.may_ask(page.segment).is_err() {
             return Ok(());
         }
         // First: whoever follows does not wait for memory, too.
@@ -92,6 +92,8 @@ impl Engine {
                 return Ok(());
             }
         };
+        // Not before: who follows another read asks the device for nothing.
+        let Ok(_turn) = self.ask(page.segment) else { return Ok(()) };
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, page.stride as usize) };
         if self.space.read(page.segment, page.start(), buf).is_err() {

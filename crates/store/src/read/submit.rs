@@ -14,8 +14,10 @@ use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
+use crate::index::Candidate;
+use crate::object::Object;
 use crate::policy::residency::Hint;
-use crate::space::SegmentId;
+use crate::space::{SegmentId, Turn};
 use crate::stats::add;
 use crate::types::KeyHash;
 
@@ -59,19 +61,25 @@ impl Engine {
         }
         let was_loading = !self.recovery.is_done();
         let candidates = self.ordered_candidates(hash);
-        match candidates.first().and_then(|one| self.unasked(hash, one, Engine::may_ask)) {
-            None => {}
-            Some(Ok(Found::Gone)) => return asked.promise.put(Ok(None)),
-            Some(Ok(_)) => return fallback(None),
-            Some(Err(error)) => return asked.promise.put(Err(error)),
+        if let Some(first) = candidates.first() {
+            if let Err(error) = self.may_ask(self.space.split(first.location).0) {
+                return asked.promise.put(Err(error));
+            }
+            match self.unread(hash, first) {
+                None => {}
+                Some(Found::Gone) => return asked.promise.put(Ok(None)),
+                Some(_) => return fallback(None),
+            }
         }
         let [candidate] = candidates[..] else { return fallback(None) };
         let bytes = candidate.length_class.units() * UNIT_BYTES;
         if bytes > SUBMITTED_BYTES_MAX {
             return fallback(None);
         }
-        if let Err(error) = self.ask(self.space.split(candidate.location).0) {
-            return asked.promise.put(Err(error));
+        match self.ask(self.space.split(candidate.location).0) {
+            Ok(None) => {}
+            Ok(Some(turn)) => return self.probe(asked, candidate, was_loading, turn),
+            Err(error) => return asked.promise.put(Err(error)),
         }
         if self.wants_page(hash, &candidate) {
             return self.submit_page_read(asked, &candidate, was_loading, fallback, reserved);
@@ -105,6 +113,56 @@ impl Engine {
             let in_hand = InHand { candidate, raw, was_loading, room };
             this.object_was_read(asked, in_hand, outcome.is_ok(), lead, fallback);
         });
+    }
+
+    /// Reads one record of a volume that has not answered for long, on a thread of its own: what
+    /// was asked before may be lost, and hold the room of submitted reads, the device's queue and
+    /// the workers.
+    fn probe(
+        self: &Arc<Engine>,
+        asked: Asked,
+        candidate: Candidate,
+        was_loading: bool,
+        turn: Turn,
+    ) {
+        let this = Arc::clone(self);
+        let job = move || {
+            let Asked { hash, key, promise } = asked;
+            promise
+                .begin(|| promise.put(this.probe_now(hash, &key, &candidate, was_loading, turn)));
+        };
+        self.workers.run_apart(Box::new(job));
+    }
+
+    fn probe_now(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        key: &[u8],
+        candidate: &Candidate,
+        was_loading: bool,
+        turn: Turn,
+    ) -> Result<Option<Object>, ReadError> {
+        if self.is_closed() {
+            return Err(ReadError::Closed);
+        }
+        self.index.bump_freq(hash.get(), candidate.location, 1);
+        let look = Look { shared: false, whole_max: self.piece_max(), was_loading };
+        let found = self.read_object(hash, key, candidate, look)?;
+        drop(turn);
+        match found {
+            Found::Source(Source::Memory(object)) => {
+                add(&self.counters.hits_disk, 1);
+                Ok(Some(object))
+            }
+            Found::Gone => Ok(None),
+            Found::Source(Source::Disk(_)) | Found::OtherKey | Found::LookAgain => {
+                match self.lookup_memory(hash, key) {
+                    InMemory::Found(object) => Ok(Some(object)),
+                    InMemory::Dead => Ok(None),
+                    InMemory::Nothing => self.read_blocking(hash, key),
+                }
+            }
+        }
     }
 
     /// Ends a submitted read of one record, which is in hand if `done`.

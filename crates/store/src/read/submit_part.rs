@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::chunks::Piece;
+use super::chunks::{Chunks, Piece};
 use super::large::LargeObject;
 use super::lost::{Lost, or_lost};
 use super::operation::Reading;
@@ -22,7 +22,7 @@ use crate::error::ReadError;
 use crate::format::CHUNK_BYTES;
 use crate::object::ObjectRange;
 use crate::policy::residency::Hint;
-use crate::space::SegmentId;
+use crate::space::{SegmentId, Turn};
 use crate::stats::add;
 use crate::workers::Lane;
 
@@ -125,8 +125,10 @@ impl Engine {
             return self.part_on_worker(asked.promise, asked.on_worker);
         };
         let segment = chunks.segment();
-        if let Err(error) = self.ask(segment) {
-            return asked.promise.put(Err(error));
+        match self.ask(segment) {
+            Ok(None) => {}
+            Ok(Some(turn)) => return self.probe_with_part(asked, chunks, turn),
+            Err(error) => return asked.promise.put(Err(error)),
         }
         let Some(room) = self.room_to_submit(segment, chunks.len, reserved) else {
             return self.part_when_room(segment, chunks.len, asked);
@@ -142,6 +144,33 @@ impl Engine {
             }
             drop(room);
         });
+    }
+
+    /// Reads a part on a thread of its own, for the same reasons as `probe`.
+    fn probe_with_part<T: Send + 'static>(
+        self: &Arc<Engine>,
+        asked: Asked<T>,
+        chunks: Chunks,
+        turn: Turn,
+    ) {
+        let this = Arc::clone(self);
+        let job = move || {
+            let promise = Arc::clone(&asked.promise);
+            promise.begin(|| {
+                if this.is_closed() {
+                    return promise.put(Err(ReadError::Closed));
+                }
+                let mut waited = Duration::ZERO;
+                let piece = or_lost(chunks.read_asked(&this, &mut waited));
+                drop(turn);
+                match piece.map(asked.outcome) {
+                    Ok(Some(outcome)) => promise.put(outcome),
+                    Ok(None) => this.part_on_worker(asked.promise, asked.on_worker),
+                    Err(error) => promise.put(Err(error)),
+                }
+            });
+        };
+        self.workers.run_apart(Box::new(job));
     }
 
     /// As `submit_part`, from the beginning, once there is memory for a read of `bytes` of a

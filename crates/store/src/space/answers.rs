@@ -46,12 +46,20 @@ impl Answers {
     }
 
     /// The same, for one read of all that ask.
-    pub(super) fn probe(&self, most: Duration, silent: Duration) -> bool {
-        let (probed_ns, now_ns) =
+    pub(super) fn probe(&self, most: Duration, silent: Duration) -> Option<Taken> {
+        let (before_ns, now_ns) =
             (self.probed_ns.load(Ordering::Relaxed), silent.as_nanos() as u64);
         let relaxed = Ordering::Relaxed;
-        is_due(probed_ns, most, silent)
-            && self.probed_ns.compare_exchange(probed_ns, now_ns, relaxed, relaxed).is_ok()
+        let is_it = is_due(before_ns, most, silent)
+            && self.probed_ns.compare_exchange(before_ns, now_ns, relaxed, relaxed).is_ok();
+        is_it.then_some(Taken { before_ns, now_ns })
+    }
+
+    /// The read that was let through is over, or was not given to the device: then another may be.
+    pub(super) fn give_back(&self, taken: &Taken) {
+        let (now, before) = (taken.now_ns, taken.before_ns);
+        // Once a read is over, this is another silence, or none.
+        let _ = self.probed_ns.compare_exchange(now, before, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// For how long none was answered, if that is `most` or more.
@@ -68,6 +76,13 @@ impl Answers {
             }
         }
     }
+}
+
+/// The turn of the one read that is let through.
+#[derive(Debug)]
+pub(super) struct Taken {
+    before_ns: u64,
+    now_ns: u64,
 }
 
 fn is_due(probed_ns: u64, most: Duration, silent: Duration) -> bool {
@@ -98,15 +113,34 @@ mod tests {
     fn one_read_is_let_through_each_time_that_the_silence_has_doubled() {
         let (answers, second) = (Answers::default(), Duration::from_secs(1));
         let let_through = || -> Vec<u32> {
-            (5..90).filter(|silent| answers.probe(second * 5, second * *silent)).collect()
+            let probe = |silent: &u32| answers.probe(second * 5, second * *silent).is_some();
+            (5..90).filter(probe).collect()
         };
         answers.ask(|| second);
         assert!(!answers.is_probe_due(second * 5, second * 9));
         assert!(answers.is_probe_due(second * 5, second * 10));
         assert_eq!(let_through(), [10, 20, 40, 80]);
-        assert!(!answers.probe(second * 5, second * 80), "one of all that ask");
+        assert!(answers.probe(second * 5, second * 80).is_none(), "one of all that ask");
         answers.end();
         answers.ask(|| second);
         assert_eq!(let_through(), [10, 20, 40, 80], "another silence");
+    }
+
+    #[test]
+    fn a_read_that_was_let_through_and_did_not_go_leaves_its_turn_to_another() {
+        let (answers, second) = (Answers::default(), Duration::from_secs(1));
+        let probe = |silent: u32| answers.probe(second * 5, second * silent);
+        answers.ask(|| second);
+        let taken = probe(10).unwrap();
+        assert!(probe(11).is_none());
+        answers.give_back(&taken);
+        let taken = probe(11).expect("nobody went");
+        answers.end();
+        answers.ask(|| second);
+        let other = probe(12).unwrap();
+        answers.give_back(&taken);
+        assert!(probe(13).is_none(), "that was another silence");
+        answers.give_back(&other);
+        assert!(probe(13).is_some());
     }
 }

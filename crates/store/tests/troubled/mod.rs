@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea};
 use damelo::{GroupId, Store};
 
 #[path = "../in_memory/mod.rs"]
@@ -232,7 +232,7 @@ impl Disk {
         self.troubles.gate_changed.notify_all();
     }
 
-    /// Whether reads that are submitted from now on stay under way, and no thread waits for them.
+    /// Whether reads that begin from now on stay under way; no thread waits for those submitted.
     pub(crate) fn hang(&self, hangs: bool) {
         self.troubles.hangs.store(hangs, Ordering::SeqCst);
     }
@@ -372,7 +372,15 @@ impl Device for Troubled {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.disk.read(offset, buf)
+        if !self.disk.troubles.hangs.load(Ordering::SeqCst) {
+            return self.disk.read(offset, buf);
+        }
+        let (sender, receiver) = mpsc::channel();
+        // SAFETY: nobody else has the memory until the read has ended, which is waited for.
+        let bufs = vec![unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) }];
+        let done = Box::new(move |outcome| drop(sender.send(outcome)));
+        self.submit(Io { op: IoOp::Read, offset, bufs, done });
+        receiver.recv().unwrap()
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
