@@ -77,7 +77,7 @@ pub fn purge_order(data: &[u8]) {
             headers.append(name, value);
         }
     }
-    if let Ok((what, _)) = order_of_method("http://h/a", &headers) {
+    if let Ok((what, _)) = order_of_method(&["http://h/a".to_owned()], &headers) {
         assert!(!what.is_empty());
     }
 }

@@ -207,6 +207,40 @@ fn what_is_stored_in_clear_text_is_not_served_over_tls() {
     assert_eq!(origin.count(), asked + 2, "invalidated");
 }
 
+/// Orders come in clear text, from beside the proxy, whatever clients use.
+#[test]
+fn a_purge_by_either_scheme_reaches_what_came_by_the_other() {
+    let headers = "cache-control: max-age=60";
+    let (authority, files) = (Authority::new(), Files::new());
+    let origin = Origin::start(move |_| reply(200, headers, "body"));
+    let certificate = files.issue(&authority, "a", "a.test");
+    let proxy = Proxy::start_with(&origin, |config| {
+        with_tls(config, vec![certificate]);
+        config.purge.method = true;
+    });
+    let address = tls_address(&proxy.info);
+    let secure = || {
+        let answer = block_on(get_tls(&authority, address, "a.test", BOTH, "/x/y"));
+        answer.expect("TLS").cache().contains("; hit")
+    };
+    let plain = || proxy.get_with("/x/y", "Host: a.test").cache().contains("; hit");
+    for (target, scope, gone) in [
+        ("/x/y", "url", [true, true]),
+        ("/x/", "prefix", [true, true]),
+        ("/", "host", [true, true]),
+        ("http://a.test/x/y", "url", [true, false]),
+        ("https://a.test/x/y", "url", [false, true]),
+        ("https://a.test/x", "prefix", [false, true]),
+    ] {
+        let fill = [plain(), secure(), plain(), secure()];
+        assert_eq!(fill[2..], [true, true], "{target}");
+        let order = format!("Host: a.test\nPurge-Scope: {scope}");
+        let done = proxy.ask("PURGE", target, &order);
+        assert_eq!(done.status(), 200, "{}", done.text());
+        assert_eq!([!plain(), !secure()], gone, "{target} {scope}: {}", done.text());
+    }
+}
+
 #[test]
 fn a_client_resumes_its_session_however_many_others_came_since() {
     let (authority, files, origin) = (Authority::new(), Files::new(), hello());

@@ -25,7 +25,7 @@ use crate::io::blocking;
 use crate::purge::ledger::LedgerError;
 use crate::purge::marks::{PREFIX_MAX, Scope};
 use crate::purge::stamp::{self, TagId};
-use crate::purge::{PurgeKind, url_hash, url_of_key};
+use crate::purge::{PurgeKind, url_hash};
 use crate::request::Ask;
 use crate::request::grouping::rule_group;
 use crate::request::naming::Naming;
@@ -120,10 +120,10 @@ pub(crate) fn authorize(
     if shows_token(headers, token) { Ok(()) } else { Err(PurgeFailure::Unauthorized) }
 }
 
-/// The order of a PURGE request: its tags if it names any, else its URL in the scope that
-/// `Purge-Scope` names.
+/// The order of a PURGE request: its tags if it names any, else its URLs (one for each scheme) in
+/// the scope that `Purge-Scope` names.
 pub(crate) fn order_of_method(
-    url: &str,
+    urls: &[String],
     headers: &HeaderMap,
 ) -> Result<(Vec<What>, PurgeKind), PurgeFailure> {
     let value = |name| headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok());
@@ -132,17 +132,18 @@ pub(crate) fn order_of_method(
     if !tags.is_empty() {
         return Ok((tags.into_iter().map(What::Tag).collect(), kind));
     }
+    let each = |make: fn(&str) -> What| urls.iter().map(|url| make(url)).collect();
     let what = match value(PURGE_SCOPE).unwrap_or("url") {
-        "url" => What::Url(url.to_owned()),
-        "prefix" => What::Prefix(url.to_owned()),
-        "host" => What::Prefix(origin_part(url).to_owned()),
-        "all" => What::All,
+        "url" => each(|url| What::Url(url.to_owned())),
+        "prefix" => each(|url| What::Prefix(url.to_owned())),
+        "host" => each(|url| What::Prefix(origin_part(url).to_owned())),
+        "all" => vec![What::All],
         other => {
             let text = format!("`{other}` is no scope: write url, prefix, host or all");
             return Err(PurgeFailure::BadOrder(text));
         }
     };
-    Ok((vec![what], kind))
+    Ok((what, kind))
 }
 
 /// The kind of purge that `Soft-Purge` asks for. An unknown value is an error, not the default: the
@@ -248,13 +249,30 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, PurgeKind), Purge
     Ok((what, kind))
 }
 
-/// Answers a PURGE request, which purges the URL under which a GET for it would be stored.
+/// The URLs that a PURGE request is for: by http and by https, unless it names one of them by a
+/// whole URL. Who gives the order often does so in clear text, next to the proxy, whatever clients
+/// use.
+fn urls_of(shared: &Shared, ask: &Ask) -> Vec<String> {
+    let (naming, target) = (Naming::of(shared), &ask.target);
+    let written = ask.scheme_written;
+    let schemes = ["http", "https"].into_iter().filter(|s| written.is_none_or(|w| w == *s));
+    let mut urls: Vec<String> = schemes
+        .map(|scheme| {
+            let (scheme, host) = naming.of_url(scheme, &target.host);
+            format!("{scheme}://{host}{}", target.path_and_query)
+        })
+        .collect();
+    // If keys do not depend on the scheme, both are equal.
+    urls.dedup();
+    urls
+}
+
+/// Answers a PURGE request, which purges the URLs under which a GET for it would be stored.
 pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
     let shared = &worker.shared;
     let (networks, token) = (&shared.config.purge.networks, shared.config.purge.token.as_deref());
-    let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
     let ordered = authorize(ask.peer().ip, &ask.headers, networks, token)
-        .and_then(|()| order_of_method(&url, &ask.headers));
+        .and_then(|()| order_of_method(&urls_of(shared, ask), &ask.headers));
     let done = match ordered {
         Ok((what, kind)) => carry_out(shared, what, kind).await,
         Err(failure) => Err(failure),
@@ -482,7 +500,7 @@ mod tests {
     #[test]
     fn orders_by_method() {
         let order = |lines: &[(&'static str, &'static str)]| {
-            order_of_method("http://h/a/b", &headers(lines))
+            order_of_method(&["http://h/a/b".to_owned()], &headers(lines))
         };
         assert_eq!(order(&[]), Ok((vec![What::Url("http://h/a/b".into())], PurgeKind::Hard)));
         let soft = order(&[("soft-purge", "1"), ("purge-scope", "prefix")]);
@@ -494,7 +512,7 @@ mod tests {
         let mut latin = HeaderMap::new();
         latin.insert("surrogate-key", HeaderValue::from_bytes(b"caf\xe9").unwrap());
         let tag = What::Tag(b"caf\xe9".to_vec());
-        assert_eq!(order_of_method("http://h/", &latin), Ok((vec![tag], PurgeKind::Hard)));
+        assert_eq!(order_of_method(&[], &latin), Ok((vec![tag], PurgeKind::Hard)));
         assert!(order(&[("purge-scope", "world")]).is_err());
         let how = |word| order(&[("soft-purge", word)]).map(|(_, kind)| kind);
         let (soft, hard) = (PurgeKind::Soft, PurgeKind::Hard);

@@ -62,6 +62,8 @@ pub(crate) struct Ask {
     pub(crate) prefix: Option<Arc<PrefixChange>>,
     /// The scheme that the client used, whatever the origin is told.
     asked_by: &'static str,
+    /// The scheme in the target of a request of HTTP/1, if the client wrote a whole URL.
+    pub(crate) scheme_written: Option<&'static str>,
     /// The host that the client asked a trusted proxy for, in lower case, if that states one.
     host_given: Option<Box<str>>,
     /// Rules that the client's request matched, if this one differs from it in what they look at.
@@ -102,6 +104,7 @@ impl Ask {
         }
         let naming = Naming::of(shared);
         let asked_by = naming.scheme_asked(&peer, &parts.headers);
+        let scheme_written = scheme_written(&parts.uri, parts.version);
         let host_given = naming.host_given(&parts.headers);
         let host_given = host_given.map(|host| host.to_ascii_lowercase().into_boxed_str());
         let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
@@ -125,6 +128,7 @@ impl Ask {
             answering: None,
             prefix: None,
             asked_by,
+            scheme_written,
             host_given,
             met: None,
             edited: false,
@@ -376,6 +380,13 @@ fn client_host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<Strin
         (None, _) if version < Version::HTTP_11 => Ok(String::new()),
         _ => Err(BadRequest::MissingHost),
     }
+}
+
+/// The scheme of a whole URL in a request line. Over HTTP/2 every request names one, which says no
+/// more than how the connection speaks.
+fn scheme_written(uri: &Uri, version: Version) -> Option<&'static str> {
+    let scheme = uri.scheme_str().filter(|_| version < Version::HTTP_2)?;
+    Some(if scheme.eq_ignore_ascii_case("https") { "https" } else { "http" })
 }
 
 /// The path and query that the client asked for.
