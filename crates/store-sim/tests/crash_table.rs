@@ -50,6 +50,7 @@ const CRASH_POINTS: &[CrashPoint] = &[
     CrashPoint { id: "R5",  durability: "flushed", steps: "create a 1, sync, remove a, create a 2",                            kill: ["2 or miss",       "2 or miss"      ], power: ["1, 2 or miss",    "1, 2 or miss"   ] },
     CrashPoint { id: "R6",  durability: "synced",  steps: "create a 1, sync, remove a, create a 2, sync",                      kill: ["2 or miss",       "2"              ], power: ["2 or miss",       "2"              ] },
     CrashPoint { id: "R7",  durability: "synced",  steps: "create a 1, remove a, sync",                                        kill: ["miss",            "miss"           ], power: ["miss",            "miss"           ] },
+    CrashPoint { id: "R8",  durability: "flushed", steps: "create a 1, sync, remove a, sync removes",                                    kill: ["miss",            "miss"           ], power: ["1 or miss",       "miss"           ] },
     CrashPoint { id: "P1",  durability: "flushed", steps: "create a 1, sync, purge group",                                     kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "1 or miss"      ] },
     CrashPoint { id: "P2",  durability: "synced",  steps: "create a 1, sync, purge group",                                     kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "miss"           ] },
     CrashPoint { id: "P3",  durability: "flushed", steps: "create a 1, sync, purge prefix",                                    kill: ["1 or miss",       "miss"           ], power: ["1 or miss",       "1 or miss"      ] },
@@ -219,6 +220,7 @@ impl Bench {
             ["purge", "prefix"] => self.store().purge_prefix(b"a").map_err(text),
             ["purge", "all"] => self.store().purge_all().map_err(text),
             ["sync"] => self.store().sync().map_err(text),
+            ["sync", "removes"] => self.store().sync_removes().map_err(text),
             ["checkpoint"] => self.store().checkpoint().map_err(text),
             ["close"] => self.store.take().expect("open").close().map_err(text),
             ["fill"] => {

@@ -70,8 +70,8 @@ struct Shared {
 /// # Blocking
 /// An operation that is returned as a future blocks no thread when awaited, on any executor;
 /// `.wait()` blocks the calling thread. The following methods block the calling thread:
-/// [`Store::open`], [`Store::wait_recovered`], [`Store::sync`], [`Store::checkpoint`],
-/// [`Store::close`], the drop of the last handle and each step of [`Store::entries`] for as long as
+/// [`Store::open`], [`Store::wait_recovered`], [`Store::sync`], [`Store::sync_removes`],
+/// [`Store::checkpoint`], [`Store::close`], the drop of the last handle and each step of [`Store::entries`] for as long as
 /// the disk takes; [`Store::remove`] and the purges while the journal is full, and with
 /// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. So does, for the
 /// version that it was to replace, a [`Store::writer`] or a write that is refused. An asynchronous
@@ -541,6 +541,34 @@ impl Store {
             return Err(SyncError::Closed);
         }
         self.engine().sync()
+    }
+
+    /// Makes every earlier remove and purge durable, and nothing else: blocks until they would
+    /// survive a loss of power, for one sync of the journal, which all share who wait for it.
+    /// Objects in memory stay there. With [`Durability::None`](crate::Durability::None) removes are
+    /// not written before the next checkpoint, and this does nothing for them.
+    ///
+    /// # Errors
+    /// The device failed, and a loss of power may bring back what was removed; or the store is
+    /// closed.
+    ///
+    /// # Example
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("store");
+    /// # let mut config = damelo::Config::new(path, damelo::ByteSize::new(64 << 20));
+    /// # config.memory = damelo::ByteSize::new(8 << 20);
+    /// let store = damelo::Store::open(config)?;
+    /// store.create(b"key", damelo::GroupId::of("group"), b"value").wait()?;
+    /// store.remove(b"key")?;
+    /// store.sync_removes()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sync_removes(&self) -> Result<(), SyncError> {
+        if self.engine().is_closed() {
+            return Err(SyncError::Closed);
+        }
+        self.engine().sync_removes()
     }
 
     /// Evicts from memory every object that is also on disk: for benchmarks, between stages.

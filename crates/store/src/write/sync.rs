@@ -21,7 +21,7 @@ impl Engine {
         self.work_inline();
         let (dropped, reason) = self.nursery.dropped();
         self.sync_volumes(&errors_told).map_err(SyncError::Io)?;
-        self.journal.sync().map_err(|error| SyncError::Io(self.space.of_journal(error)))?;
+        self.sync_removes()?;
         if self.space.all_gone() {
             return Err(SyncError::VolumesGone { reason: self.space.why_gone() });
         }
@@ -30,6 +30,11 @@ impl Engine {
         }
         self.nursery.tell_dropped(dropped);
         Err(SyncError::Dropped { objects: dropped - told, reason })
+    }
+
+    /// Makes the removes and purges so far durable.
+    pub(crate) fn sync_removes(&self) -> Result<(), SyncError> {
+        self.journal.sync().map_err(|error| SyncError::Io(self.space.of_journal(error)))
     }
 
     /// Syncs each volume. An error is also what failed for others, beyond what had been told of
