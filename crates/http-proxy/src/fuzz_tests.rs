@@ -15,7 +15,8 @@ use crate::config::transport::{Listener, OriginChoice};
 use crate::config::{Grouping, Target};
 use crate::forward::access_rule::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
-use crate::handler::purge::{order_of_json, order_of_method};
+use crate::handler::purge::order_of_json;
+use crate::handler::purge_method::order_of_method;
 use crate::listen::proxy_protocol::{Parsed, parse};
 use crate::purge::PurgeKind;
 use crate::purge::marks::{Marks, Scope, Standing, Subject};
@@ -77,7 +78,7 @@ pub fn purge_order(data: &[u8]) {
             headers.append(name, value);
         }
     }
-    if let Ok((what, _)) = order_of_method(&["http://h/a".to_owned()], &headers) {
+    if let Ok((what, _)) = order_of_method(&["http://h/a".to_owned()], &headers, &[]) {
         assert!(!what.is_empty());
     }
 }

@@ -4,10 +4,12 @@
 mod support;
 
 use std::collections::HashSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use damelo::{ByteSize, Config, Store};
 use damelo_http_proxy::{ProxyConfig, Settings, Target, ask_admin};
+use damelo_store_sim::{CrashKind, SimClock, SimDisk, SimOptions, SimWorld};
 use serde_json::{Value, json};
 use support::{
     Gate, Home, Message, Origin, Proxy, Reply, ask_at, eventually, read_message, read_some, reply,
@@ -191,6 +193,109 @@ fn the_method_takes_tags_and_scopes_from_headers() {
     assert_eq!(proxy.ask("PURGE", "/sh", "Purge-Scope: prefix").status(), 200);
     assert!(is_hit(&proxy, "/news/1") && !is_hit(&proxy, "/shop/1"));
     assert_eq!(proxy.ask("PURGE", "/", "Purge-Scope: planet").status(), 400);
+}
+
+/// What WordPress, Magento and Drupal send to other caches does here what they mean by it.
+#[test]
+fn orders_of_common_plugins_are_understood_or_refused() {
+    let origin = Origin::start(|request| {
+        let tags = match request.path() {
+            "/p/1" => "x-magento-tags: cat_p_1,store",
+            "/p/2" => "x-magento-tags: cat_p_2,store",
+            "/n/1" => "cache-tags: node:1 node_list",
+            _ => "x-site-tags: one two",
+        };
+        reply(200, &format!("cache-control: max-age=3600\n{tags}"), "body")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.purge.methods = ["PURGE", "BAN"].map(|name| name.parse().expect("a method")).into();
+        config.purge.tag_headers = vec!["x-site-tags".parse().expect("a name")];
+    });
+    let paths = ["/p/1", "/p/2", "/n/1", "/s/1"];
+    for (method, target, headers, gone) in [
+        ("PURGE", "/p/.*", "X-Purge-Method: regex", [true, true, false, false]),
+        ("PURGE", "/.*", "X-Purge-Method: regex", [true; 4]),
+        ("PURGE", "/p/1", "X-Purge-Method: default", [true, false, false, false]),
+        ("PURGE", "/", "X-Magento-Tags-Pattern: ((^|,)cat_p_1(,|$))", [true, false, false, false]),
+        ("PURGE", "/", "X-Magento-Tags-Pattern: .*", [true; 4]),
+        ("BAN", "/", "Cache-Tags: node:1|node:2", [false, false, true, false]),
+        ("BAN", "/s/1", "", [false, false, false, true]),
+        ("PURGE", "/", "X-Site-Tags: two", [false, false, false, true]),
+    ] {
+        fill(&proxy, &paths);
+        let done = proxy.ask(method, target, headers);
+        assert_eq!(done.status(), 200, "{headers}: {}", done.text());
+        let misses = paths.map(|path| !is_hit(&proxy, path));
+        assert_eq!(misses, gone, "{method} {target} {headers}");
+    }
+    let asked = origin.count();
+    for (target, headers, words) in [
+        ("/(a|b)", "X-Purge-Method: regex", "is an expression"),
+        ("/.*", "", "the target is a pattern"),
+        ("/", "X-Purge-Method: wild", "say regex or default"),
+        ("/", "X-Magento-Tags-Pattern: cat_.*", "is not understood"),
+        ("/", "X-Url: /p/.*\nX-Content-Type: .*", "is not understood"),
+    ] {
+        let refused = proxy.ask("PURGE", target, headers);
+        assert_eq!(refused.status(), 400, "{target} {headers}");
+        assert!(refused.text().contains(words), "{}", refused.text());
+    }
+    assert_eq!(paths.map(|path| is_hit(&proxy, path))[..3], [true; 3]);
+    assert_eq!(origin.count(), asked, "none is passed on, or purges");
+}
+
+/// Fields that are said to have tags by a reload count for what comes from then on.
+#[test]
+fn fields_with_tags_are_named_while_it_runs() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60\nx-t: one", "body"));
+    let proxy = start(&origin);
+    fill(&proxy, &["/a"]);
+    purge(&proxy, &json!({ "tag": "one" }));
+    assert!(is_hit(&proxy, "/a"));
+    let text = "[purge]\nmethod = true\ntag_headers = [\"X-T\"]\nmethods = [\"BAN\"]\n";
+    let settings = Settings::parse(text).expect("good");
+    proxy.info.control.reload(settings.proxy).expect("reloaded");
+    eventually("it counts", || proxy.ask("BAN", "/", "X-T: other").text().contains("marks"));
+    purge(&proxy, &json!({ "all": true }));
+    fill(&proxy, &["/a"]);
+    purge(&proxy, &json!({ "tag": "one" }));
+    assert!(!is_hit(&proxy, "/a"));
+    for bad in ["GET", "get", "a b"] {
+        let text = format!("[purge]\nmethods = [\"{bad}\"]\n");
+        assert!(Settings::parse(&text).is_err(), "{bad}");
+    }
+}
+
+/// An open store on simulated disks.
+fn on_disks(disks: &[SimDisk]) -> (SimWorld, Store) {
+    let world = SimWorld::start(disks, &SimOptions::new(1), Arc::new(SimClock::new()));
+    let mut config = Config::new("sim", ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    let store = Store::open_on(config, world.devices(), world.clock()).expect("a store");
+    store.wait_recovered();
+    (world, store)
+}
+
+#[test]
+fn a_purge_of_a_url_holds_after_a_loss_of_power() {
+    let origin = Origin::start(answer);
+    let to = || Target::Url(format!("http://{}", origin.address));
+    let (world, store) = on_disks(&[SimDisk::blank(64 << 20)]);
+    let proxy = Proxy::start_on(store.clone(), to(), allow);
+    fill(&proxy, &["/a", "/b"]);
+    store.sync().expect("synced");
+    assert_eq!(proxy.ask("PURGE", "/a", "").status(), 200);
+    let images: Vec<_> = (0..4).map(|seed| world.crash(CrashKind::Power, seed)).collect();
+    proxy.stop();
+    for disks in images {
+        let (_world, store) = on_disks(&disks);
+        let proxy = Proxy::start_on(store, to(), allow);
+        let admin = proxy.info.admin.expect("an admin address");
+        eventually("it is ready", || ask_at(admin, "GET", "/readyz", "", b"").status() == 200);
+        assert!(is_hit(&proxy, "/b"), "what was stored is there");
+        assert!(!is_hit(&proxy, "/a"));
+    }
 }
 
 #[test]

@@ -78,8 +78,17 @@ impl Groups {
 /// Whether a response has a field by which its origin groups it, or tags it for purges. Few have,
 /// and comparing their few names takes less time than looking for each of these.
 pub fn is_grouped(response: &HeaderMap) -> bool {
-    let groups =
-        |name: &str| matches!(name, "cache-groups" | "surrogate-key" | "cache-tag" | "xkey");
+    let groups = |name: &str| {
+        matches!(
+            name,
+            "cache-groups"
+                | "surrogate-key"
+                | "cache-tag"
+                | "xkey"
+                | "cache-tags"
+                | "x-magento-tags"
+        )
+    };
     response.keys().any(|name| groups(name.as_str()))
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use damelo::ByteSize;
+use http::{HeaderName, Method};
 use ipnet::IpNet;
 
 use crate::config::transport::CertificateFiles;
@@ -220,8 +221,13 @@ pub struct LogConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PurgeConfig {
-    /// Take the method PURGE as a purge instead of passing it on. Default false.
+    /// Take [`methods`](PurgeConfig::methods) as purges instead of passing them on. Default false.
     pub method: bool,
+    /// The methods that are purges, where `method` is set. Default `PURGE`.
+    pub methods: Vec<Method>,
+    /// Header fields with tags, in responses and in orders to purge, besides `Surrogate-Key`,
+    /// `Cache-Tag`, `xkey`, `Cache-Groups`, `Cache-Tags` and `X-Magento-Tags`. Default none.
+    pub tag_headers: Vec<HeaderName>,
     /// Networks that may purge. Default loopback.
     pub networks: Vec<IpNet>,
     /// Token that purge requests must show, as `Authorization: Bearer TOKEN`. Default none.
@@ -230,7 +236,20 @@ pub struct PurgeConfig {
 
 impl Default for PurgeConfig {
     fn default() -> PurgeConfig {
-        PurgeConfig { method: false, networks: loopback(), token: None }
+        PurgeConfig {
+            method: false,
+            methods: vec![Method::from_bytes(b"PURGE").unwrap_or_default()],
+            tag_headers: Vec::new(),
+            networks: loopback(),
+            token: None,
+        }
+    }
+}
+
+impl PurgeConfig {
+    /// Whether requests with this method are orders to purge.
+    pub(crate) fn takes(&self, method: &Method) -> bool {
+        self.method && self.methods.contains(method)
     }
 }
 

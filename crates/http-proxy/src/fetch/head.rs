@@ -86,7 +86,7 @@ impl Fetch<'_> {
         let group = GroupId::of(&groups.home);
         Ok(SharedResponse {
             key: ask.target.primary.clone(),
-            placement: self.sent.epoch.placement(group, &response)?,
+            placement: worker.shared.vault.placement(self.sent.epoch, group, &response)?,
             groups: groups.others.iter().map(GroupId::of).chain([group]).collect(),
             epoch: self.sent.epoch,
             response,

@@ -225,7 +225,7 @@ impl<'a> Fetch<'a> {
         let regrouped = self.regrouped(stored.response, merged).await?;
         let updated = regrouped.as_ref().unwrap_or(merged);
         let older = match &regrouped {
-            None => Older::of(stored.response, merged),
+            None => vault.older(stored.response, merged),
             // It would not go with the groups that it is in now.
             Some(_) => Older::IsWrong,
         };

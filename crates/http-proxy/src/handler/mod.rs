@@ -21,6 +21,7 @@ mod connect;
 mod max_forwards;
 mod pinning;
 pub(crate) mod purge;
+pub(crate) mod purge_method;
 pub(crate) mod record;
 mod respond;
 mod screen;
@@ -171,7 +172,7 @@ async fn route(
     body: ClientUpload,
     upgrade: Option<Upgrade>,
 ) -> Answer {
-    if ask.method.as_str() == "PURGE" && worker.shared.config.purge.method {
+    if worker.shared.config.purge.takes(&ask.method) {
         return purge::answer(worker, ask).await;
     }
     if ask.method == Method::CONNECT {

@@ -4,8 +4,8 @@
 //! objects were removed; if rules extend keys, or did, it also writes a mark. Every other purge
 //! only writes a mark, which covers objects fetched before it. Invariants: the client has shown the
 //! token, if one is configured; no purge walks the cache; an answer reports success only when the
-//! purge would survive a crash of the process. Threads: the worker's and the admin listener's;
-//! writing marks blocks and runs on a thread for that.
+//! purge would survive a loss of power. Threads: the worker's and the admin listener's; waiting for
+//! the disk blocks and runs on a thread for that.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
@@ -21,10 +21,11 @@ use tokio::sync::oneshot;
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{Answer, own_answer};
+use crate::handler::purge_method::order_of_method;
 use crate::io::blocking;
 use crate::purge::ledger::LedgerError;
 use crate::purge::marks::{PREFIX_MAX, Scope};
-use crate::purge::stamp::{self, TagId};
+use crate::purge::stamp::TagId;
 use crate::purge::{PurgeKind, url_hash};
 use crate::request::Ask;
 use crate::request::grouping::rule_group;
@@ -36,9 +37,6 @@ use crate::worker::{Shared, Worker};
 
 /// Most purges in one order.
 const ORDERS_MAX: usize = 1000;
-
-const SOFT_PURGE: HeaderName = HeaderName::from_static("soft-purge");
-const PURGE_SCOPE: HeaderName = HeaderName::from_static("purge-scope");
 
 /// The target of a purge, as the operator names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,53 +116,6 @@ pub(crate) fn authorize(
         return Err(PurgeFailure::Forbidden(client.to_canonical()));
     }
     if shows_token(headers, token) { Ok(()) } else { Err(PurgeFailure::Unauthorized) }
-}
-
-/// The order of a PURGE request: its tags if it names any, else its URLs (one for each scheme) in
-/// the scope that `Purge-Scope` names.
-pub(crate) fn order_of_method(
-    urls: &[String],
-    headers: &HeaderMap,
-) -> Result<(Vec<What>, PurgeKind), PurgeFailure> {
-    let value = |name| headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok());
-    let kind = kind_wanted(headers)?;
-    let tags = stamp::tag_names(headers);
-    if !tags.is_empty() {
-        return Ok((tags.into_iter().map(What::Tag).collect(), kind));
-    }
-    let each = |make: fn(&str) -> What| urls.iter().map(|url| make(url)).collect();
-    let what = match value(PURGE_SCOPE).unwrap_or("url") {
-        "url" => each(|url| What::Url(url.to_owned())),
-        "prefix" => each(|url| What::Prefix(url.to_owned())),
-        "host" => each(|url| What::Prefix(origin_part(url).to_owned())),
-        "all" => vec![What::All],
-        other => {
-            let text = format!("`{other}` is no scope: write url, prefix, host or all");
-            return Err(PurgeFailure::BadOrder(text));
-        }
-    };
-    Ok((what, kind))
-}
-
-/// The kind of purge that `Soft-Purge` asks for. An unknown value is an error, not the default: the
-/// default is a hard purge.
-fn kind_wanted(headers: &HeaderMap) -> Result<PurgeKind, PurgeFailure> {
-    let mut lines = headers.get_all(SOFT_PURGE).into_iter();
-    let Some(line) = lines.next() else { return Ok(PurgeKind::Hard) };
-    let is = |words: &[&str]| {
-        words.iter().any(|word| line.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
-    };
-    let (yes, no) = (is(&["1", "true", "yes"]), is(&["0", "false", "no"]));
-    if lines.next().is_some() || !(yes || no) {
-        let text = "`Soft-Purge` is 1, true or yes, or 0, false or no".to_owned();
-        return Err(PurgeFailure::BadOrder(text));
-    }
-    Ok(if yes { PurgeKind::Soft } else { PurgeKind::Hard })
-}
-
-/// `scheme://host/` of a URL.
-fn origin_part(url: &str) -> &str {
-    url.match_indices('/').nth(2).map_or(url, |(at, _)| &url[..=at])
 }
 
 /// More names than an order may have.
@@ -270,9 +221,10 @@ fn urls_of(shared: &Shared, ask: &Ask) -> Vec<String> {
 /// Answers a PURGE request, which purges the URLs under which a GET for it would be stored.
 pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
     let shared = &worker.shared;
-    let (networks, token) = (&shared.config.purge.networks, shared.config.purge.token.as_deref());
+    let config = &shared.config.purge;
+    let (networks, token) = (&config.networks, config.token.as_deref());
     let ordered = authorize(ask.peer().ip, &ask.headers, networks, token)
-        .and_then(|()| order_of_method(&urls_of(shared, ask), &ask.headers));
+        .and_then(|()| order_of_method(&urls_of(shared, ask), &ask.headers, &config.tag_headers));
     let done = match ordered {
         Ok((what, kind)) => carry_out(shared, what, kind).await,
         Err(failure) => Err(failure),
@@ -317,20 +269,31 @@ pub(crate) async fn carry_out(
     }
     let mut done = json!({ "soft": kind == PurgeKind::Soft });
     if urls > 0 {
+        let vault = shared.vault.clone();
+        let sync = move || vault.store().sync_removes();
+        on_a_thread(move || sync().map_err(|e| LedgerError::Store(e.to_string()))).await?;
         done["urls"] = urls.into();
         done["removed"] = removed.into();
     }
     if !scopes.is_empty() {
         done["marks"] = scopes.len().into();
         let (vault, now) = (shared.vault.clone(), shared.config.clock.unix_seconds());
-        let (done_marking, marked) = oneshot::channel();
-        blocking::run(move || {
-            let _ = done_marking.send(vault.ledger().purge(scopes, kind, now));
-        });
-        let failed = || LedgerError::Store("the task for it died".to_owned());
-        done["generation"] = marked.await.map_err(|_| failed())??.into();
+        let purge = move || vault.ledger().purge(scopes, kind, now);
+        done["generation"] = on_a_thread(purge).await?.into();
     }
     Ok(done)
+}
+
+/// Waits for a disk on a thread that may.
+async fn on_a_thread<T: Send + 'static>(
+    task: impl FnOnce() -> Result<T, LedgerError> + Send + 'static,
+) -> Result<T, PurgeFailure> {
+    let (done, outcome) = oneshot::channel();
+    blocking::run(move || {
+        let _ = done.send(task());
+    });
+    let died = || LedgerError::Store("the task for it died".to_owned());
+    Ok(outcome.await.map_err(|_| died())??)
 }
 
 /// A URL that the operator wrote, in the parts that clients ask for.
@@ -451,6 +414,8 @@ fn prefix_scope(prefix: Vec<u8>) -> Result<Scope, PurgeFailure> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -494,33 +459,6 @@ mod tests {
                 .chain(["{\"tag\":\"a\",\"tag\":\"b\"}", "{\"all\":true} {}"])
         {
             assert!(matches!(order(bad), Err(PurgeFailure::BadOrder(_))), "{bad}");
-        }
-    }
-
-    #[test]
-    fn orders_by_method() {
-        let order = |lines: &[(&'static str, &'static str)]| {
-            order_of_method(&["http://h/a/b".to_owned()], &headers(lines))
-        };
-        assert_eq!(order(&[]), Ok((vec![What::Url("http://h/a/b".into())], PurgeKind::Hard)));
-        let soft = order(&[("soft-purge", "1"), ("purge-scope", "prefix")]);
-        assert_eq!(soft, Ok((vec![What::Prefix("http://h/a/b".into())], PurgeKind::Soft)));
-        let host = order(&[("purge-scope", "host")]);
-        assert_eq!(host, Ok((vec![What::Prefix("http://h/".into())], PurgeKind::Hard)));
-        let tags = order(&[("surrogate-key", "x y")]);
-        assert_eq!(tags, Ok((vec![What::Tag("x".into()), What::Tag("y".into())], PurgeKind::Hard)));
-        let mut latin = HeaderMap::new();
-        latin.insert("surrogate-key", HeaderValue::from_bytes(b"caf\xe9").unwrap());
-        let tag = What::Tag(b"caf\xe9".to_vec());
-        assert_eq!(order_of_method(&[], &latin), Ok((vec![tag], PurgeKind::Hard)));
-        assert!(order(&[("purge-scope", "world")]).is_err());
-        let how = |word| order(&[("soft-purge", word)]).map(|(_, kind)| kind);
-        let (soft, hard) = (PurgeKind::Soft, PurgeKind::Hard);
-        for (word, kind) in [("true", soft), ("Yes", soft), ("0", hard), ("FALSE", hard)] {
-            assert_eq!(how(word), Ok(kind), "{word}");
-        }
-        for word in ["", "2", "soft", "1, 1"] {
-            assert!(matches!(how(word), Err(PurgeFailure::BadOrder(_))), "{word}");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::worker::Worker;
 /// CONNECT of HTTP/2, for which any 2xx would open a tunnel (RFC 8441 §5).
 pub(super) fn answer(worker: &Worker, ask: &Ask, extended: bool) -> Option<Answer> {
     let respond = worker.shared.config.ruleset.answer(ask.answering?);
-    let purges = ask.method.as_str() == "PURGE" && worker.shared.config.purge.method;
+    let purges = worker.shared.config.purge.takes(&ask.method);
     let status = respond.status.filter(|_| !purges && ask.method != Method::CONNECT)?;
     if extended && status.is_success() {
         let text = "A rule answers this, and opens no tunnel.";

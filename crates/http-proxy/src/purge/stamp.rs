@@ -11,6 +11,7 @@ use damelo::GroupId;
 use http::{HeaderMap, HeaderName};
 
 use crate::rules::cache_groups::CACHE_GROUPS;
+use crate::rules::group::is_grouped;
 
 const VERSION: u8 = 0xd1;
 const TAIL_BYTES: usize = 2 + 8 + 8 + 1;
@@ -82,20 +83,29 @@ impl Stamp {
     }
 }
 
-const TAG_HEADERS: [HeaderName; 3] = [
+const TAG_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("surrogate-key"),
     HeaderName::from_static("cache-tag"),
     HeaderName::from_static("xkey"),
+    // Drupal's, and Magento's.
+    HeaderName::from_static("cache-tags"),
+    HeaderName::from_static("x-magento-tags"),
 ];
 
+/// Whether a message may have tags: it has one of the fields of [`tag_names`].
+pub(crate) fn is_tagged(headers: &HeaderMap, more: &[HeaderName]) -> bool {
+    is_grouped(headers) || more.iter().any(|name| headers.contains_key(name))
+}
+
 /// The tag names of a message: strings of `Cache-Groups` (RFC 9875), and the words, separated by
-/// blanks and commas, of `Surrogate-Key`, `Cache-Tag` and `xkey`.
-pub(crate) fn tag_names(headers: &HeaderMap) -> Vec<Vec<u8>> {
+/// blanks and commas, of `Surrogate-Key`, `Cache-Tag`, `xkey`, `Cache-Tags`, `X-Magento-Tags` and
+/// the operator's own fields, `more`.
+pub(crate) fn tag_names(headers: &HeaderMap, more: &[HeaderName]) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     for line in headers.get_all(CACHE_GROUPS) {
         quoted_strings(line.as_bytes(), &mut names);
     }
-    for header in &TAG_HEADERS {
+    for header in TAG_HEADERS.iter().chain(more) {
         for line in headers.get_all(header) {
             let words = line.as_bytes().split(|b| matches!(b, b' ' | b',' | b'\t'));
             names.extend(words.filter(|word| !word.is_empty()).map(<[u8]>::to_vec));
@@ -105,8 +115,9 @@ pub(crate) fn tag_names(headers: &HeaderMap) -> Vec<Vec<u8>> {
 }
 
 /// Tags of a response; `None` if there are more than [`TAGS_MAX`].
-pub(crate) fn tags_of(headers: &HeaderMap) -> Option<Vec<TagId>> {
-    let mut tags: Vec<TagId> = tag_names(headers).iter().map(|name| TagId::of(name)).collect();
+pub(crate) fn tags_of(headers: &HeaderMap, more: &[HeaderName]) -> Option<Vec<TagId>> {
+    let names = tag_names(headers, more);
+    let mut tags: Vec<TagId> = names.iter().map(|name| TagId::of(name)).collect();
     tags.sort_unstable_by_key(|tag| tag.0);
     tags.dedup();
     (tags.len() <= TAGS_MAX).then_some(tags)
@@ -134,8 +145,9 @@ fn quoted_strings(line: &[u8], names: &mut Vec<Vec<u8>>) {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
-    use crate::rules::group::is_grouped;
 
     fn stamp(tags: &[u64]) -> Stamp {
         let moment = Moment { ledger: 7, generation: 9 };
@@ -181,26 +193,35 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_all_four_headers() {
+    fn tags_of_all_headers() {
+        let own = [HeaderName::from_static("x-own")];
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("cache-groups", "\"a b\", \"c\\\"d\";x=1, token"),
             ("surrogate-key", "k1  k2"),
             ("cache-tag", "t1,t2"),
             ("xkey", "k1"),
+            ("cache-tags", "node:1 node_list"),
+            ("x-magento-tags", "cat_p_1,store"),
+            ("x-own", "o1"),
         ] {
             headers.append(name, value.parse().unwrap());
         }
         for (name, value) in &headers {
             let one = HeaderMap::from_iter([(name.clone(), value.clone())]);
-            assert!(is_grouped(&one) && !tag_names(&one).is_empty(), "{name}");
+            assert!(is_tagged(&one, &own) && !tag_names(&one, &own).is_empty(), "{name}");
         }
+        let untold = HeaderMap::from_iter([(own[0].clone(), HeaderValue::from_static("o1"))]);
+        assert!(!is_tagged(&untold, &[]) && tag_names(&untold, &[]).is_empty());
         let names: Vec<_> =
-            tag_names(&headers).into_iter().map(|n| String::from_utf8(n).unwrap()).collect();
-        assert_eq!(names, ["a b", "c\"d", "k1", "k2", "t1", "t2", "k1"]);
-        assert_eq!(tags_of(&headers).unwrap().len(), 6, "each once");
+            tag_names(&headers, &own).into_iter().map(|n| String::from_utf8(n).unwrap()).collect();
+        let drupal_and_magento = ["node:1", "node_list", "cat_p_1", "store"];
+        assert_eq!(names[..7], ["a b", "c\"d", "k1", "k2", "t1", "t2", "k1"]);
+        assert_eq!(names[7..11], drupal_and_magento);
+        assert_eq!(names[11..], ["o1"]);
+        assert_eq!(tags_of(&headers, &own).unwrap().len(), 11, "each once");
         let many: Vec<String> = (0..=TAGS_MAX).map(|n| n.to_string()).collect();
         headers.insert("xkey", many.join(" ").parse().unwrap());
-        assert_eq!(tags_of(&headers), None);
+        assert_eq!(tags_of(&headers, &[]), None);
     }
 }

@@ -11,8 +11,8 @@ use super::kinds::{
     Origins, Percent, Query, Size, Time, Value, Writes,
 };
 use super::ranges::{
-    CacheName, CookieNames, HeadSize, HeaderSize, HostName, Lines, Protocols, Secret, SliceSize,
-    Span, Threads, UriSize,
+    CacheName, CookieNames, HeadSize, HeaderSize, HostName, Lines, Protocols, PurgeMethods, Secret,
+    SliceSize, Span, Threads, UriSize,
 };
 
 /// One configuration key.
@@ -110,7 +110,9 @@ keys! {
     "log.to" live LogFile [proxy.log.to: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1, another one at a reload.";
     "log.format" live Format [proxy.log.format: crate::config::LogFormat] "What a line looks like.";
     "purge.method" live Flag [proxy.purge.method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";
+    "purge.methods" live PurgeMethods [proxy.purge.methods: Vec<http::Method>] "The methods that are taken so, such as `BAN` beside `PURGE`; all mean the same.";
     "purge.networks" live Networks [proxy.purge.networks: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
+    "purge.tag_headers" live Headers [proxy.purge.tag_headers: Vec<http::HeaderName>] "Headers with tags, words between blanks or commas, in responses and in purges by method, beside `Surrogate-Key`, `Cache-Tag`, `xkey`, `Cache-Groups`, `Cache-Tags` and `X-Magento-Tags`. Responses stored before have no tags by them.";
     "purge.token" live Secret [proxy.purge.token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
     "upstream.more_origins" live Origins [proxy.upstream.more_origins: Vec<String>] "Origins besides `to` that serve the same site; all are asked with the host of the first.";
     "upstream.origin_choice" live Choosing [proxy.upstream.origin_choice: crate::config::transport::OriginChoice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use http::Method;
+
 use super::kinds::{Count, Kind, Size, Text, Time, Value, Words};
 use crate::config::name::check_name;
 use crate::config::tables::{HEADER_LINES_MAX, URI_BYTES_MAX};
@@ -35,6 +37,8 @@ pub(crate) struct Protocols;
 pub(crate) struct CookieNames;
 /// A secret that a header field can hold.
 pub(crate) struct Secret;
+/// Methods that may be orders to purge.
+pub(crate) struct PurgeMethods;
 
 /// Slice lengths that are accepted. Each slice is a request to the origin and an object of the
 /// store, so that shorter ones would cost more than what they hold.
@@ -189,6 +193,37 @@ fn protocol(word: &str) -> Result<(), String> {
     }
     let said = "a name, or name/version, of letters, digits and !#$%&'*+-.^_`|~";
     Err(format!("{word:?} is no protocol: {said}"))
+}
+
+impl Kind<Vec<Method>> for PurgeMethods {
+    const WRITTEN: &'static str = "a list of methods such as [\"PURGE\", \"BAN\"]";
+    fn read(value: &Value) -> Result<Vec<Method>, String> {
+        Words::read(value)?.iter().map(|word| purge_method(word)).collect()
+    }
+    fn show(value: &Vec<Method>) -> String {
+        Words::show(&value.iter().map(Method::to_string).collect())
+    }
+}
+
+/// The method of this name, if HTTP gives it no meaning of its own.
+fn purge_method(word: &str) -> Result<Method, String> {
+    let method: Method =
+        word.parse().map_err(|_| format!("{word:?} cannot be the name of a method"))?;
+    let means_more = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::CONNECT,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::PATCH,
+    ];
+    if means_more.contains(&method) || word.to_ascii_uppercase() != word {
+        return Err(format!("{word:?} is no method to purge by, such as PURGE or BAN"));
+    }
+    Ok(method)
 }
 
 impl Kind<Vec<String>> for CookieNames {

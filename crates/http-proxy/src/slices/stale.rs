@@ -19,7 +19,7 @@ use crate::rules::reuse::{self, Decision};
 use crate::rules::{ForwardReason, is_passing_failure, validation};
 use crate::slices::slice::{Asked, Got, How, ask_origin, is_usable};
 use crate::vault::entry::StoredResponse;
-use crate::vault::{Found, FoundBody, Older, Placement, Slice};
+use crate::vault::{Found, FoundBody, Placement, Slice};
 use crate::worker::Worker;
 
 /// What the origin says of a slice.
@@ -55,11 +55,11 @@ pub(super) async fn as_confirmed(
     let updated = StoredResponse { headers, policy, part: slice.part, ..stored.clone() };
     let (group, epoch) = (slice.placement.group, confirmed.epoch);
     // A purge since then has made that stale, too.
-    let stamp = epoch.stamp(&updated).ok()?;
+    let stamp = vault.stamp(epoch, &updated).ok()?;
     if !vault.is_untouched(&slice.key, &Placement { group, in_memory: true, stamp }) {
         return None;
     }
-    let older = Older::of(stored, &updated);
+    let older = vault.older(stored, &updated);
     let (key, blob) = (&slice.key, &slice.blob);
     vault.update(&target.primary, key, blob, &updated, older, epoch).await.ok()?;
     Some(StoredResponse { part: stored.part, ..updated })

@@ -40,8 +40,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use damelo::{CreateError, GroupId, ObjectInfo, Store};
-use http::HeaderMap;
 use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::config::ProxyConfig;
@@ -51,7 +51,7 @@ use crate::purge::marks::Standing;
 use crate::purge::recent::RecentPurges;
 use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::cache_groups;
-use crate::rules::group::{Groups, is_grouped};
+use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
 use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
@@ -120,16 +120,6 @@ pub(crate) fn decode(blob: &Bytes) -> Option<(Entry, Stamp)> {
     Some((Entry::decode(&blob.slice(..length))?, stamp))
 }
 
-/// Encodes metadata of a response fetched since `epoch`, with its stamp.
-fn stamped(metadata: &[u8], epoch: Epoch) -> Result<Vec<u8>, NotStoredReason> {
-    let Some(Entry::Response(response)) = Entry::decode(&Bytes::copy_from_slice(metadata)) else {
-        return Err(NotStoredReason::HeadersTooLarge);
-    };
-    let mut metadata = metadata.to_vec();
-    epoch.stamp(&response)?.append(&mut metadata);
-    Ok(metadata)
-}
-
 /// Result of a lookup.
 pub(crate) enum Lookup {
     Found(Box<Found>),
@@ -156,31 +146,6 @@ pub(crate) struct Epoch {
     moment: Option<Moment>,
 }
 
-impl Epoch {
-    /// Placement of a response fetched since, if it is stored in this group.
-    pub(crate) fn placement(
-        self,
-        group: GroupId,
-        response: &StoredResponse,
-    ) -> Result<Placement, NotStoredReason> {
-        Ok(Placement { group, in_memory: true, stamp: self.stamp(response)? })
-    }
-
-    /// The stamp of a response fetched since. An error if the response has too many tags or groups,
-    /// or if the ledger has not loaded its purges or cannot write them.
-    pub(crate) fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
-        let moment = self.moment.ok_or(NotStoredReason::Store)?;
-        if !is_grouped(&response.headers) {
-            return Ok(Stamp { moment, tags: Vec::new() });
-        }
-        let tags = stamp::tags_of(&response.headers).ok_or(NotStoredReason::HeadersTooLarge)?;
-        if cache_groups::are_too_many(&response.headers) {
-            return Err(NotStoredReason::HeadersTooLarge);
-        }
-        Ok(Stamp { moment, tags })
-    }
-}
-
 struct Stripe {
     lock: Mutex<()>,
     invalidated: RecentInvalidations<RECENT_MAX>,
@@ -194,16 +159,6 @@ pub(crate) enum Older {
     IsWrong,
 }
 
-impl Older {
-    /// What the fields were is as right after a crash as it was before a validation, unless it may
-    /// be used for longer, or invalidated by other names, than what they are.
-    pub(crate) fn of(stored: &StoredResponse, updated: &StoredResponse) -> Older {
-        let is_less = stored.policy.allows_no_more_than(&updated.policy);
-        let is_named_alike = stamp::tags_of(&stored.headers) == stamp::tags_of(&updated.headers);
-        if is_less && is_named_alike { Older::MayComeBack } else { Older::IsWrong }
-    }
-}
-
 /// The store as HTTP sees it.
 pub(crate) struct Vault {
     pub(crate) store: Store,
@@ -214,6 +169,8 @@ pub(crate) struct Vault {
     pub(crate) body_bytes_max: u64,
     /// The running configuration's.
     caching: ArcSwap<CachingConfig>,
+    /// Header fields with tags beside those that are known by themselves.
+    tag_headers: ArcSwap<Vec<HeaderName>>,
     /// Whether rules have added to keys since the start, so that one URL may be stored under
     /// several.
     extended_keys: AtomicBool,
@@ -244,6 +201,7 @@ impl Vault {
             whole_body_bytes_max: config.limits.whole_body_bytes_max,
             body_bytes_max: info.segments * info.segment_bytes / 2,
             caching: ArcSwap::from_pointee(config.caching.clone()),
+            tag_headers: ArcSwap::from_pointee(config.purge.tag_headers.clone()),
             extended_keys: AtomicBool::new(config.ruleset.extends_keys()),
             key_rules: config.ruleset.of_keys(),
             other_keys: AtomicBool::new(false),
@@ -260,6 +218,7 @@ impl Vault {
     /// Applies these settings from now on.
     pub(crate) fn follow(&self, config: &ProxyConfig) {
         self.caching.store(Arc::new(config.caching.clone()));
+        self.tag_headers.store(Arc::new(config.purge.tag_headers.clone()));
         self.extended_keys.fetch_or(config.ruleset.extends_keys(), Ordering::Relaxed);
         self.other_keys.fetch_or(config.ruleset.of_keys() != self.key_rules, Ordering::Relaxed);
     }
@@ -281,6 +240,55 @@ impl Vault {
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Placement of a response fetched since `epoch`, if it is stored in this group.
+    pub(crate) fn placement(
+        &self,
+        epoch: Epoch,
+        group: GroupId,
+        response: &StoredResponse,
+    ) -> Result<Placement, NotStoredReason> {
+        Ok(Placement { group, in_memory: true, stamp: self.stamp(epoch, response)? })
+    }
+
+    /// The stamp of a response fetched since `epoch`. An error if the response has too many tags or
+    /// groups, or if the ledger has not loaded its purges or cannot write them.
+    pub(crate) fn stamp(
+        &self,
+        epoch: Epoch,
+        response: &StoredResponse,
+    ) -> Result<Stamp, NotStoredReason> {
+        let moment = epoch.moment.ok_or(NotStoredReason::Store)?;
+        let (headers, more) = (&response.headers, self.tag_headers.load());
+        if !stamp::is_tagged(headers, &more) {
+            return Ok(Stamp { moment, tags: Vec::new() });
+        }
+        let tags = stamp::tags_of(headers, &more).ok_or(NotStoredReason::HeadersTooLarge)?;
+        if cache_groups::are_too_many(headers) {
+            return Err(NotStoredReason::HeadersTooLarge);
+        }
+        Ok(Stamp { moment, tags })
+    }
+
+    /// Encodes metadata of a response fetched since `epoch`, with its stamp.
+    fn stamped(&self, metadata: &[u8], epoch: Epoch) -> Result<Vec<u8>, NotStoredReason> {
+        let blob = Bytes::copy_from_slice(metadata);
+        let Some(Entry::Response(response)) = Entry::decode(&blob) else {
+            return Err(NotStoredReason::HeadersTooLarge);
+        };
+        let mut metadata = metadata.to_vec();
+        self.stamp(epoch, &response)?.append(&mut metadata);
+        Ok(metadata)
+    }
+
+    /// What the fields were is as right after a crash as it was before a validation, unless it may
+    /// be used for longer, or invalidated by other names, than what they are.
+    pub(crate) fn older(&self, stored: &StoredResponse, updated: &StoredResponse) -> Older {
+        let (is_less, more) =
+            (stored.policy.allows_no_more_than(&updated.policy), self.tag_headers.load());
+        let tags = |response: &StoredResponse| stamp::tags_of(&response.headers, &more);
+        if is_less && tags(stored) == tags(updated) { Older::MayComeBack } else { Older::IsWrong }
     }
 
     fn stripe_of(&self, resource: u64) -> &Stripe {
@@ -428,7 +436,7 @@ impl Vault {
         response.groups = self.join_groups(&groups.others).await?;
         // Fails now rather than after the body has been received.
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let stamp = epoch.stamp(&response)?;
+        let stamp = self.stamp(epoch, &response)?;
         let key = match vary::with_configured(&response.headers, &self.caching.load()) {
             Vary::Nothing => self.place_default(&target.primary, request, group).await?,
             Vary::Star => return Err(NotStoredReason::VaryStar),
@@ -469,7 +477,7 @@ impl Vault {
         if !self.is_resource_current(epoch) {
             return Err(NotStoredReason::Invalidated);
         }
-        let metadata = stamped(&metadata, epoch)?;
+        let metadata = self.stamped(&metadata, epoch)?;
         match in_time(self.store.lookup(key)).await? {
             Ok(Some(info)) if info.metadata == *blob => {
                 if !self.is_current_in(epoch, updated.groups_with(info.group)) {

@@ -228,7 +228,7 @@ impl Vault {
         let together = self.join_group(slices_group(primary)).await?;
         response.groups.push(together);
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let stamp = epoch.stamp(&response)?;
+        let stamp = self.stamp(epoch, &response)?;
         let key = key_in(primary, slices, together.generation, index);
         let group = GroupId::of(&groups.home);
         // No length limit here: a slice is one object.
