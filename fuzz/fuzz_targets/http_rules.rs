@@ -246,7 +246,14 @@ fuzz_target!(|data: &[u8]| {
     for at in validation::updated_by_304(&newer, &[&response, &response]) {
         assert!(at < 2);
     }
-    let _ = validation::head_effect(StatusCode::OK, &newer, 1, StatusCode::OK, &response);
+    let compared = validation::Compared {
+        status: StatusCode::OK,
+        headers: &newer,
+        length_bytes: Some(1),
+        is_personal: false,
+        was_asked_about: newer.contains_key("etag"),
+    };
+    let _ = validation::head_effect(compared, StatusCode::OK, &response);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, &response);
     let _ = group::Groups::named("h", &response);
     let _ = group::Groups::by_page("h", "h", "/a", &request, &response);

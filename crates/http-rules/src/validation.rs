@@ -2,7 +2,7 @@
 //!
 //! Invariants: only validators of stored responses are sent; a 304 never changes fields that
 //! describe the stored bytes, and updates only responses that its validators identify; a HEAD
-//! updates only a response that it agrees with.
+//! updates only a response that it agrees with, and says so.
 
 use http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, COOKIE, ETAG,
@@ -199,7 +199,7 @@ fn strengthens(stored: &HeaderMap, response: &HeaderMap) -> bool {
 /// The effect of a HEAD's response on a stored GET response (§4.3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadEffect {
-    /// Nothing: the answer was not 200.
+    /// Nothing: the answer was not 200, or there was nothing to compare.
     None,
     /// Unchanged: merge the fields.
     Update,
@@ -207,33 +207,54 @@ pub enum HeadEffect {
     Stale,
 }
 
-/// Compares a HEAD's response with the stored GET response.
-pub fn head_effect(
-    stored_status: StatusCode,
-    stored: &HeaderMap,
-    stored_length_bytes: u64,
-    status: StatusCode,
-    response: &HeaderMap,
-) -> HeadEffect {
+/// A stored GET response as it is compared with the response to a HEAD.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared<'a> {
+    /// Status code; 200 where a part is stored.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: &'a HeaderMap,
+    /// Length of the whole body; `None` if it is unknown.
+    pub length_bytes: Option<u64>,
+    /// It may be for one user ([`crate::Policy::is_personal`]).
+    pub is_personal: bool,
+    /// The HEAD asked whether it has changed, by [`make_conditional`] or its like.
+    pub was_asked_about: bool,
+}
+
+/// Compares a HEAD's response with the stored GET response. A validator that is not in it agrees
+/// with nothing where it was asked about: the origin had a 304 for that. Where nothing is in it to
+/// compare, it shows nothing.
+pub fn head_effect(stored: Compared<'_>, status: StatusCode, response: &HeaderMap) -> HeadEffect {
     if status != StatusCode::OK {
         return HeadEffect::None;
     }
-    if stored_status != StatusCode::OK {
+    if stored.status != StatusCode::OK {
         return HeadEffect::Stale;
     }
-    let agrees = |name: &HeaderName| match (response.get(name), stored.get(name)) {
-        (Some(new), Some(old)) => new == old,
-        (Some(_), None) => false,
-        (None, _) => true,
+    // True: it is the same; false: another one, or one that is not stored.
+    let same = |name: &HeaderName| {
+        response.get(name).map(|new| stored.headers.get(name).is_some_and(|old| old == new))
     };
     let length = response.get(CONTENT_LENGTH).map(|length| length.as_bytes().trim_ascii());
-    let same_length = length.is_none_or(|text| {
-        std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()) == Some(stored_length_bytes)
+    let same_length = length.map(|text| {
+        let length_bytes = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        length_bytes.is_some() && length_bytes == stored.length_bytes
     });
-    if agrees(&ETAG) && agrees(&LAST_MODIFIED) && same_length {
+    let compared = [same(&ETAG), same(&LAST_MODIFIED), same_length];
+    if compared.contains(&Some(false)) {
+        return HeadEffect::Stale;
+    }
+    let by_tag = stored.is_personal || stored.headers.contains_key(ETAG);
+    let identifies = same(if by_tag { &ETAG } else { &LAST_MODIFIED }) == Some(true);
+    if identifies {
+        HeadEffect::Update
+    } else if stored.is_personal || stored.was_asked_about {
+        HeadEffect::Stale
+    } else if compared.contains(&Some(true)) {
         HeadEffect::Update
     } else {
-        HeadEffect::Stale
+        HeadEffect::None
     }
 }
 

@@ -239,32 +239,66 @@ fn a_304_can_newly_forbid_a_field() {
 fn what_a_head_shows() {
     use HeadEffect::{None as Nothing, Stale, Update};
     let stored = headers(&[("etag", "\"1\""), ("last-modified", "then")]);
+    let dated = headers(&[("last-modified", "then")]);
     let none = headers(&[]);
-    for (status, lines, stored, expected) in [
-        (200, &[("etag", "\"1\"")][..], &stored, Update),
-        (200, &[("etag", "\"1\""), ("content-length", "7")], &stored, Update),
-        (200, &[("etag", "\"1\""), ("content-length", "8")], &stored, Stale),
-        (200, &[("etag", "\"1\""), ("content-length", "junk")], &stored, Stale),
-        (200, &[("etag", "\"2\"")], &stored, Stale),
-        (200, &[("last-modified", "now")], &stored, Stale),
-        (200, &[], &stored, Update),
-        (200, &[("etag", "\"1\"")], &none, Stale),
+    // What it shows if the HEAD asked about what is stored, and if it did not.
+    for (status, lines, stored, asked, unasked) in [
+        (200, &[("etag", "\"1\"")][..], &stored, Update, Update),
+        (200, &[("etag", "\"1\""), ("content-length", "7")], &stored, Update, Update),
+        (200, &[("etag", "\"1\""), ("content-length", "8")], &stored, Stale, Stale),
+        (200, &[("etag", "\"1\""), ("content-length", "junk")], &stored, Stale, Stale),
+        (200, &[("etag", "\"2\"")], &stored, Stale, Stale),
+        (200, &[("etag", "\"1\""), ("last-modified", "now")], &stored, Stale, Stale),
+        (200, &[("last-modified", "now")], &stored, Stale, Stale),
+        // To the tag that was asked about the origin has said no.
+        (200, &[("last-modified", "then")], &stored, Stale, Update),
+        (200, &[("last-modified", "then")], &dated, Update, Update),
+        (200, &[("content-length", "7")], &stored, Stale, Update),
+        (200, &[("content-length", "7")], &none, Stale, Update),
+        (200, &[], &stored, Stale, Nothing),
+        (200, &[], &none, Stale, Nothing),
+        (200, &[("etag", "\"1\"")], &none, Stale, Stale),
         // Says something of this request: of who asked, and how.
-        (206, &[("etag", "\"2\"")], &stored, Nothing),
-        (401, &[], &stored, Nothing),
-        (404, &[], &stored, Nothing),
-        (410, &[], &stored, Nothing),
-        (503, &[], &stored, Nothing),
-        (304, &[], &stored, Nothing),
+        (206, &[("etag", "\"2\"")], &stored, Nothing, Nothing),
+        (401, &[], &stored, Nothing, Nothing),
+        (404, &[], &stored, Nothing, Nothing),
+        (410, &[], &stored, Nothing, Nothing),
+        (503, &[], &stored, Nothing, Nothing),
+        (304, &[], &stored, Nothing, Nothing),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
-        let got = head_effect(StatusCode::OK, stored, 7, status, &headers(lines));
-        assert_eq!(got, expected, "{status} {lines:?}");
+        for (was_asked_about, expected) in [(true, asked), (false, unasked)] {
+            let stored = Compared { was_asked_about, ..compared(stored) };
+            let got = head_effect(stored, status, &headers(lines));
+            assert_eq!(got, expected, "{status} {lines:?}, asked: {was_asked_about}");
+        }
     }
     for (status, expected) in [(200, Stale), (404, Nothing), (410, Nothing)] {
         let status = StatusCode::from_u16(status).unwrap();
-        let got = head_effect(StatusCode::NOT_FOUND, &none, 7, status, &none);
-        assert_eq!(got, expected, "{status} after a stored 404");
+        let stored = Compared { status: StatusCode::NOT_FOUND, ..compared(&none) };
+        assert_eq!(head_effect(stored, status, &none), expected, "{status} after a stored 404");
+    }
+}
+
+fn compared(headers: &HeaderMap) -> Compared<'_> {
+    let (status, length_bytes) = (StatusCode::OK, Some(7));
+    Compared { status, headers, length_bytes, is_personal: false, was_asked_about: false }
+}
+
+/// Pages of all users may be of one date and one length.
+#[test]
+fn only_its_tag_shows_that_a_page_for_one_is_the_same() {
+    let stored = headers(&[("etag", "\"1\""), ("last-modified", "then")]);
+    for (lines, expected) in [
+        (&[("etag", "\"1\"")][..], HeadEffect::Update),
+        (&[("last-modified", "then"), ("content-length", "7")], HeadEffect::Stale),
+        (&[], HeadEffect::Stale),
+    ] {
+        for was_asked_about in [true, false] {
+            let stored = Compared { is_personal: true, was_asked_about, ..compared(&stored) };
+            let got = head_effect(stored, StatusCode::OK, &headers(lines));
+            assert_eq!(got, expected, "{lines:?}, asked: {was_asked_about}");
+        }
     }
 }
 

@@ -435,7 +435,14 @@ fn survive(headers: &HeaderMap, text: &str) {
     let _ = Part::of(headers);
     let _ = validation::merge(headers, headers, &caching, NOW);
     let _ = validation::updated_by_304(headers, &[headers, headers]);
-    let _ = validation::head_effect(StatusCode::OK, headers, 1, StatusCode::OK, headers);
+    let compared = validation::Compared {
+        status: StatusCode::OK,
+        headers,
+        length_bytes: Some(1),
+        is_personal: false,
+        was_asked_about: true,
+    };
+    let _ = validation::head_effect(compared, StatusCode::OK, headers);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, headers);
     let _ = group::Groups::named("h", headers);
     let _ = group::Groups::by_page("h", "h", "/a", headers, headers);

@@ -156,7 +156,7 @@ impl<'a> Fetch<'a> {
                     return answer;
                 }
                 if self.ask.method == Method::HEAD {
-                    Box::pin(self.learn_from_head(&response)).await;
+                    Box::pin(self.learn_from_head(&response, conditional)).await;
                 }
                 self.received(response).await
             }
@@ -368,20 +368,38 @@ impl<'a> Fetch<'a> {
     /// passes does not: without a validator the next request would cost an origin with too much to
     /// do more than this one. Nor does a response caused by the client's own conditions, or one
     /// that is not stored for what this request says: else each client with credentials, or a
-    /// cookie, would take from all others what is stored. What is not fresh any more goes for a
-    /// cookie, too: it may have changed for all, and would be served stale.
+    /// cookie, would take from all others what is stored. What is not fresh any more goes for what
+    /// such a client gets, too: it may have changed for all, and would be served stale.
     fn forget_outdated(&self, reason: NotStoredReason, status: StatusCode) {
+        use NotStoredReason as Not;
         let worker = self.worker;
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
         let is_fresh = found.response.policy.staleness_ms(worker.now_ms()).is_none();
-        let is_kept = match reason {
-            NotStoredReason::Cookie => is_fresh,
-            _ => reason.is_of_request(),
-        };
+        let is_kept = matches!(reason, Not::RequestNoStore | Not::Authorization)
+            || (is_fresh && self.may_be_for_sender(reason));
         if full && !is_kept && !is_passing_failure(status) {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
+    }
+
+    /// Whether what is not stored for this reason may be for who sent this request, and another one
+    /// for all others. An origin that knows its users marks what is theirs as private.
+    pub(super) fn may_be_for_sender(&self, reason: NotStoredReason) -> bool {
+        use NotStoredReason as Not;
+        let names_user = self.ask.has_cookie() || self.ask.has_credentials();
+        let marks = [Not::Private, Not::NoStore, Not::SetCookie, Not::NotCacheable];
+        reason.is_of_request() || (names_user && marks.contains(&reason))
+    }
+
+    /// Whether what is stored is fresh, and for all: what may be for who sent a cookie takes it from
+    /// nobody.
+    pub(super) fn found_for_all(&self) -> bool {
+        let now_ms = self.worker.now_ms();
+        self.found.as_ref().is_some_and(|found| {
+            let policy = &found.response.policy;
+            !policy.is_personal && policy.staleness_ms(now_ms).is_none()
+        })
     }
 
     /// The exchange that decides whether the response may be stored, as if the method were

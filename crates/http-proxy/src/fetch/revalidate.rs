@@ -16,7 +16,7 @@ use crate::fetch::{Audience, Fetch};
 use crate::request::hooks;
 use crate::rules::group::Groups;
 use crate::rules::storing::Exchange;
-use crate::rules::validation::{self, HeadEffect};
+use crate::rules::validation::{self, Compared, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::FetchedBody;
@@ -88,7 +88,7 @@ impl<'a> Fetch<'a> {
 
     /// Whether a 304 changes nothing about a response that every request asks about, of which there
     /// may be many a second. Never where this request alone may keep it from being stored, nor
-    /// after a purge: what that made stale becomes fresh by being stored anew.
+    /// after a purge, or a HEAD: what these made stale becomes fresh by being stored anew.
     fn is_repeated(&self, found: &Found, news: &HeaderMap) -> bool {
         let (stored, key) = (&found.response, found.key(&self.ask.target.primary));
         let since_ms = self.sent.response_time_ms.checked_sub(stored.policy.response_time_ms);
@@ -99,6 +99,7 @@ impl<'a> Fetch<'a> {
             && !self.shows_for_all(stored, news)
             && validation::repeats(&stored.headers, news)
             && self.worker.shared.vault.is_untouched(key, &found.placement)
+            && self.merged(&self.stored_of(found), news).response.policy.is_always_validated()
     }
 
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
@@ -250,20 +251,25 @@ impl<'a> Fetch<'a> {
         Ok(Some(StoredResponse { groups, ..merged.clone() }))
     }
 
-    /// Compares a HEAD's response with the stored GET response (RFC 9111 §4.3.5).
-    pub(crate) async fn learn_from_head(&mut self, response: &Response<FetchedBody>) {
+    /// Compares a HEAD's response with the stored GET response (RFC 9111 §4.3.5); `was_asked_about`
+    /// if the HEAD had conditions of ours.
+    pub(crate) async fn learn_from_head(
+        &mut self,
+        response: &Response<FetchedBody>,
+        was_asked_about: bool,
+    ) {
         let Some(found) = &self.found else { return };
         let stored = &found.response;
-        let length_bytes = found.complete_bytes().unwrap_or(0);
-        let effect = validation::head_effect(
-            if stored.part.is_some() { StatusCode::OK } else { stored.status },
-            &stored.headers,
-            length_bytes,
-            response.status(),
-            response.headers(),
-        );
+        let compared = Compared {
+            status: if stored.part.is_some() { StatusCode::OK } else { stored.status },
+            headers: &stored.headers,
+            length_bytes: found.complete_bytes(),
+            is_personal: stored.policy.is_personal,
+            was_asked_about,
+        };
         let primary = &self.ask.target.primary;
-        let updated = match effect {
+        let updated = match validation::head_effect(compared, response.status(), response.headers())
+        {
             HeadEffect::None => return,
             HeadEffect::Update => {
                 let renewed = self.merged(&self.stored_of(found), response.headers());
@@ -271,6 +277,7 @@ impl<'a> Fetch<'a> {
                 self.status.stored = kept.is_ok();
                 return;
             }
+            HeadEffect::Stale if self.found_for_all() && self.is_for_sender(response) => return,
             HeadEffect::Stale => {
                 StoredResponse { policy: stored.policy.made_stale(), ..stored.clone() }
             }
@@ -279,5 +286,30 @@ impl<'a> Fetch<'a> {
         // A concurrent change is more recent than this.
         let (key, older) = (found.key(primary), Older::IsWrong);
         let _ = vault.update(primary, key, &found.blob, &updated, older, self.sent.epoch).await;
+    }
+
+    /// Whether a GET's response with these fields would be for who sent this request, by its
+    /// credentials or its cookie, so that it says nothing of what others get.
+    fn is_for_sender(&self, response: &Response<FetchedBody>) -> bool {
+        let (ask, status, caching) = (self.ask, response.status(), self.caching());
+        let mut headers = response.headers().clone();
+        let length_bytes = hooks::announced_length(&headers);
+        let shared = &self.worker.shared;
+        let effects = hooks::on_response(shared, ask, status, &mut headers, length_bytes);
+        let directives = ResponseDirectives::of(&headers, caching);
+        let exchange = Exchange {
+            method: &Method::GET,
+            request: &ask.headers,
+            wishes: &ask.wishes,
+            status,
+            response: &headers,
+            directives: &directives,
+            response_time_s: self.response_time_s(),
+            with_cookie: ask.has_cookie(),
+            selective: false,
+        };
+        let arrived = self.arrived(&directives, status, &headers, response.headers());
+        effects.admit(exchange, caching).is_err_and(|reason| self.may_be_for_sender(reason))
+            || effects.policy(arrived, caching).is_personal
     }
 }

@@ -74,6 +74,9 @@ impl Fetch<'_> {
             None => directives,
         };
         let stored = self.to_store(parts, headers, &directives, effects);
+        if stored.policy.is_personal && self.found_for_all() {
+            return Err(NotStoredReason::Cookie);
+        }
         let groups = effects.groups_of(&worker.shared.config, ask, headers);
         let (vault, target) = (&worker.shared.vault, &ask.target);
         let begun =
@@ -116,11 +119,12 @@ impl Fetch<'_> {
     }
 
     /// The stored part that a new one continues (RFC 9111 §3.4), if the two are small enough to be
-    /// joined: all that is joined is written, in one piece, each time that something comes to it.
+    /// joined: all that is joined is written, in one piece, each time that something comes to it. One
+    /// that spans the whole has but its fields of the older one.
     fn older_part(&self, new: &response::Parts) -> Option<Older> {
         let found = self.found.as_ref()?;
         let (part, headers) = (found.response.part?, &found.response.headers);
-        let joined = part.joined(&part_of(new).filter(|part| !part.is_whole())?)?;
+        let joined = part.joined(&part_of(new)?)?;
         let is_small = joined.length_bytes() <= self.worker.shared.vault.whole_body_bytes_max;
         let same = parts::may_combine(headers, &new.headers, self.response_time_s());
         match &found.body {
@@ -132,10 +136,11 @@ impl Fetch<'_> {
     }
 
     /// Whether it is a part that the origin may have sent without fields that the client has: those
-    /// of the representation need not come in answer to `If-Range` (RFC 9110 §15.3.7).
+    /// of the representation need not come in answer to `If-Range` (RFC 9110 §15.3.7), also where
+    /// that spans the whole.
     fn may_lack_fields(&self, new: &response::Parts) -> bool {
         self.ask.headers.contains_key(IF_RANGE)
-            && part_of(new).is_some_and(|part| !part.is_whole())
+            && part_of(new).is_some()
             && !new.headers.contains_key(CONTENT_TYPE)
     }
 

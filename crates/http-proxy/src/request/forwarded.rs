@@ -23,24 +23,49 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Fields that make some origins answer for another host, scheme, path or client than requested.
-/// They are not part of any key, so untrusted clients may not set them.
-static TELLING: [HeaderName; 17] = [
+/// They are not part of any key, so untrusted clients may not set them. Some servers take
+/// `SCRIPT_NAME` and `PATH_INFO` for the variables of that name.
+static TELLING: [HeaderName; 41] = [
     X_FORWARDED_FOR,
     X_FORWARDED_HOST,
     X_FORWARDED_PROTO,
     FORWARDED,
     HeaderName::from_static("front-end-https"),
+    HeaderName::from_static("path-info"),
+    HeaderName::from_static("script-name"),
+    HeaderName::from_static("x-client-ip"),
+    HeaderName::from_static("x-cluster-client-ip"),
+    HeaderName::from_static("x-envoy-original-host"),
+    HeaderName::from_static("x-envoy-original-path"),
+    HeaderName::from_static("x-forwarded-path"),
     HeaderName::from_static("x-forwarded-port"),
     HeaderName::from_static("x-forwarded-prefix"),
     HeaderName::from_static("x-forwarded-protocol"),
     HeaderName::from_static("x-forwarded-scheme"),
     HeaderName::from_static("x-forwarded-server"),
     HeaderName::from_static("x-forwarded-ssl"),
+    HeaderName::from_static("x-forwarded-uri"),
+    HeaderName::from_static("x-forwarded-url"),
     HeaderName::from_static("x-host"),
+    HeaderName::from_static("x-host-override"),
+    HeaderName::from_static("x-http-host-override"),
+    HeaderName::from_static("x-original-host"),
+    HeaderName::from_static("x-original-path"),
+    HeaderName::from_static("x-original-uri"),
     HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-override-url"),
+    HeaderName::from_static("x-proxied-https"),
+    HeaderName::from_static("x-proxy-host"),
+    HeaderName::from_static("x-proxy-url"),
+    HeaderName::from_static("x-real-host"),
     HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-request-uri"),
+    HeaderName::from_static("x-request-url"),
+    HeaderName::from_static("x-rewrite-path"),
+    HeaderName::from_static("x-rewrite-uri"),
     HeaderName::from_static("x-rewrite-url"),
     HeaderName::from_static("x-scheme"),
+    HeaderName::from_static("x-script-name"),
     HeaderName::from_static("x-url-scheme"),
 ];
 
@@ -112,7 +137,7 @@ fn is_disguised(name: &HeaderName) -> bool {
 
 /// Whether a name begins as those of [`TELLING`] do.
 fn may_tell(name: &[u8]) -> bool {
-    matches!(name.first(), Some(b'f' | b'x'))
+    matches!(name, [b'f' | b'x', ..] | [b'p', b'a', ..] | [b's', b'c', ..])
 }
 
 /// How a request arrived, as told to its origin.

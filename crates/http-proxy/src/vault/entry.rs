@@ -187,10 +187,12 @@ impl VaryMarker {
 }
 
 impl Entry {
-    /// Marks a response as stale since this second.
+    /// Marks a response as stale since this second. It came before, also where the clock that says
+    /// so was set back.
     pub(crate) fn end_freshness(&mut self, unix_s: u64) {
         if let Entry::Response(response) = self {
-            let age_ms = response.policy.age_ms(unix_s.saturating_mul(1000));
+            let came_ms = response.policy.response_time_ms;
+            let age_ms = response.policy.age_ms(unix_s.saturating_mul(1000).max(came_ms));
             response.policy.lifetime_ms = response.policy.lifetime_ms.min(age_ms);
         }
     }
@@ -419,6 +421,18 @@ mod tests {
             }
             let longer: Vec<u8> = blob.iter().copied().chain([0]).collect();
             assert_eq!(Entry::decode(&longer.into()), None);
+        }
+    }
+
+    #[test]
+    fn what_is_stale_stays_so_once_the_clock_is_right() {
+        let policy =
+            Policy { lifetime_ms: 600_000, response_time_ms: 9_000_500, ..Policy::default() };
+        for (ended_s, lasts_ms) in [(9_060, 59_500), (9_000, 0), (8_999, 0), (5_000, 0), (0, 0)] {
+            let mut entry = Entry::Response(StoredResponse { policy, ..response() });
+            entry.end_freshness(ended_s);
+            let Entry::Response(ended) = entry else { panic!("it is a response") };
+            assert_eq!(ended.policy.lifetime_ms, lasts_ms, "ended at {ended_s}");
         }
     }
 

@@ -53,7 +53,7 @@ use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::cache_groups;
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
-use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
+use crate::rules::{CachingConfig, ForwardReason, NotStoredReason, Policy};
 use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::vault::hints::GroupHints;
 use crate::vault::in_time::in_time;
@@ -516,6 +516,9 @@ impl Vault {
         if !is_whole && self.holds_whole(&insertion.key).await {
             return Err(NotStoredReason::Partial);
         }
+        if self.is_for_fewer(&insertion.key, insertion.response.policy).await {
+            return Err(NotStoredReason::Cookie);
+        }
         let key = insertion.commit(&self.store).await?;
         if is_whole && self.may_have_slices_anywhere(primary) {
             // The slices are older than the stored response, and would outlive it.
@@ -539,6 +542,15 @@ impl Vault {
             Some((_, stored)) => stored.part.is_none(),
             None => false,
         }
+    }
+
+    /// True if what may be for one user would replace what is fresh, and for all.
+    async fn is_for_fewer(&self, key: &[u8], new: Policy) -> bool {
+        if !new.is_personal {
+            return false;
+        }
+        let Ok(Some((_, stored))) = self.standing_response(key).await else { return false };
+        !stored.policy.is_personal && stored.policy.staleness_ms(new.response_time_ms).is_none()
     }
 
     /// The response stored under a key, without its body, if no hard purge covers it.

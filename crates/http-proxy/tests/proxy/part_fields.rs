@@ -85,3 +85,22 @@ fn a_part_without_the_fields_that_its_client_has_is_not_stored() {
     assert_eq!(part.header("content-type"), "a/b");
     assert!(part.cache().contains("; stored"), "{}", part.cache());
 }
+
+/// RFC 9110 §15.3.7: nor do they come with a part that is all there is.
+#[test]
+fn a_part_that_is_all_has_its_fields_of_one_that_is_stored() {
+    let origin = sparing();
+    let proxy = sliced_by(&origin, 0);
+    let all = "Range: bytes=0-9\nIf-Range: \"v1\"";
+    let cold = proxy.get_with("/", all);
+    assert!(cold.status() == 206 && cold.cache().contains("detail=partial"), "{}", cold.cache());
+    proxy.get_with("/", "Range: bytes=0-3");
+    let rest = proxy.get_with("/", all);
+    assert!(rest.status() == 206 && rest.cache().contains("; stored"), "{}", rest.cache());
+    let whole = proxy.get("/");
+    assert!(whole.cache().contains("; hit"), "{}", whole.cache());
+    assert_eq!((whole.status(), whole.body.as_slice()), (200, DIGITS));
+    assert_eq!(whole.header("content-type"), "a/b");
+    assert_eq!(whole.header("cache-groups"), "\"g\"");
+    assert_eq!(origin.count(), 3);
+}
