@@ -102,11 +102,6 @@ impl Geometry {
         self.sectors
     }
 
-    /// Sectors of the track that a sector lies on.
-    pub(super) fn sectors_per_track(&self, sector: u64) -> u64 {
-        u64::from(self.zone(sector).sectors_per_track)
-    }
-
     /// Where `sector` is.
     ///
     /// # Panics

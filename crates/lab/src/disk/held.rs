@@ -1,8 +1,9 @@
 //! Writes that a drive with a memory for them (write-back) has said are done, and has to write.
 //!
 //! Owns which they are and how much room they leave; the drive writes them upwards, then begins
-//! with the lowest again. Invariants: they are never more bytes than there is room for; what is
-//! being written counts until it is on the surface. Threads: one user.
+//! with the lowest again. What is written again while it waits goes to the surface once. Invariants:
+//! they are never more bytes than there is room for; what is being written counts until it is on
+//! the surface, and takes no newer contents. Threads: one user.
 
 use std::collections::BTreeMap;
 
@@ -54,15 +55,28 @@ impl Held {
         bytes_of(io.sectors) <= self.room_bytes
     }
 
-    pub(super) fn has_room_for(&self, io: &DiskIo) -> bool {
+    /// True if there is room for it, or one that waits has it.
+    pub(super) fn takes(&self, io: &DiskIo) -> bool {
+        self.covers(io) || self.has_room_for(io)
+    }
+
+    fn has_room_for(&self, io: &DiskIo) -> bool {
         self.bytes + bytes_of(io.sectors) <= self.room_bytes
     }
 
-    pub(super) fn put(&mut self, io: &DiskIo, ready_ns: u64) {
+    /// Takes it; false if it takes its place in one that waits with all its sectors.
+    pub(super) fn put(&mut self, io: &DiskIo, ready_ns: u64) -> bool {
+        if let Some(key) = self.covering(io) {
+            if let Some(waiting) = self.waiting.get_mut(&key) {
+                waiting.ready_ns = waiting.ready_ns.max(ready_ns);
+            }
+            return false;
+        }
         assert!(self.has_room_for(io), "only what fits is taken");
         self.bytes += bytes_of(io.sectors);
         self.arrivals += 1;
         self.waiting.insert((io.sector, self.arrivals), Waiting { sectors: io.sectors, ready_ns });
+        true
     }
 
     /// True if there is something that is not on the surface yet.
@@ -72,10 +86,13 @@ impl Held {
 
     /// True if one that waits has all these sectors.
     pub(super) fn covers(&self, io: &DiskIo) -> bool {
-        let before = self.waiting.range(..=(io.sector, u64::MAX)).next_back();
-        before.is_some_and(|((sector, _), waiting)| {
-            io.sector + u64::from(io.sectors) <= sector + u64::from(waiting.sectors)
-        })
+        self.covering(io).is_some()
+    }
+
+    fn covering(&self, io: &DiskIo) -> Option<(u64, u64)> {
+        let (&key, waiting) = self.waiting.range(..=(io.sector, u64::MAX)).next_back()?;
+        let is_within = io.sector + u64::from(io.sectors) <= key.0 + u64::from(waiting.sectors);
+        is_within.then_some(key)
     }
 
     /// The next one for the surface.

@@ -164,12 +164,18 @@ impl Mechanical {
     /// How far reading ahead has come.
     fn reached(&self, now_ns: u64) -> u64 {
         let Some(ahead) = self.ahead else { return 0 };
-        let per_track = self.geometry.sectors_per_track(ahead.from.min(self.sectors() - 1));
         let elapsed_ns = now_ns.saturating_sub(ahead.at_ns);
-        // After months without a request the product is beyond 64 bits, and what was read ahead
-        // long at its end.
-        let passed = elapsed_ns.saturating_mul(per_track) / self.params.revolution_ns;
-        (ahead.from + passed).min(ahead.until)
+        let is_behind = |to: u64| to == ahead.from || self.stream_ns(ahead.from, to) <= elapsed_ns;
+        // After most pauses it is at its end, and nothing has to be searched for.
+        if is_behind(ahead.until) {
+            return ahead.until;
+        }
+        let (mut low, mut high) = (ahead.from, ahead.until);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if is_behind(middle) { low = middle } else { high = middle }
+        }
+        low
     }
 
     fn stop_reading_ahead(&mut self, now_ns: u64) {

@@ -4,8 +4,9 @@
 //! writes it when no read waits; where that memory is full, reads and writes take turns.
 //!
 //! Invariants: virtual time given to a disk never goes back; every request submitted completes
-//! exactly once; counts and bytes of what was served equal those submitted, once nothing happens
-//! any more. Threads: one user.
+//! exactly once; counts and bytes of what was served equal those submitted, less writes that others
+//! took the place of in the drive's memory, once nothing happens any more; no time counts twice.
+//! Threads: one user.
 
 mod flash;
 mod geometry;
@@ -88,12 +89,16 @@ pub struct DiskCounts {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Time the drive spent on reads (sum over requests on drives that work in parallel).
+    /// Time the drive was busy with reads. Where several requests are under way at once, as on
+    /// flash, time counts once, for the one that was there first.
     pub read_ns: u64,
-    /// Time the drive spent on writes.
+    /// Time the drive was busy with writes.
     pub write_ns: u64,
     /// Requests that the drive's memory answered.
     pub from_memory: u64,
+    /// Writes that are not in `writes`, since one of the same sectors still waited in the drive's
+    /// memory, which then goes to the surface once for both.
+    pub absorbed: u64,
 }
 
 #[derive(Debug)]
@@ -118,6 +123,8 @@ pub struct Disk {
     /// Served but not yet reported: when, order of service, tag.
     finished: BinaryHeap<Reverse<(u64, u64, u32)>>,
     free_ns: u64,
+    /// Until when time has been counted.
+    busy_until_ns: u64,
     /// See [`Disk::next_event_ns`]; asked for far more often than it changes. [`NEVER`] if nothing
     /// happens.
     next_ns: u64,
@@ -145,6 +152,7 @@ impl Disk {
             read_last: false,
             finished: BinaryHeap::new(),
             free_ns: 0,
+            busy_until_ns: 0,
             next_ns: NEVER,
             served: 0,
             counts: DiskCounts::default(),
@@ -270,10 +278,10 @@ impl Disk {
         let (Some(held), Mechanism::Mechanical(drive)) = (&mut self.held, &self.mechanism) else {
             return;
         };
-        while let Some(io) = self.late.pop_if(|io| held.has_room_for(io)) {
+        while let Some(io) = self.late.pop_if(|io| held.takes(io)) {
             let ready_ns = now_ns + drive.command_ns();
             self.bus_free_ns = ready_ns.max(self.bus_free_ns) + drive.bus_ns(io.sectors);
-            held.put(&io, ready_ns);
+            self.counts.absorbed += u64::from(!held.put(&io, ready_ns));
             self.served += 1;
             self.finished.push(Reverse((self.bus_free_ns, self.served, io.tag)));
             self.counts.from_memory += 1;
@@ -333,6 +341,9 @@ impl Disk {
         self.finished.push(Reverse((timing.done_ns, self.served, io.tag)));
         self.counts.from_memory += u64::from(timing.from_memory);
         self.read_last = io.direction == Direction::Read;
-        self.count(io.direction, io.sectors, timing.free_ns - start_ns);
+        // What came before may still be under way, on flash.
+        let from_ns = start_ns.max(self.busy_until_ns);
+        self.busy_until_ns = self.busy_until_ns.max(timing.free_ns);
+        self.count(io.direction, io.sectors, timing.free_ns.saturating_sub(from_ns));
     }
 }

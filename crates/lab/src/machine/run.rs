@@ -422,5 +422,6 @@ fn since(now: DiskCounts, then: DiskCounts) -> DiskCounts {
         read_ns: now.read_ns - then.read_ns,
         write_ns: now.write_ns - then.write_ns,
         from_memory: now.from_memory - then.from_memory,
+        absorbed: now.absorbed - then.absorbed,
     }
 }
