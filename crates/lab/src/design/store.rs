@@ -13,6 +13,12 @@
 //! The journal lies in mapped memory in a store in service, and a record costs no transfer: here
 //! its writes go through the modelled system's buffers, which are written now and then.
 //!
+//! Sizes of what was created are kept beside the store, as its callers would have them from the
+//! origin's answer (up to 40 bytes of the lab's memory for an object): what is to be replaced by
+//! another version is not read before. An entry may outlive its object, which the store dropped: a
+//! request of another size stores either way, one of the same size asks the store, finds nothing
+//! and takes the entry away.
+//!
 //! Deviations from a store in service: what its flusher does while callers go on is done here
 //! before they go on, in no time; timers do not run, so that pages are written when enough waits
 //! for them and a checkpoint is taken when the journal is full; the device holds 8 MiB to 4 GiB, in
@@ -37,6 +43,7 @@ use super::spec::{Parameter, Values, choice, memory_check, number, size};
 use super::wanted::{Rules, Wanted};
 use super::{Context, Design, DesignOptions, Outcome};
 use crate::disk::{Direction, Drive};
+use crate::lru::NumberMap;
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
 
@@ -348,6 +355,8 @@ struct EngineDesign {
     below: Option<Below>,
     grouper: Grouper,
     rules: Rules,
+    /// Of what was created last under a key, which the store may have dropped since.
+    sizes: NumberMap<u64, u64>,
     /// Transfers on their way from the device's log to actions.
     transfers: Vec<Transfer>,
     refused: u64,
@@ -360,6 +369,7 @@ impl EngineDesign {
             below,
             grouper: Grouper::new(context.options.grouping, context.requests),
             rules: context.rules(context.options.cache_bytes.max(DEVICE_BYTES_MIN)),
+            sizes: NumberMap::default(),
             transfers: Vec::new(),
             refused: 0,
         }
@@ -395,17 +405,38 @@ impl EngineDesign {
         let group = GroupId::new(self.grouper.group(request, names));
         let (key, bytes) = (request.key.to_le_bytes(), request.size_bytes);
         if self.try_create(&key, group, bytes as usize) {
+            self.sizes.insert(request.key, bytes);
             Outcome::Stored
         } else {
-            self.refuse(&key)
+            self.refuse(request.key)
         }
     }
 
-    fn refuse(&mut self, key: &[u8]) -> Outcome {
+    fn refuse(&mut self, key: u64) -> Outcome {
         self.refused += 1;
         // What was there of it is of another version.
-        self.refused += u64::from(self.store.remove(key).is_err());
+        self.remove(key);
         Outcome::Refused
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.sizes.remove(&key);
+        self.refused += u64::from(self.store.remove(&key.to_le_bytes()).is_err());
+    }
+
+    /// What a read finds; nothing of what would be replaced whatever is there, so that it is not
+    /// read from disk for that.
+    fn find_wanted(&mut self, request: &Request) -> Option<Found> {
+        let created_bytes = self.sizes.get(&request.key).copied();
+        let is_other = created_bytes.is_some_and(|bytes| !self.rules.keeps(request, bytes));
+        if request.op != Op::Read || is_other {
+            return None;
+        }
+        let found = self.find(&request.key.to_le_bytes());
+        if found.is_none() {
+            self.sizes.remove(&request.key);
+        }
+        found
     }
 
     fn try_create(&self, key: &[u8], group: GroupId, bytes: usize) -> bool {
@@ -430,21 +461,18 @@ impl Design for EngineDesign {
         if let Some(below) = &self.below {
             below.clock.time_us.store(request.time_us, Ordering::Relaxed);
         }
-        let key = request.key.to_le_bytes();
-        let found = if request.op == Op::Read { self.find(&key) } else { None };
+        let found = self.find_wanted(request);
         let outcome = match self.rules.wanted(request, found.as_ref().map(Found::bytes)) {
             Wanted::LeftOut => Outcome::LeftOut,
             Wanted::Removal => {
-                if self.store.remove(&key).is_err() {
-                    self.refused += 1;
-                }
+                self.remove(request.key);
                 Outcome::Done
             }
             Wanted::Reading if found.is_none_or(Found::read_rest) => Outcome::Hit,
             // Lost on the way: a miss, whose answer is stored if it has a body.
             Wanted::Reading if !request.has_body() => Outcome::LeftOut,
             Wanted::Reading | Wanted::Storing => self.create(request, names),
-            Wanted::Refusal => self.refuse(&key),
+            Wanted::Refusal => self.refuse(request.key),
         };
         self.replay(out);
         outcome

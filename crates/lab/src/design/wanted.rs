@@ -34,11 +34,16 @@ pub(crate) enum Wanted {
 }
 
 impl Rules {
+    /// True if what is stored and has so many bytes is what is asked for, and not stale.
+    pub(crate) fn keeps(self, request: &Request, stored_bytes: u64) -> bool {
+        let ignores = self.changes == Changes::Ignore;
+        ignores || stored_bytes == request.size_bytes || !request.has_body()
+    }
+
     /// What a request wants of a cache that has so many bytes of its object; `None` if it has
     /// nothing of it. What is stored counts for reads only.
     pub(crate) fn wanted(self, request: &Request, stored_bytes: Option<u64>) -> Wanted {
-        let ignores = self.changes == Changes::Ignore;
-        let is_current = |bytes: u64| ignores || bytes == request.size_bytes || !request.has_body();
+        let is_current = |bytes| self.keeps(request, bytes);
         match request.op {
             Op::Delete => Wanted::Removal,
             Op::Read if stored_bytes.is_some_and(is_current) => Wanted::Reading,

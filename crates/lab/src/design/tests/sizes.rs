@@ -55,6 +55,42 @@ fn store_reads_in_pieces_what_is_too_long_for_its_memory() {
     assert!((12 << 20..14 << 20).contains(&written_bytes), "{written_bytes}");
 }
 
+/// 1,000 objects of 8,000 bytes, twice what memory holds, then each in a version of a byte more:
+/// 2,000 are stored, and no old version is read from disk before it is replaced, though half of them
+/// are no longer in memory. Then all 1,000 again as they are now: hits,
+/// and those that are not in memory are read.
+#[test]
+fn store_replaces_what_changed_without_reading_it() {
+    let options =
+        DesignOptions { cache_bytes: 64 << 20, memory_bytes: 4 << 20, ..DesignOptions::default() };
+    let version = |bytes| (0..1_000).map(move |key| read(key, bytes));
+    let mut requests: Vec<Request> = version(8_000).chain(version(8_001)).collect();
+    let report = run_named("store", &options, &requests);
+    assert_eq!((report.hits, report.fact("objects")), (0, 1_000));
+    assert_eq!((report.fact("object_reads"), report.fact("page_reads")), (0, 0));
+    requests.extend(version(8_001));
+    let report = run_named("store", &options, &requests);
+    assert_eq!(report.hits, 1_000);
+    assert!(report.fact("object_reads") + report.fact("page_reads") > 0, "4 MiB do not hold 8 MB");
+}
+
+/// What the store has dropped, or was told to drop, is a miss whatever size it had: object 0 of
+/// 3,000 bytes is deleted and stored as it was; of 2,000 objects of 8 KB an 8 MiB store keeps fewer
+/// than half, so that object 1, first of them, is stored again with its own size, hit, and stored
+/// with another.
+#[test]
+fn store_misses_what_it_dropped_whatever_size_it_had() {
+    let options =
+        DesignOptions { cache_bytes: 8 << 20, memory_bytes: 4 << 20, ..DesignOptions::default() };
+    let deleted = [read(0, 3_000), delete(0), read(0, 3_000)];
+    let many = (1..2_001).map(|key| read(key, 8_000));
+    let again = [read(1, 8_000), read(1, 8_000), read(1, 8_001)];
+    let requests: Vec<Request> = deleted.into_iter().chain(many).chain(again).collect();
+    let report = run_named("store", &options, &requests);
+    assert_eq!((report.hits, report.refused), (1, 0));
+    assert!(report.fact("objects") < 1_000, "{} objects", report.fact("objects"));
+}
+
 /// Of a file of three chunks two were put out by others; deleted, it leaves nothing behind.
 #[test]
 fn afs_deletes_what_is_left_of_a_file() {
