@@ -79,7 +79,8 @@ pub(crate) struct Designs {
     /// Clients that each have one request at a time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) clients: u32,
-    /// Requests come when the trace says, not as fast as they are served; responses count from then
+    /// Requests come when the trace says, not as fast as they are served; responses count from
+    /// then. Those that stand behind later ones are put in order first
     #[arg(long)]
     pub(super) at_trace_pace: bool,
     /// Do not count the first so many requests
@@ -234,7 +235,10 @@ fn real_place(
 
 /// The trace, of which the warm-up leaves something to measure.
 fn load_measured(args: &Designs) -> Result<Loaded, Failure> {
-    let loaded = load(&args.trace, &args.read)?;
+    let mut loaded = load(&args.trace, &args.read)?;
+    if args.at_trace_pace {
+        loaded.sort_by_time();
+    }
     let (warmup, count) = (args.warmup_req, loaded.requests.len());
     // A DELETE has no body either, and may well be all that is left of a trace to somebody.
     if !loaded.requests.iter().any(Request::has_body) {

@@ -1,11 +1,12 @@
 //! A whole trace in memory with its names, as designs and paper reproductions need it.
 
 use damelo_lab::output::TraceIdentity;
-use damelo_lab::trace::{Filter, Record, Trace, load_kept};
+use damelo_lab::trace::{Filter, Record, Trace, load_kept, sort_by_time};
 use damelo_lab::{Catalogue, Request};
 
 use super::reading::{ReadArgs, Reading, remarks};
 use crate::failure::Failure;
+use crate::output::{say, thousands};
 
 /// Requests in order, and what their ids stand for.
 pub(crate) struct Loaded {
@@ -14,6 +15,19 @@ pub(crate) struct Loaded {
     pub(crate) names: Catalogue,
     /// Requests that a rule left out.
     pub(crate) left_out: u64,
+}
+
+impl Loaded {
+    /// Puts requests into the order of their times, for who plays them at these, and says how many
+    /// were not.
+    pub(crate) fn sort_by_time(&mut self) {
+        let moved = sort_by_time(&mut self.requests);
+        if moved > 0 {
+            let count = thousands(moved as u64);
+            let words = "requests stood behind later ones and are played at their times";
+            say(format_args!("damelo: {count} {words}"));
+        }
+    }
 }
 
 /// Reads all of a trace.

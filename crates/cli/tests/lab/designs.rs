@@ -372,3 +372,30 @@ fn a_trace_without_bodies_is_an_error() {
         assert!(code == 4 && said.contains("has no request with a size"), "{args:?}: {said}");
     }
 }
+
+/// At its own pace a trace is played in the order of its times, whatever the order of its lines:
+/// of 5, 3, 9 and 7 s two come behind later ones. 3 to 9 s: 6 s of virtual time and what the last
+/// request takes.
+#[test]
+fn a_trace_out_of_order_is_played_at_its_times() {
+    let bed = Bed::new();
+    let line =
+        |s: u32| format!("{s}.000 9 u TCP_MISS/200 900 GET http://a.example/{s} - NONE/- -\n");
+    bed.file("t.log", &[5, 3, 9, 7].map(line).concat());
+    let told = "damelo: 2 requests stood behind later ones and are played at their times";
+    let run = |more: &[&str]| {
+        let output = bed.run(&[&["designs", "t.log", "cfs", "--json"], more].concat());
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        assert!(output.status.success(), "{output:?}");
+        (text(output.stdout), text(output.stderr))
+    };
+    let (out, said) = run(&["--at-trace-pace"]);
+    assert!(said.contains(told), "{said}");
+    let seconds = |out: &str| {
+        let run: Value = serde_json::from_str(out).unwrap();
+        run["virtual_seconds"].as_f64().unwrap()
+    };
+    assert!((6.0..6.5).contains(&seconds(&out)), "{out}");
+    let (out, said) = run(&[]);
+    assert!(!said.contains("stood behind") && seconds(&out) < 1.0, "{said}{out}");
+}

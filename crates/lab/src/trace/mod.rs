@@ -41,7 +41,7 @@ pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
 pub(crate) use record::scheme_of;
 pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
-pub use source::{Interner, Trace, is_generator, load, load_kept};
+pub use source::{Interner, Trace, is_generator, load, load_kept, sort_by_time};
 pub(crate) use stat::popularity_slope;
 pub use stat::{Quantiles, TraceStat, trace_stat};
 pub use write::{Lost, TraceWriter, WriteFormat};

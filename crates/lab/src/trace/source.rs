@@ -276,7 +276,7 @@ const TIME_US_MAX: u64 = u64::MAX / 1_000 / 2;
 
 /// All that is left of a trace, with names, as designs and papers need it: 40 bytes a request
 /// besides the names. What has no body of its own has size 0, whatever is logged. Time counts from
-/// the first request; `tell` hears now and then how many were read.
+/// the earliest request, which need not be the first; `tell` hears now and then how many were read.
 ///
 /// # Errors
 /// When the trace cannot be read, or goes on for centuries.
@@ -299,15 +299,16 @@ pub fn load_kept(
     let mut interner = Interner::with_names();
     let mut requests: Vec<Request> = Vec::new();
     let mut read = 0;
-    let mut start_us = None;
+    let (mut earliest_us, mut latest_us) = (u64::MAX, 0);
     while source.advance()? {
         let record = source.record();
         if keeps(&record) {
-            let mut request = interner.request(&record)?;
-            let start_us = *start_us.get_or_insert(request.time_us);
-            request.time_us = request.time_us.saturating_sub(start_us);
-            if request.time_us > TIME_US_MAX {
-                let (seconds, max) = (request.time_us / US_PER_S, TIME_US_MAX / US_PER_S);
+            let request = interner.request(&record)?;
+            earliest_us = earliest_us.min(request.time_us);
+            latest_us = latest_us.max(request.time_us);
+            if latest_us - earliest_us > TIME_US_MAX {
+                let us = latest_us - earliest_us;
+                let (seconds, max) = (us / US_PER_S, TIME_US_MAX / US_PER_S);
                 let place = source.place().unwrap_or(Place::Record(read + 1));
                 return Err(TraceError::TooLate { place, seconds, max });
             }
@@ -318,7 +319,23 @@ pub fn load_kept(
             tell(read);
         }
     }
+    requests.iter_mut().for_each(|request| request.time_us -= earliest_us);
     Ok((requests, interner.into_catalogue().unwrap_or_default()))
+}
+
+/// Puts requests into the order of their times, those of one time as they were; returns how many
+/// come after one that is later. Logs are often written in the order in which answers ended.
+pub fn sort_by_time(requests: &mut [Request]) -> usize {
+    let mut latest_us = 0;
+    let mut late = 0;
+    for request in requests.iter() {
+        late += usize::from(request.time_us < latest_us);
+        latest_us = latest_us.max(request.time_us);
+    }
+    if late > 0 {
+        requests.sort_by_key(|request| request.time_us);
+    }
+    late
 }
 
 fn intern(table: &mut IdTable, name: u64, what: &'static str) -> Result<u32, TraceError> {
@@ -343,6 +360,28 @@ mod tests {
         let (requests, _) = load(&mut trace, |_| ()).expect("three lines");
         let sizes: Vec<u64> = requests.iter().map(|request| request.size_bytes).collect();
         assert_eq!(sizes, [900, 0, 0]);
+    }
+
+    /// Times 5, 3, 9, 3 and 7 s: counted from the earliest, 2, 0, 6, 0, 4. In order those of 3 s
+    /// come first, as they stood, then 5, 7, 9; three came after a later one.
+    #[test]
+    fn times_count_from_the_earliest_and_can_be_put_in_order() {
+        let line = |(at, second): (usize, u64)| {
+            format!("{second} 9 u TCP_MISS/200 900 GET http://a/{at} - NONE/- -\n")
+        };
+        let log: String = [5, 3, 9, 3, 7].into_iter().enumerate().map(line).collect();
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), log).expect("written");
+        let name = file.path().to_str().expect("a name");
+        let mut trace = Trace::open(name, &ReadOptions::default()).expect("a log of Squid");
+        let (mut requests, _) = load(&mut trace, |_| ()).expect("five lines");
+        let times = |requests: &[Request]| -> Vec<(u64, u64)> {
+            requests.iter().map(|request| (request.key, request.time_us / US_PER_S)).collect()
+        };
+        assert_eq!(times(&requests), [(0, 2), (1, 0), (2, 6), (3, 0), (4, 4)]);
+        assert_eq!(sort_by_time(&mut requests), 3);
+        assert_eq!(times(&requests), [(1, 0), (3, 0), (0, 2), (4, 4), (2, 6)]);
+        assert_eq!(sort_by_time(&mut requests), 0);
     }
 
     #[test]
