@@ -66,6 +66,13 @@ pub(crate) struct Sim {
     /// Threads; 0, or if not given, one for each processor
     #[arg(long, alias = "threads", value_name = "N")]
     num_thread: Option<usize>,
+    // Words of libCacheSim's `cachesim` that say here what to write instead.
+    #[arg(long, short = 'e', hide = true, value_name = "PARAMETERS", value_parser = no_eviction_params)]
+    eviction_params: Option<Never>,
+    #[arg(long, short = 'o', hide = true, value_name = "FILE", value_parser = no_output)]
+    output: Option<Never>,
+    #[arg(long, hide = true, value_name = "SHARE", value_parser = no_sample_ratio)]
+    sample_ratio: Option<Never>,
     /// Print as JSON, with the manifest of the run
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -75,6 +82,28 @@ pub(crate) struct Sim {
     /// Write a report with curves to this file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+}
+
+/// What an option has that is always refused.
+#[derive(Debug, Clone)]
+enum Never {}
+
+fn no_eviction_params(_: &str) -> Result<Never, String> {
+    Err("parameters stand behind the policy's name here, as in fbc:cmax=5:amax=50; `damelo lab \
+         policies` lists them"
+        .to_owned())
+}
+
+fn no_output(_: &str) -> Result<Never, String> {
+    Err("results go to standard output: write `> FILE`, with --json or --csv; --html FILE writes \
+         a report"
+        .to_owned())
+}
+
+fn no_sample_ratio(_: &str) -> Result<Never, String> {
+    Err("a sample is a trace of its own here: `damelo lab trace sample TRACE OUT --share 0.1 --by \
+         object`, and then sizes times the share"
+        .to_owned())
 }
 
 fn truth(given: &str) -> Result<bool, String> {

@@ -323,3 +323,21 @@ fn a_delete_that_was_refused_deletes_nothing() {
         assert_eq!(beside["written"]["lost"]["deletes"], 3, "{name}");
     }
 }
+
+/// Words of libCacheSim's command that there are none of here are refused with what to write.
+#[test]
+fn words_of_cachesim_say_what_to_write_instead() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let sim = ["sim", "access.log", "lru", "1MiB"];
+    for (given, instead) in [
+        (&["-e", "ratio=0.1"][..], "as in fbc:cmax=5:amax=50"),
+        (&["--eviction-params=ratio=0.1"], "as in fbc:cmax=5:amax=50"),
+        (&["-o", "out.txt"], "--json or --csv"),
+        (&["--sample-ratio", "0.1"], "lab trace sample TRACE OUT --share 0.1"),
+    ] {
+        let (code, said) = bed.fails(&[&sim[..], given].concat());
+        assert!(code == 2 && said.contains(instead), "{given:?}: {said}");
+    }
+    assert!(!bed.ok(&["sim", "--help"]).contains("sample-ratio"));
+}
