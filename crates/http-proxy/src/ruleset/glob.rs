@@ -1,5 +1,4 @@
-//! Patterns of rules: `*` within a segment, `**` for anything, `?`, `[a-z]`, `{a,b}`, `!` before
-//! all.
+//! Patterns of rules: `*` within a segment, `**` for anything, `?`, `[a-z]`, `{a,b}`.
 //!
 //! Invariants: a pattern that cannot match anything sensible is refused when it is parsed; text is
 //! bytes, since clients send text that is not UTF-8; matching time is bounded by text length times
@@ -25,8 +24,6 @@ pub(crate) enum Segments {
 pub(crate) struct Glob {
     /// One per expansion of the braces; any of them may match.
     alternatives: Vec<Alternative>,
-    /// A leading `!`: inverts the result.
-    negated: bool,
     segments: Segments,
 }
 
@@ -62,16 +59,14 @@ impl Glob {
         if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
             return Err(format!("a pattern has 1 to {PATTERN_BYTES_MAX} characters"));
         }
-        let positive = pattern.trim_start_matches('!');
-        let negated = (pattern.len() - positive.len()) % 2 == 1;
         let mut choices = Vec::new();
-        expand(positive, &mut choices).map_err(|why| format!("\"{pattern}\": {why}"))?;
+        expand(pattern, &mut choices).map_err(|why| format!("\"{pattern}\": {why}"))?;
         let alternatives = choices
             .iter()
             .map(|choice| tokens(choice).map(Alternative::new))
             .collect::<Result<_, _>>()
             .map_err(|why| format!("\"{pattern}\": {why}"))?;
-        Ok(Glob { alternatives, negated, segments })
+        Ok(Glob { alternatives, segments })
     }
 
     /// Whether one of its alternatives begins with a character that is written out, and is not
@@ -102,12 +97,14 @@ impl Glob {
     /// All texts that it matches, if it has no wildcards.
     pub(super) fn literals(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let is_literal = |one: &Alternative| one.literal_tokens == one.tokens.len();
-        (!self.negated && self.alternatives.iter().all(is_literal))
+        self.alternatives
+            .iter()
+            .all(is_literal)
             .then(|| self.alternatives.iter().map(|one| &*one.literal))
     }
 
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
-        self.alternatives.iter().any(|one| one.matches(text, self.segments)) != self.negated
+        self.alternatives.iter().any(|one| one.matches(text, self.segments))
     }
 }
 
@@ -390,8 +387,6 @@ mod tests {
             ("/\\*", "/*", true),
             ("/\\*", "/x", false),
             ("/[{]", "/{", true),
-            ("!/a/**", "/b", true),
-            ("!/a/**", "/a/b", false),
             ("image/*", "image/png", true),
             ("*/*", "image/png", true),
         ] {

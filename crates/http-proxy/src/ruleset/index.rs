@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Glob, Rule};
+use super::{Asked, Glob, Rule, Term};
 
 /// Places of rules, in their order, by a text that they name.
 type ByText = HashMap<Box<[u8]>, Vec<usize>>;
@@ -54,11 +54,12 @@ fn places<'m>(map: &'m ByText, text: &str) -> &'m [usize] {
     map.get(text.as_bytes()).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The texts that patterns match, if they match no others. None without patterns.
-fn texts(globs: &[Glob]) -> Option<Vec<&[u8]>> {
+/// The texts that patterns match, if they match no others. None without patterns; what others rule
+/// out is looked at later.
+fn texts(globs: &[Term<Glob>]) -> Option<Vec<&[u8]>> {
     let mut all = Vec::new();
-    for glob in globs {
-        all.extend(glob.literals()?);
+    for glob in globs.iter().filter(|glob| !glob.negated) {
+        all.extend(glob.of.literals()?);
     }
     (!all.is_empty()).then_some(all)
 }
@@ -84,11 +85,12 @@ mod tests {
     use super::*;
     use crate::ruleset::{Conditions, RequestView, Ruleset, Segments};
 
-    fn globs(patterns: &[&str], random: &mut fastrand::Rng) -> Vec<Glob> {
+    fn globs(patterns: &[&str], random: &mut fastrand::Rng) -> Vec<Term<Glob>> {
         let count = random.usize(..3);
         let one = || patterns[random.usize(..patterns.len())];
         let picked: Vec<_> = std::iter::repeat_with(one).take(count).collect();
-        picked.iter().map(|one| Glob::new(one, Segments::BySlash).unwrap()).collect()
+        let term = |one: &&str| Term::read(one, |one| Glob::new(one, Segments::BySlash)).unwrap();
+        picked.iter().map(term).collect()
     }
 
     /// The same rules apply, in the same order, as if each were tried.

@@ -3,10 +3,11 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
+use super::term::{all_met, any_met};
 use super::{Conditions, Glob};
 use crate::rules::key;
 
-/// A header that must be present; if a value pattern is given, the value must match it.
+/// A header; if a value pattern is given, one with a value that matches it.
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderMatch {
     pub(crate) name: HeaderName,
@@ -14,7 +15,7 @@ pub(crate) struct HeaderMatch {
 }
 
 impl HeaderMatch {
-    fn matches(&self, headers: &HeaderMap) -> bool {
+    fn is_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(&self.name).into_iter();
         match &self.value {
             None => values.next().is_some(),
@@ -23,7 +24,7 @@ impl HeaderMatch {
     }
 }
 
-/// A cookie that the request must have; if a value pattern is given, the value must match it.
+/// A cookie; if a value pattern is given, one with a value that matches it.
 #[derive(Debug, Clone)]
 pub(crate) struct CookieMatch {
     pub(crate) name: Glob,
@@ -31,7 +32,7 @@ pub(crate) struct CookieMatch {
 }
 
 impl CookieMatch {
-    fn matches(&self, headers: &HeaderMap) -> bool {
+    fn is_in(&self, headers: &HeaderMap) -> bool {
         key::cookies(headers).any(|(name, value)| {
             let value = value.unwrap_or_default();
             self.name.matches(name) && self.value.as_ref().is_none_or(|glob| glob.matches(value))
@@ -91,19 +92,19 @@ impl Conditions {
     /// `asked` is that of the request.
     pub(crate) fn match_request(&self, request: &RequestView<'_>, asked: Asked<'_>) -> bool {
         self.match_url(request.scheme, asked)
-            && any_or_empty(&self.cookies, |cookie| cookie.matches(request.headers))
-            && any_or_empty(&self.methods, |method| method == request.method)
-            && self.headers.iter().all(|header| header.matches(request.headers))
+            && any_met(&self.cookies, |cookie| cookie.is_in(request.headers))
+            && any_met(&self.methods, |method| method == request.method)
+            && all_met(&self.headers, |header| header.is_in(request.headers))
     }
 
     /// Whether a URL meets the conditions on it.
     pub(super) fn match_url(&self, scheme: &str, asked: Asked<'_>) -> bool {
         let Asked { host, path, query } = asked;
         self.scheme.is_none_or(|wanted| wanted == scheme)
-            && any_or_empty(&self.hosts, |glob| glob.matches(host.as_bytes()))
-            && any_or_empty(&self.paths, |glob| glob.matches(path.as_bytes()))
-            && any_or_empty(&self.prefixes, |prefix| path.starts_with(prefix.as_str()))
-            && any_or_empty(&self.queries, |glob| glob.matches(query.as_bytes()))
+            && any_met(&self.hosts, |glob| glob.matches(host.as_bytes()))
+            && any_met(&self.paths, |glob| glob.matches(path.as_bytes()))
+            && any_met(&self.prefixes, |prefix| path.starts_with(prefix.as_str()))
+            && any_met(&self.queries, |glob| glob.matches(query.as_bytes()))
     }
 
     pub(crate) fn match_response(&self, response: &ResponseView<'_>) -> bool {
@@ -111,7 +112,7 @@ impl Conditions {
         let within = |limit: Option<u64>, holds: fn(u64, u64) -> bool| {
             limit.is_none_or(|limit| response.length_bytes.is_some_and(|len| holds(len, limit)))
         };
-        any_or_empty(&self.statuses, |range| range.contains(&status))
+        any_met(&self.statuses, |range| range.contains(&status))
             && (self.types.is_empty() || self.match_type(response.headers))
             && within(self.size_min, |length, limit| length >= limit)
             && within(self.size_max, |length, limit| length <= limit)
@@ -123,16 +124,14 @@ impl Conditions {
     }
 
     fn match_type(&self, headers: &HeaderMap) -> bool {
-        let Some(value) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
-            return false;
-        };
-        let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        self.types.iter().any(|glob| glob.matches(media_type.as_bytes()))
+        let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type =
+            |value: &str| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let media_type = value.map(media_type);
+        any_met(&self.types, |glob| {
+            media_type.as_ref().is_some_and(|media_type| glob.matches(media_type.as_bytes()))
+        })
     }
-}
-
-fn any_or_empty<T>(list: &[T], holds: impl FnMut(&T) -> bool) -> bool {
-    list.is_empty() || list.iter().any(holds)
 }
 
 pub(super) fn without_port(host: &str) -> &str {
@@ -192,10 +191,19 @@ fn append_value(value: &[u8], key: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ruleset::{Rule, Ruleset, Segments};
+    use crate::ruleset::{Rule, Ruleset, Segments, Term, split_not};
 
-    fn glob(text: &str) -> Vec<Glob> {
-        vec![Glob::new(text, Segments::BySlash).unwrap()]
+    fn globs(texts: &[&str], segments: Segments) -> Vec<Term<Glob>> {
+        let term = |text: &&str| Term::read(text, |text| Glob::new(text, segments)).unwrap();
+        texts.iter().map(term).collect()
+    }
+
+    fn glob(text: &str) -> Vec<Term<Glob>> {
+        globs(&[text], Segments::BySlash)
+    }
+
+    fn is(method: Method) -> Term<Method> {
+        Term::new(false, method)
     }
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -217,7 +225,7 @@ mod tests {
         let with = headers(&[("accept", "text/html"), ("x-a", "1")]);
         let header = |name: &'static str, value: Option<&str>| {
             let value = value.map(|text| Glob::new(text, Segments::None).unwrap());
-            vec![HeaderMatch { name: HeaderName::from_static(name), value }]
+            vec![Term::new(false, HeaderMatch { name: HeaderName::from_static(name), value })]
         };
         let all = Conditions::default;
         for (when, host, path, request, expected) in [
@@ -239,9 +247,21 @@ mod tests {
             (Conditions { paths: glob("/img/*"), ..all() }, "h", "/img/a/b.png", &none, false),
             (Conditions { paths: glob("/img/**"), ..all() }, "h", "/img/a/b.png", &none, true),
             (Conditions { paths: glob("**/*.{css,js}"), ..all() }, "h", "/a/b.js", &none, true),
-            (Conditions { prefixes: vec!["/a".into()], ..all() }, "h", "/ab?q", &none, true),
-            (Conditions { prefixes: vec!["/a".into()], ..all() }, "h", "/b", &none, false),
-            (Conditions { methods: vec![Method::POST], ..all() }, "h", "/", &none, false),
+            (
+                Conditions { prefixes: vec![Term::new(false, "/a".into())], ..all() },
+                "h",
+                "/ab?q",
+                &none,
+                true,
+            ),
+            (
+                Conditions { prefixes: vec![Term::new(false, "/a".into())], ..all() },
+                "h",
+                "/b",
+                &none,
+                false,
+            ),
+            (Conditions { methods: vec![is(Method::POST)], ..all() }, "h", "/", &none, false),
             (Conditions { headers: header("x-a", None), ..all() }, "h", "/", &with, true),
             (Conditions { headers: header("x-b", None), ..all() }, "h", "/", &with, false),
             (
@@ -270,7 +290,10 @@ mod tests {
         let pattern = Glob::new("*session=*", Segments::None).unwrap();
         let name = http::header::COOKIE;
         let when = Conditions {
-            headers: vec![HeaderMatch { name: name.clone(), value: Some(pattern) }],
+            headers: vec![Term::new(
+                false,
+                HeaderMatch { name: name.clone(), value: Some(pattern) },
+            )],
             ..Conditions::default()
         };
         for (line, expected) in [
@@ -288,10 +311,11 @@ mod tests {
 
     #[test]
     fn conditions_on_queries_and_cookies() {
-        let values = |text: &str| vec![Glob::new(text, Segments::None).unwrap()];
+        let values = |text: &str| globs(&[text], Segments::None);
         let cookie = |name: &str, value: Option<&str>| {
             let glob = |text: &str| Glob::new(text, Segments::None).unwrap();
-            vec![CookieMatch { name: glob(name), value: value.map(glob) }]
+            let (negated, name) = split_not(name);
+            vec![Term::new(negated, CookieMatch { name: glob(name), value: value.map(glob) })]
         };
         let some = headers(&[
             ("cookie", "a=1; wp_user_7=x%2Fy/z=="),
@@ -311,9 +335,69 @@ mod tests {
             (Conditions { cookies: cookie("spaced", Some("1")), ..all() }, "/", true),
             (Conditions { cookies: cookie("theme", Some("light")), ..all() }, "/", false),
             (Conditions { cookies: cookie("theme", Some("d*")), ..all() }, "/", true),
+            // Other cookies do not make up for the one that is ruled out.
+            (Conditions { cookies: cookie("!theme", None), ..all() }, "/", false),
+            (Conditions { cookies: cookie("!theme", Some("d*")), ..all() }, "/", false),
+            (Conditions { cookies: cookie("!theme", Some("l*")), ..all() }, "/", true),
+            (Conditions { cookies: cookie("!session*", None), ..all() }, "/", true),
+            (
+                Conditions { paths: globs(&["!/a/**", "!/b/**"], Segments::BySlash), ..all() },
+                "/a/x",
+                false,
+            ),
+            (
+                Conditions { paths: globs(&["!/a/**", "!/b/**"], Segments::BySlash), ..all() },
+                "/c/x",
+                true,
+            ),
+            (
+                Conditions { paths: globs(&["/a/**", "!**.gif"], Segments::BySlash), ..all() },
+                "/a/x.gif",
+                false,
+            ),
+            (
+                Conditions { paths: globs(&["/a/**", "!**.gif"], Segments::BySlash), ..all() },
+                "/a/x",
+                true,
+            ),
+            (Conditions { methods: vec![Term::new(true, Method::GET)], ..all() }, "/", false),
+            (Conditions { methods: vec![Term::new(true, Method::PUT)], ..all() }, "/", true),
+            (Conditions { prefixes: vec![Term::new(true, "/a".into())], ..all() }, "/ab", false),
+            (Conditions { prefixes: vec![Term::new(true, "/a".into())], ..all() }, "/b", true),
         ] {
             assert_eq!(when.match_view(&view("h", path, &some)), expected, "{when:?} {path}");
         }
+    }
+
+    /// Of lines and cookies that nobody sent none matches, and of two each counts.
+    #[test]
+    fn what_is_ruled_out_may_be_absent_and_is_found_on_every_line() {
+        let name = http::header::COOKIE;
+        let line = |negated: bool, value: Option<&str>| Conditions {
+            headers: vec![Term::new(
+                negated,
+                HeaderMatch {
+                    name: name.clone(),
+                    value: value.map(|text| Glob::new(text, Segments::None).unwrap()),
+                },
+            )],
+            ..Conditions::default()
+        };
+        let none = HeaderMap::new();
+        let other = headers(&[("cookie", "theme=dark")]);
+        let second = headers(&[("cookie", "theme=dark"), ("cookie", "session=1")]);
+        for (value, expected) in
+            [(Some("*session=*"), [true, true, false]), (None, [true, false, false])]
+        {
+            for (headers, expected) in [&none, &other, &second].into_iter().zip(expected) {
+                let view = view("h", "/", headers);
+                assert_eq!(line(true, value).match_view(&view), expected, "{value:?} {headers:?}");
+                assert_eq!(line(false, value).match_view(&view), !expected, "{value:?}");
+            }
+        }
+        let untyped = Conditions { types: glob("!text/html"), ..Conditions::default() };
+        let view = ResponseView { status: StatusCode::OK, headers: &none, length_bytes: None };
+        assert!(untyped.match_response(&view));
     }
 
     #[test]
@@ -321,10 +405,14 @@ mod tests {
         let image = headers(&[("content-type", "Image/PNG; q=1")]);
         let all = Conditions::default;
         for (when, length, expected) in [
-            (Conditions { statuses: vec![200..=299], ..all() }, None, true),
-            (Conditions { statuses: vec![404..=404], ..all() }, None, false),
+            (Conditions { statuses: vec![Term::new(false, 200..=299)], ..all() }, None, true),
+            (Conditions { statuses: vec![Term::new(false, 404..=404)], ..all() }, None, false),
             (Conditions { types: glob("image/*"), ..all() }, None, true),
             (Conditions { types: glob("text/*"), ..all() }, None, false),
+            (Conditions { types: glob("!text/*"), ..all() }, None, true),
+            (Conditions { types: glob("!image/*"), ..all() }, None, false),
+            (Conditions { statuses: vec![Term::new(true, 404..=404)], ..all() }, None, true),
+            (Conditions { statuses: vec![Term::new(true, 200..=299)], ..all() }, None, false),
             (Conditions { size_min: Some(10), ..all() }, Some(10), true),
             (Conditions { size_min: Some(10), ..all() }, Some(9), false),
             (Conditions { size_max: Some(10), ..all() }, None, false),

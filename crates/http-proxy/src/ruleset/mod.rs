@@ -11,6 +11,7 @@ mod index;
 mod matching;
 mod prefix;
 mod respond;
+mod term;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -28,6 +29,7 @@ pub(crate) use glob::{Glob, Segments};
 pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
 pub(crate) use prefix::PrefixChange;
 pub(crate) use respond::{Location, Respond};
+pub(crate) use term::{Term, split_not};
 
 /// The hint that a rule sets for a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,20 +64,22 @@ impl SiteId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answering(usize);
 
-/// Conditions of a rule; without any, the rule always matches.
+/// Conditions of a rule; without any, the rule always matches. Each of them must be met, a list as
+/// `term` has it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Conditions {
     /// `http` or `https`.
     pub(crate) scheme: Option<&'static str>,
-    pub(crate) hosts: Vec<Glob>,
-    pub(crate) paths: Vec<Glob>,
-    pub(crate) prefixes: Vec<String>,
-    pub(crate) queries: Vec<Glob>,
-    pub(crate) cookies: Vec<CookieMatch>,
-    pub(crate) methods: Vec<Method>,
-    pub(crate) headers: Vec<HeaderMatch>,
-    pub(crate) statuses: Vec<RangeInclusive<u16>>,
-    pub(crate) types: Vec<Glob>,
+    pub(crate) hosts: Vec<Term<Glob>>,
+    pub(crate) paths: Vec<Term<Glob>>,
+    pub(crate) prefixes: Vec<Term<String>>,
+    pub(crate) queries: Vec<Term<Glob>>,
+    pub(crate) cookies: Vec<Term<CookieMatch>>,
+    pub(crate) methods: Vec<Term<Method>>,
+    /// All of these must be met.
+    pub(crate) headers: Vec<Term<HeaderMatch>>,
+    pub(crate) statuses: Vec<Term<RangeInclusive<u16>>>,
+    pub(crate) types: Vec<Term<Glob>>,
     pub(crate) size_min: Option<u64>,
     pub(crate) size_max: Option<u64>,
 }
@@ -321,7 +325,7 @@ impl Ruleset {
         for place in self.index.candidates(asked) {
             let rule = &self.rules[place];
             let Rule { when, then, last, .. } = rule;
-            let is_for_get = when.methods.is_empty() || when.methods.contains(&Method::GET);
+            let is_for_get = term::any_met(&when.methods, |method| *method == Method::GET);
             if !rule.decides_on_keys()
                 || !is_for_get
                 || when.is_on_response()
@@ -404,7 +408,7 @@ impl Ruleset {
             }
             if rule.then.ttl.is_some() {
                 effects.ttl = rule.then.ttl;
-                effects.names_status = !rule.when.statuses.is_empty();
+                effects.names_status = rule.when.statuses.iter().any(|term| !term.negated);
             }
             effects.stale_while_revalidate =
                 rule.then.stale_while_revalidate.or(effects.stale_while_revalidate);

@@ -11,7 +11,7 @@ use super::ranges::{self, is_token};
 use crate::rules::key::without_root;
 use crate::ruleset::{
     Admission, CookieMatch, Glob, HeaderMatch, Hint, Location, PrefixChange, Respond, Rule,
-    Segments, edits_allowed,
+    Segments, Term, edits_allowed, split_not,
 };
 use crate::upstream::check_url;
 
@@ -35,25 +35,25 @@ rule_keys! {
     "name" "text" "Its name in `damelo explain`."
         |rule, value| put(&mut rule.name, Text::read(value));
     "host" "pattern or list" "Matches the host the client asked for, without port, where `forwarded.trust_client` is on what `X-Forwarded-Host` says of it; one of the patterns must match."
-        |rule, value| put(&mut rule.when.hosts, each(value, host_glob));
+        |rule, value| put(&mut rule.when.hosts, each(value, term(host_glob)));
     "scheme" "http or https" "Matches how the client asked: by TLS or without; where `forwarded.trust_client` is on, what `X-Forwarded-Proto` says of it."
         |rule, value| put(&mut rule.when.scheme, scheme(value).map(Some));
     "path" "pattern or list" "Matches the path, without query. `*` stands for anything within a segment, `**` for anything."
-        |rule, value| put(&mut rule.when.paths, each(value, path_glob));
+        |rule, value| put(&mut rule.when.paths, each(value, term(path_glob)));
     "prefix" "text or list" "Matches paths that begin so."
-        |rule, value| put(&mut rule.when.prefixes, each(value, prefix));
+        |rule, value| put(&mut rule.when.prefixes, each(value, term(prefix)));
     "query" "pattern or list" "Matches the query, without its `?`; it is empty where there is none."
-        |rule, value| put(&mut rule.when.queries, each(value, value_glob));
-    "cookie" "`name` or `name=pattern`, or list" "Matches if the request has one of these cookies, with a value that matches. The name is a pattern, too."
+        |rule, value| put(&mut rule.when.queries, each(value, term(value_glob)));
+    "cookie" "`name` or `name=pattern`, or list" "Matches if the request has one of these cookies, with a value that matches; with `!` before it, if it has none such. The name is a pattern, too."
         |rule, value| put(&mut rule.when.cookies, each(value, cookie_match));
     "method" "method or list" "Matches the method."
-        |rule, value| put(&mut rule.when.methods, each(value, method));
-    "header" "`Name` or `Name: pattern`, or list" "Matches if the request has the header, with a value that matches. All of a list must match."
+        |rule, value| put(&mut rule.when.methods, each(value, term(method)));
+    "header" "`Name` or `Name: pattern`, or list" "Matches if the request has the header, with a value that matches; with `!` before it, if no line is so. All of a list must match."
         |rule, value| put(&mut rule.when.headers, each(value, header_match));
     "status" "`200`, `\"500-599\"` or list" "Matches the status of the origin's response."
-        |rule, value| put(&mut rule.when.statuses, each(value, status_range));
+        |rule, value| put(&mut rule.when.statuses, each(value, term(status_range)));
     "type" "pattern or list" "Matches the media type of the response, such as `image/*`."
-        |rule, value| put(&mut rule.when.types, each(value, type_glob));
+        |rule, value| put(&mut rule.when.types, each(value, term(type_glob)));
     "size_min" "a size such as 512MiB" "Matches responses of known length, this or larger."
         |rule, value| put(&mut rule.when.size_min, u64::read_some::<Size>(value));
     "size_max" "a size such as 512MiB" "Matches responses of known length, this or smaller."
@@ -134,6 +134,11 @@ fn each<T>(value: &Value, read: impl Fn(&str) -> Result<T, String>) -> Result<Ve
     }
 }
 
+/// Reads what may have a `!` before it.
+fn term<T>(read: impl Fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<Term<T>, String> {
+    move |text| Term::read(text.trim_start(), &read)
+}
+
 /// A method, in upper case: written otherwise it would match no request. `forward.rules` reads its
 /// methods likewise.
 fn method(text: &str) -> Result<Method, String> {
@@ -156,7 +161,7 @@ fn prefix(text: &str) -> Result<String, String> {
 fn path_glob(text: &str) -> Result<Glob, String> {
     let glob = Glob::new(text, Segments::BySlash)?;
     match glob.begins_with_other_than('/') {
-        true if text.trim_start_matches('!').starts_with('*') => {
+        true if text.starts_with('*') => {
             Err(format!("{}, for which `**` can stand, but not `*`", no_path(text)))
         }
         true => Err(no_path(text)),
@@ -181,10 +186,9 @@ fn host_glob(text: &str) -> Result<Glob, String> {
     }
     // As in `forward.rules`, a trailing dot makes no difference; requests are compared without it.
     let lower = without_root(text).to_ascii_lowercase();
-    let negations = &lower[..lower.len() - lower.trim_start_matches('!').len()];
     // Its brackets make no class: no host is a single character of an address.
-    let pattern = match lower[negations.len()..].strip_prefix('[') {
-        Some(rest) if is_address_in_brackets(rest) => format!("{negations}\\[{rest}"),
+    let pattern = match lower.strip_prefix('[') {
+        Some(rest) if is_address_in_brackets(rest) => format!("\\[{rest}"),
         _ => lower,
     };
     Glob::new(&pattern, Segments::BySlash)
@@ -216,12 +220,27 @@ fn value_glob(text: &str) -> Result<Glob, String> {
     Glob::new(text, Segments::None)
 }
 
-fn cookie_match(text: &str) -> Result<CookieMatch, String> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value_glob(value.trim())?)),
+fn cookie_match(text: &str) -> Result<Term<CookieMatch>, String> {
+    let (negated, name, value) = named(text, '=')?;
+    Ok(Term::new(negated, CookieMatch { name: value_glob(name)?, value }))
+}
+
+/// A name, and the pattern of a value behind it. A `!` before either means the same: nothing of
+/// this name has such a value.
+fn named(text: &str, separator: char) -> Result<(bool, &str, Option<Glob>), String> {
+    let (name, value) = match text.split_once(separator) {
+        Some((name, value)) => (name, Some(value.trim())),
         None => (text, None),
     };
-    Ok(CookieMatch { name: value_glob(name.trim())?, value })
+    let (negated, name) = split_not(name.trim());
+    let (value_negated, value) = value.map(split_not).unzip();
+    let value_negated = value_negated.unwrap_or(false);
+    if negated && value_negated {
+        return Err(format!(
+            "\"{text}\" has two `!`, each of which rules out all of it: write one"
+        ));
+    }
+    Ok((negated || value_negated, name.trim(), value.map(value_glob).transpose()?))
 }
 
 fn cookie_name(text: &str) -> Result<String, String> {
@@ -249,14 +268,9 @@ fn header_line(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     Ok((edited_name(name)?, value))
 }
 
-fn header_match(text: &str) -> Result<HeaderMatch, String> {
-    match text.split_once(':') {
-        None => Ok(HeaderMatch { name: header_name(text)?, value: None }),
-        Some((name, value)) => {
-            let value = value_glob(value.trim())?;
-            Ok(HeaderMatch { name: header_name(name)?, value: Some(value) })
-        }
-    }
+fn header_match(text: &str) -> Result<Term<HeaderMatch>, String> {
+    let (negated, name, value) = named(text, ':')?;
+    Ok(Term::new(negated, HeaderMatch { name: header_name(name)?, value }))
 }
 
 pub(super) fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
@@ -328,7 +342,38 @@ mod tests {
         let methods = Value::List(vec!["post".to_owned(), "PUT".to_owned()]);
         let key = find("method").expect("the key");
         assert_eq!((key.set)(&mut rule, &methods), Ok(()));
-        assert_eq!(rule.when.methods, [Method::POST, Method::PUT]);
+        assert_eq!(rule.when.methods, [Method::POST, Method::PUT].map(|one| Term::new(false, one)));
+    }
+
+    #[test]
+    fn one_exclamation_mark_rules_out_all_of_a_term() {
+        let read = |key: &str, text: &str| {
+            let (key, mut rule) = (find(key).expect("the key"), Rule::named("rule 1".to_owned()));
+            (key.set)(&mut rule, &Value::Text(text.to_owned())).map(|()| format!("{:?}", rule.when))
+        };
+        for (key, one, same) in [
+            ("cookie", "!lang=de*", "lang=!de*"),
+            ("cookie", "!!lang=de*", "lang=de*"),
+            ("header", "!Accept: text/*", "Accept: !text/*"),
+            ("header", " ! Accept", "!accept"),
+            ("method", "!get", "!GET"),
+            ("host", "![::1]", "!\\[::1]"),
+        ] {
+            assert_eq!(read(key, one).expect(one), read(key, same).expect(same), "{one}");
+            let positive = same.replace('!', "");
+            let is_same = read(key, same) == read(key, &positive);
+            assert_eq!(is_same, !same.contains('!'), "{same}");
+        }
+        for (key, wrong) in [
+            ("cookie", "!lang=!de*"),
+            ("header", "!Accept: !text/*"),
+            ("cookie", "!"),
+            ("header", "!"),
+            ("prefix", "!img"),
+            ("status", "!99"),
+        ] {
+            assert!(read(key, wrong).is_err(), "{wrong}");
+        }
     }
 
     /// A rule that never applies, `pass` say, is taken for one that does.
@@ -356,7 +401,8 @@ mod tests {
             ("type", "text/html; charset=utf-8", "without parameters"),
         ] {
             let error = read(key, wrong).expect_err(wrong);
-            assert!(error.contains(&format!("{wrong:?}")) && error.contains(why), "{error}");
+            let named = format!("{:?}", wrong.trim_start_matches('!'));
+            assert!(error.contains(&named) && error.contains(why), "{error}");
         }
         for (key, right) in [
             ("path", "/img/**"),
@@ -390,8 +436,6 @@ mod tests {
             ("[::1]", ":", false),
             ("[2001:DB8::F]", "[2001:db8::f]", true),
             ("[2001:db8::f]", "[2001:db8::e]", false),
-            ("![::1]", "[::1]", false),
-            ("![::1]", "[::2]", true),
             ("[[]2001:db8::*]", "[2001:db8::7]", true),
             ("[a-c].example", "b.example", true),
             ("*.example.org.", "a.example.org", true),
