@@ -302,6 +302,25 @@ fn a_proxy_before_this_one_says_what_was_asked() {
     assert!(odd.text().contains("\"a\", \"http\""), "{}", odd.text());
 }
 
+/// The page of one host under the key of another would be everybody's.
+#[test]
+fn the_host_of_the_key_is_the_only_one_that_the_origin_is_told() {
+    let origin = Origin::start(|request| {
+        let told = format!("{} {}", request.header("host"), request.header("x-forwarded-host"));
+        reply(200, "Cache-Control: max-age=60", told)
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.forwarded.trust_client = true;
+        config.preserve_host = true;
+    });
+    let first = proxy.get_with("/x", "Host: evil.test\nX-Forwarded-Host: BANK.test:80");
+    assert_eq!(first.text(), "bank.test bank.test");
+    let second = proxy.get_with("/x", "Host: bank.test");
+    assert_eq!(second.text(), "bank.test bank.test");
+    assert!(second.cache().contains("hit"), "{}", second.cache());
+    assert_eq!(proxy.get_with("/x", "Host: evil.test").text(), "evil.test evil.test");
+}
+
 #[test]
 fn a_host_that_the_origin_is_not_told_keys_nothing() {
     let origin = believing();

@@ -145,7 +145,7 @@ pub(crate) struct Received<'r> {
     pub(crate) peer: &'r Peer,
     pub(crate) version: Version,
     pub(crate) target: &'r Target,
-    /// The host that the client requested.
+    /// The host that the client requested, as in the key.
     pub(crate) host: Option<HeaderValue>,
 }
 
@@ -156,17 +156,13 @@ pub(crate) fn add(
     via: &Via,
     received: Received<'_>,
 ) {
-    let Received { peer, version, target, mut host } = received;
+    let Received { peer, version, target, host } = received;
     let options = config.forwarded;
     if options.via {
         headers.append(VIA, via.received(version));
     }
     if config.caching.surrogate {
         headers.append(SURROGATE_CAPABILITY, HeaderValue::from_static(surrogate::CAPABILITY));
-    }
-    if options.trust_client {
-        let (_, given) = given(headers);
-        host = given.and_then(|given| HeaderValue::try_from(given).ok()).or(host);
     }
     if options.forwarded
         && let Ok(element) = HeaderValue::try_from(element(peer, target.scheme, host.as_ref()))

@@ -1,7 +1,8 @@
 //! A client's request as the cache sees it: its key, its directives, and the origin's request.
 //!
 //! Invariant: the key is made from all that the origin receives of scheme, host and target
-//! (`naming`), and from nothing else that a client may choose freely. No threads.
+//! (`naming`), and from nothing else that a client may choose freely. The `Host` that the origin
+//! gets is its own or that of the key. No threads.
 
 pub(crate) mod forwarded;
 pub(crate) mod grouping;
@@ -25,7 +26,6 @@ use crate::client::Peer;
 use crate::collapse::Who;
 use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
-use crate::rules::key::normal_host;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::ruleset::{Answering, PrefixChange, Ruleset, SiteId};
 use crate::upstream::{OriginBody, Pin, Pinned};
@@ -259,16 +259,12 @@ impl Ask {
         headers
     }
 
-    /// The client's host as the origin is told it: as in the key, so that nothing depends on how
-    /// the client that filled the cache spelt it. `None` if the client named none.
+    /// The client's host as the origin is told it, in `Host` and elsewhere: that of the key, so
+    /// that nothing depends on how the client that filled the cache spelt it, nor on a `Host` beside
+    /// what a trusted proxy states. `None` if the client named none.
     fn host_told(&self) -> Option<HeaderValue> {
-        let Target { scheme, host, client_host, .. } = &self.target;
-        let told = match self.host_given {
-            _ if client_host.is_empty() => return None,
-            None => HeaderValue::try_from(host),
-            Some(_) => HeaderValue::try_from(normal_host(client_host, scheme)),
-        };
-        told.ok()
+        let is_named = self.host_given.is_some() || !self.target.client_host.is_empty();
+        is_named.then(|| HeaderValue::try_from(&self.target.host).ok()).flatten()
     }
 
     /// The host that the client asked for, with the port if it said one: of a trusted proxy, if one

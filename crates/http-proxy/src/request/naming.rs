@@ -2,7 +2,7 @@
 //! URIs that responses name.
 //!
 //! Invariant: the scheme and host told to the origin are in the key, since the response may depend
-//! on them. A scheme or host that the origin is not told cannot influence its response; then the
+//! on them; a `Host` that is not in the key, beside what a trusted proxy states, is told to nobody. A scheme or host that the origin is not told cannot influence its response; then the
 //! key has the configured value. Pure.
 
 use http::HeaderMap;
