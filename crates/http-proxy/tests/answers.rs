@@ -347,3 +347,100 @@ fn a_forward_proxy_asks_for_what_its_clients_say() {
     assert!(error.to_string().contains("strip_prefix"), "{error}");
     refused("[[rule]]\nhost = \"bad.test\"\nrespond = 403\n").expect("may answer");
 }
+
+const STAFF: &str = r#"
+[[rule]]
+name = "staff only"
+prefix = "/staff"
+client = ["!10.0.0.0/8", "!2001:db8::/32"]
+respond = 403
+
+[[rule]]
+name = "who asks"
+request_set = ["X-Real-IP: {client}", "X-Request-ID: {request_id}"]
+answer_set = ["X-Request-ID: {request_id}", "X-Asked: {scheme}://{host}{target}"]
+"#;
+
+/// What is stored is as much theirs as what is not.
+#[test]
+fn a_stored_page_is_guarded_by_who_asks_for_it() {
+    let origin = telling();
+    let proxy = start(&origin, STAFF, |config| config.forwarded.trust_client = true);
+    let asked = |client: &str| {
+        let answer = proxy.get_with("/staff/a", &format!("Host: a\nX-Forwarded-For: {client}"));
+        (answer.status(), answer.cache())
+    };
+    assert_eq!(asked("192.0.2.7").0, 403);
+    assert_eq!(asked("10.1.2.3").0, 200);
+    assert!(asked("::ffff:10.1.2.4").1.contains("; hit"));
+    assert!(asked("2001:db8::7").1.contains("; hit"));
+    assert_eq!(asked("10.1.2.3, 192.0.2.7").0, 403, "the last is the client");
+    // Of anybody else what they say means nothing.
+    let proxy = start(&origin, STAFF, |_| {});
+    let answer = proxy.get_with("/staff/a", "Host: a\nX-Forwarded-For: 10.1.2.3");
+    assert_eq!(answer.status(), 403);
+}
+
+#[test]
+fn proxies_of_known_networks_say_who_the_client_is() {
+    let origin = Origin::start(|request| reply(200, "", request.header("x-real-ip")));
+    for (networks, expected) in [
+        (&[][..], "10.0.0.2"),
+        (&["127.0.0.0/8"], "10.0.0.2"),
+        (&["127.0.0.0/8", "10.0.0.0/8"], "192.0.2.7"),
+        (&["10.0.0.0/8"], "127.0.0.1"),
+    ] {
+        let proxy = start(&origin, STAFF, |config| {
+            config.forwarded.trust_client = true;
+            let networks = networks.iter().map(|text| text.parse().expect("a network"));
+            config.forwarded.trust_networks = networks.collect();
+        });
+        let told = "Host: a\nX-Forwarded-For: 198.51.100.1, 192.0.2.7, 10.0.0.2";
+        assert_eq!(proxy.get_with("/", told).text(), expected, "{networks:?}");
+        let is_told = origin.last().header("x-forwarded-for").starts_with("198.51.100.1");
+        assert_eq!(is_told, expected != "127.0.0.1", "{networks:?}");
+    }
+}
+
+#[test]
+fn an_id_is_the_same_for_origin_client_and_log() {
+    let (origin, home) = (telling(), tempfile::tempdir().expect("dir"));
+    let path = home.path().join("access.log");
+    let proxy = start(&origin, STAFF, |config| {
+        config.log.to = LogTarget::File(path.clone());
+        config.log.format = LogFormat::Json;
+        config.forwarded.trust_client = true;
+    });
+    let made = proxy.get_with("/a?b", "Host: a.test:80");
+    assert_eq!(made.header("x-asked"), "http://a.test/a?b");
+    let id = made.header("x-request-id");
+    assert_eq!((origin.last().header("x-request-id"), id.len()), (id.clone(), 32));
+    let hit = proxy.get_with("/a?b", "Host: a.test");
+    assert!(hit.cache().contains("; hit") && hit.header("x-request-id") != id);
+    let given = proxy.get_with("/b", "Host: a.test\nX-Request-ID: given-7");
+    assert_eq!(given.header("x-request-id"), "given-7");
+    proxy.stop();
+    let log = std::fs::read_to_string(&path).expect("log");
+    let named = |id: &str| log.contains(&format!("\"request_id\":\"{id}\""));
+    assert!(named(&id) && named("given-7"), "{log}");
+}
+
+#[test]
+fn a_purge_finds_a_url_by_the_parameters_that_count() {
+    let rules = "[[rule]]\npath = \"/search\"\nhost = \"a.test\"\nkey_query = \"only:q\"\n";
+    let origin = telling();
+    let proxy = start(&origin, rules, |_| {});
+    let admin = proxy.info.admin.expect("admin");
+    let asked = |path: &str| proxy.get_with(path, "Host: a.test").cache();
+    asked("/search?q=a&x=1");
+    assert!(asked("/search?q=a").contains("; hit"));
+    let order = r#"{"url": "http://A.test:80/search?x=7&q=a"}"#;
+    let known = ask_admin(admin, "/explain", None, Some(order)).expect("explained");
+    assert!(known.contains("http://a.test/search?q=a"), "{known}");
+    ask_admin(admin, "/purge", None, Some(order)).expect("purged");
+    assert!(!asked("/search?q=a").contains("; hit"));
+    // Of another host all of them count.
+    proxy.get_with("/search?q=a&x=1", "Host: b.test");
+    let other = proxy.get_with("/search?q=a", "Host: b.test");
+    assert!(other.cache().contains("fwd=uri-miss"), "{}", other.cache());
+}

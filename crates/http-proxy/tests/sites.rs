@@ -185,3 +185,59 @@ fn what_cannot_be_a_site_is_refused_before_anything_starts() {
     let error = settings.check_forward().expect_err("the client says where to go");
     assert!(error.to_string().contains("`to`"), "{error}");
 }
+
+/// The host that an origin is told is in the key, whoever says which.
+#[test]
+fn a_rule_says_what_its_origins_are_asked_with() {
+    let (main, other) = (named("main"), named("other"));
+    let to = url(&other);
+    let text = format!(
+        "[[rule]]\nprefix = \"/client\"\nto = \"{to}\"\nhost_header = \"client\"\n\
+         [[rule]]\nprefix = \"/origin\"\nto = \"{to}\"\nhost_header = \"origin\"\n\
+         [[rule]]\nprefix = \"/name\"\nto = \"{to}\"\nhost_header = \"App.test\"\n\
+         [[rule]]\nprefix = \"/usual\"\nto = \"{to}\"\n"
+    );
+    for preserves in [false, true] {
+        let proxy = start(&main, &text, |config| {
+            config.preserve_host = preserves;
+            // By these alone keys would have no hosts.
+            config.forwarded.x_forwarded = false;
+        });
+        let own = other.address.to_string();
+        for (path, told) in [
+            ("/client", "a.test"),
+            ("/origin", own.as_str()),
+            ("/name", "app.test"),
+            ("/usual", if preserves { "a.test" } else { own.as_str() }),
+        ] {
+            let answer = proxy.get_with(path, "Host: A.test:80");
+            assert_eq!(answer.text(), format!("other {told} {path}"));
+            assert!(proxy.get_with(path, "Host: a.test").cache().contains("; hit"), "{path}");
+        }
+        let evil = proxy.get_with("/client", "Host: evil.test");
+        assert_eq!(evil.text(), "other evil.test /client", "{}", evil.cache());
+    }
+}
+
+#[test]
+fn another_host_for_an_origin_is_another_site() {
+    let (main, other) = (named("main"), named("other"));
+    let text =
+        |host: &str| format!("[[rule]]\nto = \"{}\"\nhost_header = \"{host}\"\n", url(&other));
+    let home = support::Home::new();
+    for (host, cached) in [("one.test", false), ("two.test", false), ("one.test", true)] {
+        let ruleset = rules(&text(host)).ruleset;
+        let proxy = Proxy::start_to(&home, url(&main), |config| config.ruleset = ruleset);
+        let answer = proxy.get_with("/a", "Host: a.test");
+        assert_eq!(answer.text(), format!("other {host} /a"));
+        assert_eq!(answer.cache().contains("; hit"), cached, "{host}: {}", answer.cache());
+        proxy.stop();
+    }
+    // Redirects to the name that it was asked by lead back, as those to its own do.
+    let moved = Origin::start(|request| {
+        reply(301, &format!("Location: http://{}/b", request.header("host")), "")
+    });
+    let text = format!("[[rule]]\nto = \"{}\"\nhost_header = \"app.test\"\n", url(&moved));
+    let proxy = start(&main, &text, |_| {});
+    assert_eq!(proxy.get_with("/a", "Host: a.test").header("location"), "/b");
+}

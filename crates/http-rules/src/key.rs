@@ -52,7 +52,21 @@ impl KeyRules {
 
     /// The key of a resource.
     pub fn primary(&self, scheme: &str, host: &str, path_and_query: &str) -> Vec<u8> {
-        let tail = self.path_and_query(path_and_query);
+        self.primary_by((None, None), scheme, host, path_and_query)
+    }
+
+    /// The key of a resource for which, where there is one, another rule counts for its query, or
+    /// for the order of that.
+    pub fn primary_by(
+        &self,
+        (query, sort_query): (Option<&QueryRule>, Option<bool>),
+        scheme: &str,
+        host: &str,
+        path_and_query: &str,
+    ) -> Vec<u8> {
+        let (query, sort_query) =
+            (query.unwrap_or(&self.query), sort_query.unwrap_or(self.sort_query));
+        let tail = query.of_key(sort_query, path_and_query);
         let mut key = Vec::with_capacity(scheme.len() + 3 + host.len() + tail.len());
         for part in [scheme, "://", host, &tail] {
             key.extend_from_slice(part.as_bytes());
@@ -62,14 +76,20 @@ impl KeyRules {
 
     /// Path and query as they enter the key. Borrowed if unchanged.
     pub fn path_and_query<'a>(&self, sent: &'a str) -> Cow<'a, str> {
-        if self.query == QueryRule::All && !self.sort_query {
+        self.query.of_key(self.sort_query, sent)
+    }
+}
+
+impl QueryRule {
+    fn of_key<'a>(&self, sort_query: bool, sent: &'a str) -> Cow<'a, str> {
+        if *self == QueryRule::All && !sort_query {
             return Cow::Borrowed(sent);
         }
         let Some((path, query)) = sent.split_once('?') else { return Cow::Borrowed(sent) };
         let mut kept: Vec<&str> =
             query.split('&').filter(|pair| !pair.is_empty() && self.counts(pair)).collect();
         // Where `;` separates, another order of the pairs is another order of what they contain.
-        if self.sort_query && !kept.iter().any(|pair| pair.contains(';')) {
+        if sort_query && !kept.iter().any(|pair| pair.contains(';')) {
             kept.sort_by_key(|pair| name_of(pair));
         }
         if kept.is_empty() {
@@ -92,7 +112,7 @@ impl KeyRules {
                 None => *sent == *name.as_bytes(),
             })
         };
-        match &self.query {
+        match self {
             QueryRule::All => true,
             QueryRule::None => false,
             QueryRule::Except(names) => !listed(names),

@@ -26,11 +26,12 @@ Examples:
 
 Mistakes are named with their lines: all wrong keys and values; if there are none, all that does not
 go together and directories that are missing; then the first file that cannot be used. Exit code 2
-says that there are some. A file without an origin that sets keys of [forward] is checked, and
-shown, as `damelo forward` would use it; --forward says that any other is one for it, too. What
---show prints is a file that says the same, rules aside; admin.token and purge.token are in it as
-they are. --keys prints all keys with their defaults, as in docs/configuration.md. With --json all
-is one object, in which `good` and, if it is false, `mistakes` are.";
+says that there are some; a warning, of a rule that hardly does what is meant, is none. A file without
+an origin that sets keys of [forward] is checked, and shown, as `damelo forward` would use it;
+--forward says that any other is one for it, too. What --show prints is a file that says the same,
+rules aside; admin.token and purge.token are in it as they are. --keys prints all keys with their
+defaults, as in docs/configuration.md. With --json all
+is one object, in which `good` and `warnings` or, if it is false, `mistakes` are.";
 
 /// Longest configuration file that is read: a path to a device would never end.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -84,10 +85,7 @@ enum Bad {
 impl Bad {
     fn as_json(&self) -> Value {
         match self {
-            Bad::Mistakes(mistakes) => mistakes
-                .iter()
-                .map(|mistake| json!({ "line": mistake.line, "problem": mistake.problem }))
-                .collect(),
+            Bad::Mistakes(mistakes) => as_values(mistakes),
             Bad::Other(failure) => json!([{ "line": null, "problem": failure.text().trim_end() }]),
         }
     }
@@ -98,6 +96,11 @@ impl Bad {
             Bad::Other(failure) => failure,
         }
     }
+}
+
+fn as_values(mistakes: &[SettingsError]) -> Value {
+    let value = |one: &SettingsError| json!({ "line": one.line, "problem": one.problem });
+    mistakes.iter().map(value).collect()
 }
 
 /// Checks the file and prints its settings or its mistakes.
@@ -133,6 +136,9 @@ fn print(args: &CheckConfig, path: &Path, good: &Good, out: &mut Out) -> Result<
     // A comment, so that the whole output is a file of settings.
     let mark = if args.show { "# " } else { "" };
     out.line(format_args!("{mark}{is_good}; rules: {rules}; forward.rules: {forward_rules}"))?;
+    for warning in settings.warnings() {
+        out.line(format_args!("{mark}warning: {warning}"))?;
+    }
     if args.show {
         for line in settings.show() {
             out.line(format_args!("{line}"))?;
@@ -150,6 +156,7 @@ fn as_json(args: &CheckConfig, checked: Option<&Result<Good, Bad>>) -> Value {
             all["command"] = good.command().into();
             all["rules"] = good.settings.rule_count().into();
             all["forward_rules"] = good.settings.forward.rules.len().into();
+            all["warnings"] = as_values(&good.settings.warnings());
             if args.show {
                 all["settings"] = good.settings.to_json();
             }

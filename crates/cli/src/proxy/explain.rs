@@ -1,6 +1,7 @@
 //! `damelo explain`: describes a running proxy's state of one URL.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -33,6 +34,9 @@ pub(crate) struct Explain {
     /// A header of the request, where rules look at headers
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<String>,
+    /// The client's address, where rules look at clients
+    #[arg(long, value_name = "ADDR")]
+    client: Option<IpAddr>,
     /// Print all of it as one JSON object
     #[arg(long)]
     json: bool,
@@ -49,7 +53,8 @@ fn header(text: &str) -> Result<String, &'static str> {
 
 /// Queries the proxy and prints its answer. That nothing is stored is an answer, too.
 pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
-    let order = json!({ "url": args.url, "headers": args.header }).to_string();
+    let order =
+        json!({ "url": args.url, "headers": args.header, "client": args.client }).to_string();
     let known = args.admin.ask("/explain", Some(&order))?;
     let mut out = Out::new();
     if args.json {

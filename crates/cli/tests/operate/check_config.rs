@@ -35,6 +35,13 @@ fn check_config_names_every_mistake_with_its_line() {
     assert!(bed.says(4, &["check-config", "none.toml"]).contains("none.toml"));
     assert!(bed.says(2, &["proxy", "--config", "bad.toml"]).contains("line 2"));
     assert!(bed.says(0, &["check-config", "--keys"]).contains("timeouts.drain"));
+    let rule = "[[rule]]\ncookie = \"lang\"\nresponse_set = [\"X-A: b\"]\n";
+    bed.write("warned.toml", &format!("{FILE}{rule}"));
+    let text = bed.says(0, &["check-config", "warned.toml"]);
+    assert!(text.contains("is good") && text.contains("warning: line "), "{text}");
+    let shown: Value =
+        serde_json::from_str(&bed.says(0, &["check-config", "warned.toml", "--json"])).unwrap();
+    assert_eq!((&shown["good"], shown["warnings"].as_array().unwrap().len()), (&true.into(), 1));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! listener's.
 
 use std::cmp::Reverse;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use crate::rules::freshness::{Lifetime, LifetimeSource};
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::parts::Slices;
 use crate::rules::{ResponseDirectives, dates};
-use crate::ruleset::{self, Answering, RequestView};
+use crate::ruleset::{self, Answering, RequestView, Told};
 use crate::slices::{LOOKED_FOR_MAX, SLICE_BYTES_MAX};
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::{self, Late, Placement};
@@ -44,7 +45,8 @@ struct StoredObject {
     groups_stand: bool,
 }
 
-/// Explains a URL. The order is `{"url": ..., "headers": ["Name: value", ...]}`.
+/// Explains a URL. The order is
+/// `{"url": ..., "headers": ["Name: value", ...], "client": "10.0.0.1"}`, the last two not needed.
 pub(crate) async fn explain(
     shared: &Arc<Shared>,
     counters: &[Arc<Counters>],
@@ -58,7 +60,8 @@ pub(crate) async fn explain(
     let effects = shared.config.ruleset.on_request(&order.as_request());
     let mut key = order.url.clone();
     let mut headers = order.headers.clone();
-    hooks::edit_request(shared, &effects, &mut headers);
+    let trusts = shared.config.forwarded.trust_client;
+    hooks::edit_request(&effects, &mut headers, trusts, &order.told());
     effects.extend_key(&headers, &mut key);
     let asked_for = effects.prefix.and_then(|prefix| prefix.to_origin(&order.path_and_query));
     let responds = effects.answering.map(|answering| answer_of_rule(shared, answering, &order));
@@ -142,6 +145,8 @@ struct Order {
     host: String,
     path_and_query: String,
     headers: HeaderMap,
+    /// As whom rules take the client; without one no condition on clients is met.
+    client: Option<IpAddr>,
 }
 
 impl Order {
@@ -153,7 +158,19 @@ impl Order {
             path_and_query: &self.path_and_query,
             method: &Method::GET,
             headers: &self.headers,
+            client: self.client,
             met: None,
+        }
+    }
+
+    /// What rules fill into fields; ids are each request's own.
+    fn told(&self) -> Told<'_> {
+        Told {
+            client: self.client,
+            host: &self.host,
+            scheme: self.scheme,
+            path_and_query: &self.path_and_query,
+            request_id: None,
         }
     }
 }
@@ -171,6 +188,13 @@ fn read_order(shared: &Shared, order: &[u8]) -> Result<Order, PurgeFailure> {
         let value = HeaderValue::from_str(value.trim());
         headers.append(name, value.map_err(|_| bad("a header's value is wrong"))?);
     }
+    let client = match &order["client"] {
+        Value::Null => None,
+        client => {
+            let client = client.as_str().and_then(|text| text.parse::<IpAddr>().ok());
+            Some(client.ok_or_else(|| bad("`client` is an address"))?.to_canonical())
+        }
+    };
     let asked = purge::asked_url(shared, url)?;
     Ok(Order {
         url: purge::key_of_url(shared, url)?,
@@ -178,6 +202,7 @@ fn read_order(shared: &Shared, order: &[u8]) -> Result<Order, PurgeFailure> {
         host: normal_host(asked.host, asked.scheme),
         path_and_query: asked.path_and_query,
         headers,
+        client,
     })
 }
 

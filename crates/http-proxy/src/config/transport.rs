@@ -6,11 +6,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 /// A configured listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +123,7 @@ pub struct CertificateFiles {
 }
 
 /// `[forwarded]`: which fields tell the origin about the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardedFields {
     /// `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto`. Default true.
@@ -133,13 +135,32 @@ pub struct ForwardedFields {
     /// that sets them, since any client can write them. Default false: these and similar fields are
     /// dropped.
     pub trust_client: bool,
+    /// With `trust_client`: only connections from these networks are trusted, and of the addresses
+    /// that they name the client is the last one outside. Default none: all connections are
+    /// trusted, and the client is the last address.
+    pub trust_networks: Vec<IpNet>,
     /// Send `Via` in requests (required by RFC 9110 §7.6.3; also detects loops). Default true.
     pub via: bool,
 }
 
 impl Default for ForwardedFields {
     fn default() -> ForwardedFields {
-        ForwardedFields { x_forwarded: true, forwarded: false, trust_client: false, via: true }
+        ForwardedFields {
+            x_forwarded: true,
+            forwarded: false,
+            trust_client: false,
+            trust_networks: Vec::new(),
+            via: true,
+        }
+    }
+}
+
+impl ForwardedFields {
+    /// Whether a connection from this address may say who its client is, and what that asked for.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        let is_in = |network: &IpNet| network.contains(&peer.to_canonical());
+        let networks = &self.trust_networks;
+        self.trust_client && (networks.is_empty() || networks.iter().any(is_in))
     }
 }
 

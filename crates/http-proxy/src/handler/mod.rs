@@ -14,10 +14,12 @@
 //! ```
 //!
 //! Invariants: a request reaches the cache or an origin only after it has passed `screen`; every
-//! answer from here carries `Cache-Status` and `Via`. Threads: a request is handled on the worker
+//! answer from here carries `Cache-Status` and `Via`, and every answer to what reached `respond` or
+//! `route` has the rules' edits of answers (`delivery`). Threads: a request is handled on the worker
 //! that read it. Fills and tunnels run as separate tasks on the same worker.
 
 mod connect;
+mod delivery;
 mod max_forwards;
 mod pinning;
 pub(crate) mod purge;
@@ -45,6 +47,7 @@ use crate::client::Peer;
 use crate::error::Refusal;
 use crate::fetch::pass::pass;
 use crate::forward::NotAdmitted;
+use crate::handler::delivery::Delivery;
 use crate::handler::record::{Unanswered, UserUnchecked};
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
@@ -62,13 +65,14 @@ pub(crate) async fn handle(
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
     let start = Instant::now();
-    let record = record::begin(worker, &request, &peer, start);
+    let mut record = record::begin(worker, &request, &peer, start);
     let unanswered = Unanswered::new(&worker.counters);
     let is_head = request.method() == Method::HEAD;
     let may_tunnel = request.method() == Method::CONNECT && request.version() < Version::HTTP_2;
     let linger = lingers(worker, &request);
     let request = request.map(|body| ClientUpload::new(body, linger));
     let (mut response, mut status) = dispatch(worker, request, peer, start).await;
+    let delivery = response.extensions_mut().remove::<Arc<Delivery>>();
     if is_head {
         response = answer::headers_only(response);
     } else if let Some(error) = response.body_mut().begins_broken().await {
@@ -77,6 +81,12 @@ pub(crate) async fn handle(
     }
     if may_tunnel && ends_connection(response.status()) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(delivery) = &delivery {
+        delivery.edit(&worker.shared, &mut response);
+    }
+    if let (Some(record), Some(delivery)) = (&mut record, delivery) {
+        record.request_id.clone_from(&delivery.request_id);
     }
     let source = record::answered(worker, response.status(), &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
@@ -106,7 +116,8 @@ fn ends_connection(status: StatusCode) -> bool {
     !status.is_success() && status != StatusCode::PROXY_AUTHENTICATION_REQUIRED
 }
 
-/// Answers a request of any kind. `start`: when it was read.
+/// Answers a request of any kind. `start`: when it was read. The answer has what rules do to it in
+/// the end as an extension.
 async fn dispatch(
     worker: &Arc<Worker>,
     mut request: Request<ClientUpload>,
@@ -151,6 +162,9 @@ async fn dispatch(
                 None => route(worker, &ask, body, upgrade).await,
             };
             pinning::announce(&ask, response.headers_mut());
+            if let Some(delivery) = Delivery::of(&worker.shared, &ask) {
+                response.extensions_mut().insert(delivery);
+            }
             record::asked(worker, &ask, &status, start);
             if ask.site != SiteId::MAIN {
                 response.extensions_mut().insert(ask.site);

@@ -29,9 +29,9 @@ use crate::purge::stamp::TagId;
 use crate::purge::{PurgeKind, url_hash};
 use crate::request::Ask;
 use crate::request::grouping::rule_group;
-use crate::request::naming::Naming;
+use crate::request::naming::{self, Naming};
 use crate::rules::CacheStatus;
-use crate::rules::key::is_plain_authority;
+use crate::rules::key::{is_plain_authority, normal_host};
 use crate::vault::Late;
 use crate::worker::{Shared, Worker};
 
@@ -347,15 +347,18 @@ pub(crate) fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFail
 
 /// The primary key of a URL, by the configured key rules.
 pub(crate) fn key_of_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
+    let asked = asked_url(shared, text)?;
     let (scheme, host, path) = named(shared, text)?;
-    Ok(shared.config.caching.key.primary(scheme, &host, &path))
+    let asked = (asked.scheme, normal_host(asked.host, asked.scheme));
+    let (asked, name) = ((asked.0, asked.1.as_str()), (scheme, host.as_str()));
+    Ok(naming::primary_key(&shared.config, asked, name, &path))
 }
 
 /// What the keys of URLs that begin so begin with. Where queries are changed for the key, all of a
 /// path's are covered: which of its URLs begin so cannot be told from their keys.
 fn prefix_of_keys(shared: &Shared, prefix: &str) -> Result<Vec<u8>, PurgeFailure> {
     let mut url = full_url(shared, prefix)?;
-    if !shared.config.caching.key.keeps_queries() {
+    if !naming::keeps_queries(&shared.config) {
         let path = url.iter().position(|byte| *byte == b'?').unwrap_or(url.len());
         url.truncate(path);
     }

@@ -66,8 +66,8 @@ pub(super) fn begin<B>(
     let log = worker.shared.log.clone();
     let (uri, headers) = (request.uri(), request.headers());
     // Behind a trusted proxy every connection has that proxy's address: log the forwarded one.
-    let told = worker.shared.config.forwarded.trust_client;
-    let told = told.then(|| forwarded::client(headers)).flatten();
+    let fields = &worker.shared.config.forwarded;
+    let client = forwarded::client_given(fields, peer.ip, headers);
     let is_forward = worker.shared.forward.is_some();
     // Where nobody checks them, names are what clients claim.
     let asks_for_users = worker.shared.forward.as_ref().is_some_and(|f| f.asks_for_users());
@@ -77,7 +77,7 @@ pub(super) fn begin<B>(
         counters: worker.counters.clone(),
         start,
         start_unix_ms: worker.shared.config.clock.unix_millis(),
-        client: told.unwrap_or(peer.ip),
+        client: client.unwrap_or(peer.ip),
         user: credentials(headers).map(|(name, _)| name).filter(|_| asks_for_users),
         method: request.method().clone(),
         version: request.version(),
@@ -100,6 +100,7 @@ pub(super) fn begin<B>(
         result: "none",
         body_bytes: 0,
         broken_by: Some(BrokenBy::Client),
+        request_id: None,
     }))
 }
 

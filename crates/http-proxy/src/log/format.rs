@@ -166,7 +166,7 @@ fn json(record: &LogRecord, took: Duration) -> String {
     let text = |value: &Option<HeaderValue>| {
         value.as_ref().map(|value| String::from_utf8_lossy(beginning(value)).into_owned())
     };
-    serde_json::json!({
+    let mut line = serde_json::json!({
         "time": record.start_unix_ms as f64 / 1000.0,
         "client": record.client.to_string(),
         "method": record.method.as_str(),
@@ -183,8 +183,11 @@ fn json(record: &LogRecord, took: Duration) -> String {
         "type": text(&record.media_type),
         "referer": text(&record.referer),
         "user_agent": text(&record.user_agent),
-    })
-    .to_string()
+    });
+    if let Some(id) = &record.request_id {
+        line["request_id"] = id.as_ref().into();
+    }
+    line.to_string()
 }
 
 #[cfg(test)]
@@ -196,7 +199,7 @@ mod tests {
     use crate::log::AccessLog;
 
     fn record(format: LogFormat) -> LogRecord {
-        let (log, _) = AccessLog::start(&LogTarget::File("/dev/null".into())).unwrap().unwrap();
+        let (log, _) = AccessLog::start(&LogTarget::File("/dev/null".into())).unwrap();
         LogRecord {
             log,
             format,
@@ -219,6 +222,7 @@ mod tests {
             result: "uri-miss",
             body_bytes: 1234,
             broken_by: None,
+            request_id: None,
         }
     }
 

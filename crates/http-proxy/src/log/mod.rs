@@ -315,6 +315,8 @@ pub(crate) struct LogRecord {
     pub(crate) body_bytes: u64,
     /// The cause that cut the response short.
     pub(crate) broken_by: Option<BrokenBy>,
+    /// If rules made or took one.
+    pub(crate) request_id: Option<Box<str>>,
 }
 
 impl LogRecord {

@@ -9,10 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderName, HeaderValue, VIA};
 use http::{HeaderMap, Version};
+use ipnet::IpNet;
 
 use crate::client::Peer;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
+use crate::config::transport::ForwardedFields;
 use crate::rules::key::is_plain_authority;
 use crate::rules::surrogate;
 use crate::upstream::X_FORWARDED_HOST;
@@ -20,6 +22,9 @@ use crate::vault::Target;
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest id of a request that is taken from a proxy.
+const REQUEST_ID_BYTES_MAX: usize = 200;
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Fields that make some origins answer for another host, scheme, path or client than requested.
@@ -83,20 +88,63 @@ pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>)
     (first(&X_FORWARDED_PROTO).and_then(known), first(&X_FORWARDED_HOST).filter(is_host))
 }
 
+/// The client of a request, IPv4 as such, if its peer says who that is and is trusted.
+pub(crate) fn client_given(
+    fields: &ForwardedFields,
+    peer: IpAddr,
+    headers: &HeaderMap,
+) -> Option<IpAddr> {
+    let given = fields.trusts(peer).then(|| client(headers, &fields.trust_networks)).flatten();
+    given.map(|client| client.to_canonical())
+}
+
 /// The client that a proxy before this one received the request from: the last list element, which
-/// that proxy wrote itself. Earlier elements are untrusted.
-pub(crate) fn client(headers: &HeaderMap) -> Option<IpAddr> {
-    let last = |name: HeaderName| {
-        let line = headers.get_all(name).iter().next_back()?.to_str().ok()?;
-        line.rsplit(',').next().map(str::trim)
+/// that proxy wrote itself, or, where that is one of `proxies`, the last one before that is none.
+/// Earlier elements are untrusted, and so is all before one that is no address.
+fn client(headers: &HeaderMap, proxies: &[IpNet]) -> Option<IpAddr> {
+    let elements = |name: HeaderName| {
+        let lines = headers.get_all(name).into_iter().rev();
+        lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',').map(str::trim))
     };
-    if let Some(address) = last(X_FORWARDED_FOR) {
-        return bare_address(address);
+    if headers.contains_key(X_FORWARDED_FOR) {
+        return outermost(elements(X_FORWARDED_FOR).map(bare_address), proxies);
     }
-    last(FORWARDED)?.split(';').find_map(|pair| {
+    outermost(elements(FORWARDED).map(named_for), proxies)
+}
+
+/// The first of these addresses that is not of a proxy, or the last one.
+fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet]) -> Option<IpAddr> {
+    let mut found = None;
+    for address in addresses {
+        let Some(address) = address else { break };
+        found = Some(address);
+        if !proxies.iter().any(|network| network.contains(&address.to_canonical())) {
+            break;
+        }
+    }
+    found
+}
+
+/// The client in an element of `Forwarded`.
+fn named_for(element: &str) -> Option<IpAddr> {
+    element.split(';').find_map(|pair| {
         let (name, value) = pair.trim().split_once('=')?;
         if name.eq_ignore_ascii_case("for") { bare_address(value.trim_matches('"')) } else { None }
     })
+}
+
+/// The id of a request: that which a trusted proxy gives it, or a new one by chance.
+pub(crate) fn request_id(headers: &HeaderMap, trusts: bool) -> Box<str> {
+    let mut lines = headers.get_all(X_REQUEST_ID).into_iter().filter(|_| trusts);
+    let given = match (lines.next(), lines.next()) {
+        (Some(line), None) => line.to_str().ok(),
+        _ => None,
+    };
+    let is_id = |id: &&str| {
+        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
+    };
+    let made = || format!("{:032x}", fastrand::u128(..)).into_boxed_str();
+    given.filter(is_id).map_or_else(made, Box::from)
 }
 
 /// Parses an address with or without brackets and port.
@@ -157,7 +205,7 @@ pub(crate) fn add(
     received: Received<'_>,
 ) {
     let Received { peer, version, target, host } = received;
-    let options = config.forwarded;
+    let options = &config.forwarded;
     if options.via {
         headers.append(VIA, via.received(version));
     }
@@ -244,7 +292,77 @@ mod tests {
                 headers.append(name, HeaderValue::from_static(line));
             }
             let expected = expected.map(|text| text.parse().unwrap());
-            assert_eq!(client(&headers), expected, "{lines:?}");
+            assert_eq!(client(&headers, &[]), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn proxies_that_are_known_are_passed_over_from_the_end() {
+        let proxies = ["10.0.0.0/8", "2001:db8::/32"].map(|text| text.parse().unwrap());
+        for (name, lines, expected) in [
+            ("x-forwarded-for", &["198.51.100.1, 192.0.2.1, 10.0.0.1"][..], Some("192.0.2.1")),
+            (
+                "x-forwarded-for",
+                &["198.51.100.1, 192.0.2.1", "10.0.0.1, 10.0.0.2"],
+                Some("192.0.2.1"),
+            ),
+            (
+                "x-forwarded-for",
+                &["192.0.2.1, ::ffff:10.0.0.1, [2001:db8::1]:81"],
+                Some("192.0.2.1"),
+            ),
+            ("x-forwarded-for", &["192.0.2.1"], Some("192.0.2.1")),
+            ("x-forwarded-for", &["10.0.0.3, 10.0.0.1"], Some("10.0.0.3")),
+            ("x-forwarded-for", &["192.0.2.1, unknown, 10.0.0.1"], Some("10.0.0.1")),
+            ("x-forwarded-for", &["192.0.2.1, unknown"], None),
+            ("forwarded", &["for=192.0.2.1, for=10.0.0.1;proto=http"], Some("192.0.2.1")),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(name, HeaderValue::from_static(line));
+            }
+            let expected = expected.map(|text| text.parse().unwrap());
+            assert_eq!(client(&headers, &proxies), expected, "{lines:?}");
+        }
+        let fields = ForwardedFields {
+            trust_client: true,
+            trust_networks: proxies.to_vec(),
+            ..ForwardedFields::default()
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(X_FORWARDED_FOR, HeaderValue::from_static("192.0.2.1"));
+        for (peer, expected) in [
+            ("10.0.0.9", Some("192.0.2.1")),
+            ("::ffff:10.0.0.9", Some("192.0.2.1")),
+            ("192.0.2.9", None),
+            ("::ffff:192.0.2.9", None),
+        ] {
+            let client = client_given(&fields, peer.parse().unwrap(), &headers);
+            assert_eq!(client, expected.map(|text: &str| text.parse().unwrap()), "{peer}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_taken_of_who_is_trusted_or_made() {
+        let long = "x".repeat(REQUEST_ID_BYTES_MAX + 1);
+        for (lines, trusts, taken) in [
+            (&["a-1"][..], true, true),
+            (&["a-1"], false, false),
+            (&["a 1"], true, false),
+            (&[""], true, false),
+            (&[long.as_str()], true, false),
+            (&["a", "b"], true, false),
+            (&[], true, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(X_REQUEST_ID, HeaderValue::from_str(line).unwrap());
+            }
+            let id = request_id(&headers, trusts);
+            assert_eq!(lines.first() == Some(&&*id), taken, "{lines:?} {id}");
+            let is_made = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert_eq!(is_made, !taken, "{lines:?} {id}");
+            assert_eq!(request_id(&headers, trusts) == id, taken, "each its own");
         }
     }
 

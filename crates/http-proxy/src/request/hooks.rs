@@ -20,7 +20,7 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::{
     CachingConfig, NotStoredReason, Policy, RequestDirectives, ResponseDirectives, group,
 };
-use crate::ruleset::{self, Admission, Hint, RequestEffects, RequestView, ResponseEffects};
+use crate::ruleset::{self, Admission, Hint, RequestEffects, RequestView, ResponseEffects, Told};
 use crate::vault::Found;
 use crate::worker::{Shared, Worker};
 
@@ -33,7 +33,21 @@ impl Ask {
             path_and_query: self.target.path_and_query.as_str(),
             method: &self.method,
             headers: &self.headers,
+            client: Some(self.client()),
             met: self.met.as_deref(),
+        }
+    }
+}
+
+impl Ask {
+    /// What rules fill into the fields that they set.
+    pub(crate) fn told(&self) -> Told<'_> {
+        Told {
+            client: Some(self.client()),
+            host: self.host_asked(),
+            scheme: self.asked_by,
+            path_and_query: self.target.path_and_query.as_str(),
+            request_id: self.request_id(),
         }
     }
 }
@@ -50,23 +64,31 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     if effects.edits() {
         (ask.met, ask.edited) = (Some(rules.met(&ask.view())), true);
     }
-    if edit_request(shared, &effects, &mut ask.headers) {
+    if rules.wants_request_ids() {
+        ask.make_request_id();
+    }
+    let mut headers = std::mem::take(&mut ask.headers);
+    let changed = edit_request(&effects, &mut headers, ask.trusts, &ask.told());
+    ask.headers = headers;
+    if changed {
         ask.wishes = RequestDirectives::of(&ask.headers);
     }
     effects.extend_key(&ask.headers, &mut ask.target.primary);
 }
 
-/// Edits a request's headers as the rules say. True if anything may have changed.
+/// Edits a request's headers as the rules say. True if anything may have changed. `trusts`: what
+/// the client says of itself is believed.
 pub(crate) fn edit_request(
-    shared: &Shared,
     effects: &RequestEffects<'_>,
     headers: &mut HeaderMap,
+    trusts: bool,
+    told: &Told<'_>,
 ) -> bool {
     if effects.edits() {
         // Removed here, so that fields set by rules are not mistaken for the client's.
-        forwarded::forget_told(headers, shared.config.forwarded.trust_client);
+        forwarded::forget_told(headers, trusts);
     }
-    effects.edit(headers)
+    effects.edit(headers, told)
 }
 
 /// Length of a response's content for the rules' conditions. A HEAD's response has no body: its

@@ -12,6 +12,7 @@ mod written;
 
 pub(crate) use written::Written;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{
@@ -64,8 +65,10 @@ pub(crate) struct Ask {
     asked_by: &'static str,
     /// The scheme in the target of a request of HTTP/1, if the client wrote a whole URL.
     pub(crate) scheme_written: Option<&'static str>,
-    /// The host that the client asked a trusted proxy for, in lower case, if that states one.
-    host_given: Option<Box<str>>,
+    /// What its connection says of the client, and of what that asked for, is believed.
+    trusts: bool,
+    /// What is so, and what few requests have.
+    given: Option<Box<Given>>,
     /// Rules that the client's request matched, if this one differs from it in what they look at.
     pub(crate) met: Option<Box<[bool]>>,
     /// Rules edited its headers.
@@ -79,6 +82,17 @@ pub(crate) struct Ask {
     through_proxy: bool,
     /// Its connection to the origin is dedicated to its client; see [`Ask::set_pinned`].
     pinned: Option<Pinned>,
+}
+
+/// What a trusted proxy states, and what is made where it states nothing.
+#[derive(Debug, Clone, Default)]
+struct Given {
+    /// The host that the client asked that proxy for, in lower case.
+    host: Option<Box<str>>,
+    /// The client, IPv4 as such.
+    client: Option<IpAddr>,
+    /// The id of the request, if a rule asks for one.
+    request_id: Option<Box<str>>,
 }
 
 /// Why a request cannot be served.
@@ -105,13 +119,20 @@ impl Ask {
         let naming = Naming::of(shared);
         let asked_by = naming.scheme_asked(&peer, &parts.headers);
         let scheme_written = scheme_written(&parts.uri, parts.version);
-        let host_given = naming.host_given(&parts.headers);
+        let host_given = naming.host_given(&peer, &parts.headers);
         let host_given = host_given.map(|host| host.to_ascii_lowercase().into_boxed_str());
         let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
         let path_and_query = path_and_query(&parts.uri, &parts.method)?;
-        let through_proxy = shared.config.forwarded.trust_client || names_proxys;
-        let keys = &shared.config.caching.key;
-        let primary = keys.primary(scheme, &host, path_and_query.as_str());
+        let fields = &shared.config.forwarded;
+        let trusts = fields.trusts(peer.ip);
+        let through_proxy = trusts || names_proxys;
+        let asked = (asked_by, host_given.as_deref().unwrap_or(&client_host));
+        let name = (scheme, host.as_str());
+        let primary = naming::primary_key(&shared.config, asked, name, path_and_query.as_str());
+        let client = forwarded::client_given(fields, peer.ip, &parts.headers);
+        let is_given = host_given.is_some() || client.is_some();
+        let given = Given { host: host_given, client, request_id: None };
+        let given = is_given.then(|| Box::new(given));
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, scheme, host, client_host, path_and_query };
         let (method, mut headers, version) = (parts.method, parts.headers, parts.version);
@@ -129,7 +150,8 @@ impl Ask {
             prefix: None,
             asked_by,
             scheme_written,
-            host_given,
+            trusts,
+            given,
             met: None,
             edited: false,
             rounds,
@@ -231,7 +253,7 @@ impl Ask {
     /// The fields for the origin, written once: the client's without those that end here, then
     /// ours.
     fn origin_headers(&self, shared: &Shared, has_body: bool) -> HeaderMap {
-        let trusts = shared.config.forwarded.trust_client;
+        let trusts = self.trusts;
         let stays = |name: &HeaderName| {
             // If rules edited the headers, what was told was forgotten before.
             *name != EXPECT
@@ -250,9 +272,9 @@ impl Ask {
         }
         vary::reduce_request(&mut headers, &shared.config.caching);
         let host = self.host_told();
-        let own = || shared.sites.get(self.site).host_header.clone();
-        let preserved = host.clone().filter(|_| shared.config.preserve_host);
-        headers.insert(HOST, preserved.unwrap_or_else(own));
+        let site = shared.sites.get(self.site);
+        let preserved = host.clone().filter(|_| site.keeps_host(shared.config.preserve_host));
+        headers.insert(HOST, preserved.unwrap_or_else(|| site.host_header.clone()));
         let (peer, version, target) = (&self.peer, self.version, &self.target);
         let received = forwarded::Received { peer, version, target, host };
         forwarded::add(&mut headers, &shared.config, &shared.via, received);
@@ -263,14 +285,41 @@ impl Ask {
     /// that nothing depends on how the client that filled the cache spelt it, nor on a `Host` beside
     /// what a trusted proxy states. `None` if the client named none.
     fn host_told(&self) -> Option<HeaderValue> {
-        let is_named = self.host_given.is_some() || !self.target.client_host.is_empty();
+        let is_named = self.host_given().is_some() || !self.target.client_host.is_empty();
         is_named.then(|| HeaderValue::try_from(&self.target.host).ok()).flatten()
     }
 
     /// The host that the client asked for, with the port if it said one: of a trusted proxy, if one
     /// states it.
     pub(crate) fn host_asked(&self) -> &str {
-        self.host_given.as_deref().unwrap_or(&self.target.client_host)
+        self.host_given().unwrap_or(&self.target.client_host)
+    }
+
+    /// The host that a trusted proxy was asked for, if that states one.
+    fn host_given(&self) -> Option<&str> {
+        self.given.as_ref()?.host.as_deref()
+    }
+
+    /// Its client, IPv4 as such: the peer, or who that says if it is believed.
+    pub(crate) fn client(&self) -> IpAddr {
+        let given = self.given.as_ref().and_then(|given| given.client);
+        given.unwrap_or_else(|| self.peer.ip.to_canonical())
+    }
+
+    /// Its id, if rules ask for one.
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.given.as_ref()?.request_id.as_deref()
+    }
+
+    /// Gives it an id.
+    fn make_request_id(&mut self) {
+        let id = forwarded::request_id(&self.headers, self.trusts);
+        self.given.get_or_insert_default().request_id = Some(id);
+    }
+
+    /// The scheme that the client used, whatever the origin is told.
+    pub(crate) fn scheme_asked(&self) -> &'static str {
+        self.asked_by
     }
 
     /// The requested URI under the names that the client and the origin (scheme and host) use for

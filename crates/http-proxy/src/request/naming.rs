@@ -2,15 +2,37 @@
 //! URIs that responses name.
 //!
 //! Invariant: the scheme and host told to the origin are in the key, since the response may depend
-//! on them; a `Host` that is not in the key, beside what a trusted proxy states, is told to nobody. A scheme or host that the origin is not told cannot influence its response; then the
-//! key has the configured value. Pure.
+//! on them; a `Host` that is not in the key, beside what a trusted proxy states, is told to nobody.
+//! A scheme or host that the origin is not told cannot influence its response; then the key has the
+//! configured value. Pure.
 
 use http::HeaderMap;
 
 use crate::client::Peer;
+use crate::config::ProxyConfig;
+use crate::config::transport::ForwardedFields;
 use crate::request::forwarded;
 use crate::rules::key::normal_host;
+use crate::ruleset::Asked;
 use crate::worker::Shared;
+
+/// The primary key of a resource. What rules look at, the scheme and host that were asked for, may
+/// be others than those of its name.
+pub(crate) fn primary_key(
+    config: &ProxyConfig,
+    asked: (&str, &str),
+    name: (&str, &str),
+    path_and_query: &str,
+) -> Vec<u8> {
+    let (scheme, host) = asked;
+    let query = config.ruleset.query_of(scheme, Asked::of(host, path_and_query));
+    config.caching.key.primary_by(query, name.0, name.1, path_and_query)
+}
+
+/// Whether keys have queries as they were sent.
+pub(crate) fn keeps_queries(config: &ProxyConfig) -> bool {
+    config.caching.key.keeps_queries() && !config.ruleset.changes_queries()
+}
 
 /// The configured part of the name: constant in every key, because the origin is not told
 /// otherwise.
@@ -19,23 +41,25 @@ pub(crate) struct Naming<'a> {
     host: Option<&'a str>,
     /// Used where a client names none.
     otherwise: &'a str,
-    /// Whether clients' statements about the requested scheme and host are trusted.
-    trusts: bool,
+    /// Says whose statements about the requested scheme and host are trusted; nobody's of a forward
+    /// proxy.
+    trust: Option<&'a ForwardedFields>,
 }
 
 impl Naming<'_> {
     pub(crate) fn of(shared: &Shared) -> Naming<'_> {
         let (config, origin) = (&shared.config, shared.sites.main());
-        let fields = config.forwarded;
+        let fields = &config.forwarded;
         let tells = fields.x_forwarded || fields.forwarded || fields.trust_client;
         // A forward proxy receives URLs of `http`, whatever its own listener speaks.
         let is_forward = shared.forward.is_some();
-        let host_counts = is_forward || tells || config.preserve_host;
+        let tells_hosts = config.preserve_host || config.ruleset.tells_hosts();
+        let host_counts = is_forward || tells || tells_hosts;
         Naming {
             scheme: (is_forward || !tells).then_some(origin.scheme),
             host: (!host_counts).then_some(&origin.authority),
             otherwise: &origin.authority,
-            trusts: fields.trust_client && !is_forward,
+            trust: Some(fields).filter(|_| !is_forward),
         }
     }
 
@@ -60,13 +84,17 @@ impl Naming<'_> {
 
     /// The scheme that the client used, or that a trusted proxy received.
     pub(crate) fn scheme_asked(&self, peer: &Peer, headers: &HeaderMap) -> &'static str {
-        let given = self.trusts.then(|| forwarded::given(headers).0).flatten();
+        let given = self.trusts(peer).then(|| forwarded::given(headers).0).flatten();
         given.unwrap_or(if peer.secure { "https" } else { "http" })
     }
 
     /// The host that a trusted proxy received, if it states one.
-    pub(crate) fn host_given<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
-        self.trusts.then(|| forwarded::given(headers).1).flatten()
+    pub(crate) fn host_given<'h>(&self, peer: &Peer, headers: &'h HeaderMap) -> Option<&'h str> {
+        self.trusts(peer).then(|| forwarded::given(headers).1).flatten()
+    }
+
+    fn trusts(&self, peer: &Peer) -> bool {
+        self.trust.is_some_and(|fields| fields.trusts(peer.ip))
     }
 
     /// The name of a resource that a client requests from this host.
@@ -76,7 +104,7 @@ impl Naming<'_> {
         headers: &HeaderMap,
         client_host: &str,
     ) -> (&'static str, String) {
-        let host = self.host_given(headers);
+        let host = self.host_given(peer, headers);
         let scheme = self.scheme.unwrap_or_else(|| self.scheme_asked(peer, headers));
         let host = match (self.host, host) {
             (Some(fixed), _) => fixed,

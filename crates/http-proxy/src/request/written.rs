@@ -7,7 +7,7 @@
 use http::HeaderMap;
 
 use crate::request::Ask;
-use crate::request::naming::Naming;
+use crate::request::naming::{self, Naming};
 use crate::rules::invalidation;
 use crate::ruleset::RequestView;
 use crate::worker::Shared;
@@ -44,9 +44,10 @@ impl Ask {
     }
 
     fn written(&self, shared: &Shared, path_and_query: &str) -> Written {
-        let config = &shared.config;
-        let url = config.caching.key.primary(self.target.scheme, &self.target.host, path_and_query);
-        let rules = &config.ruleset;
+        let asked = (self.scheme_asked(), self.host_asked());
+        let name = (self.target.scheme, self.target.host.as_str());
+        let url = naming::primary_key(&shared.config, asked, name, path_and_query);
+        let rules = &shared.config.ruleset;
         let effects = match has_every_part(shared) {
             true => rules.on_get_of(&RequestView { path_and_query, ..self.view() }),
             false => None,
@@ -67,5 +68,5 @@ fn has_every_part(shared: &Shared) -> bool {
     let naming = Naming::of(shared);
     (!decided_by.scheme || naming.has_schemes())
         && (!decided_by.host || naming.has_hosts())
-        && (!decided_by.query || shared.config.caching.key.keeps_queries())
+        && (!decided_by.query || naming::keeps_queries(&shared.config))
 }

@@ -95,7 +95,7 @@ impl Glob {
     }
 
     /// All texts that it matches, if it has no wildcards.
-    pub(super) fn literals(&self) -> Option<impl Iterator<Item = &[u8]>> {
+    pub(crate) fn literals(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let is_literal = |one: &Alternative| one.literal_tokens == one.tokens.len();
         self.alternatives
             .iter()

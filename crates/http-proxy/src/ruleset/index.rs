@@ -119,6 +119,7 @@ mod tests {
                     path_and_query: path,
                     method: &method,
                     headers: &headers,
+                    client: None,
                     met: None,
                 };
                 let met = set.met(&view);

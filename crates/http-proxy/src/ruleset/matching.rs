@@ -1,7 +1,10 @@
 //! Matches conditions against messages. Pure, no threads.
 
+use std::net::IpAddr;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
+use ipnet::IpNet;
 
 use super::term::{all_met, any_met};
 use super::{Conditions, Glob};
@@ -50,6 +53,8 @@ pub(crate) struct RequestView<'a> {
     pub(crate) path_and_query: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
+    /// The client's address, IPv4 as such; `None` if there is no client, or it is not known.
+    pub(crate) client: Option<IpAddr>,
     /// Rules that the request matched before rules edited its headers; `None` if none did.
     pub(crate) met: Option<&'a [bool]>,
 }
@@ -65,10 +70,20 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> RequestView<'a> {
+    fn is_in(&self, network: &IpNet) -> bool {
+        self.client.is_some_and(|client| network.contains(&client))
+    }
+
     pub(crate) fn asked(&self) -> Asked<'a> {
-        let (path, query) =
-            self.path_and_query.split_once('?').unwrap_or((self.path_and_query, ""));
-        Asked { host: key::without_root(without_port(self.host)), path, query }
+        Asked::of(self.host, self.path_and_query)
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// `host` is in lower case, with or without its port.
+    pub(crate) fn of(host: &'a str, path_and_query: &'a str) -> Asked<'a> {
+        let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+        Asked { host: key::without_root(without_port(host)), path, query }
     }
 }
 
@@ -89,9 +104,16 @@ impl Conditions {
             || self.size_max.is_some()
     }
 
+    /// Whether all of them are on the URL.
+    pub(super) fn are_on_url(&self) -> bool {
+        let on_request = self.clients.is_empty() && self.cookies.is_empty();
+        on_request && self.methods.is_empty() && self.headers.is_empty() && !self.is_on_response()
+    }
+
     /// `asked` is that of the request.
     pub(crate) fn match_request(&self, request: &RequestView<'_>, asked: Asked<'_>) -> bool {
         self.match_url(request.scheme, asked)
+            && any_met(&self.clients, |network| request.is_in(network))
             && any_met(&self.cookies, |cookie| cookie.is_in(request.headers))
             && any_met(&self.methods, |method| method == request.method)
             && all_met(&self.headers, |header| header.is_in(request.headers))
@@ -161,6 +183,13 @@ pub(crate) fn append_site(url: &str, key: &mut Vec<u8>) {
     append_value(url.as_bytes(), key);
 }
 
+/// Appends what the site's origins are asked with.
+pub(crate) fn append_host_header(host_header: &[u8], key: &mut Vec<u8>) {
+    key.push(KEY_PART);
+    key.push(b'@');
+    append_value(host_header, key);
+}
+
 /// Appends the prefix change between the client's path and the origin's.
 pub(crate) fn append_prefix(strip: &str, add: &str, key: &mut Vec<u8>) {
     key.push(KEY_PART);
@@ -202,6 +231,11 @@ mod tests {
         globs(&[text], Segments::BySlash)
     }
 
+    fn networks(texts: &[&str]) -> Vec<Term<IpNet>> {
+        let term = |text: &&str| Term::read(text, |text| Ok(text.parse().unwrap())).unwrap();
+        texts.iter().map(term).collect()
+    }
+
     fn is(method: Method) -> Term<Method> {
         Term::new(false, method)
     }
@@ -216,7 +250,15 @@ mod tests {
 
     fn view<'a>(host: &'a str, path: &'a str, headers: &'a HeaderMap) -> RequestView<'a> {
         let (scheme, method) = ("http", &Method::GET);
-        RequestView { host, scheme, path_and_query: path, method, headers, met: None }
+        RequestView {
+            host,
+            scheme,
+            path_and_query: path,
+            method,
+            headers,
+            client: Some([10, 1, 2, 3].into()),
+            met: None,
+        }
     }
 
     #[test]
@@ -364,6 +406,14 @@ mod tests {
             (Conditions { methods: vec![Term::new(true, Method::PUT)], ..all() }, "/", true),
             (Conditions { prefixes: vec![Term::new(true, "/a".into())], ..all() }, "/ab", false),
             (Conditions { prefixes: vec![Term::new(true, "/a".into())], ..all() }, "/b", true),
+            (Conditions { clients: networks(&["10.0.0.0/8"]), ..all() }, "/", true),
+            (
+                Conditions { clients: networks(&["10.0.0.0/8", "!10.1.0.0/16"]), ..all() },
+                "/",
+                false,
+            ),
+            (Conditions { clients: networks(&["192.0.2.0/24", "::/0"]), ..all() }, "/", false),
+            (Conditions { clients: networks(&["!192.0.2.0/24"]), ..all() }, "/", true),
         ] {
             assert_eq!(when.match_view(&view("h", path, &some)), expected, "{when:?} {path}");
         }

@@ -6,45 +6,36 @@
 //! would have to happen earlier. Invariants: pure functions of message and rules; no rule touches
 //! headers that frame a message or name its host. Threads: read by all workers.
 
+mod answers;
+mod cookies;
+mod filled;
 mod glob;
 mod index;
 mod matching;
 mod prefix;
 mod respond;
+mod rule;
+mod site;
 mod term;
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
-};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use self::index::RuleIndex;
-use self::matching::Asked;
+pub(crate) use self::matching::Asked;
+use crate::rules::key::QueryRule;
+pub(crate) use answers::{AnswerEdits, edited_answer};
+pub(crate) use filled::{FieldValue, Told};
 pub(crate) use glob::{Glob, Segments};
 pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
 pub(crate) use prefix::PrefixChange;
 pub(crate) use respond::{Location, Respond};
+pub(crate) use rule::{Actions, Admission, Conditions, Hint, Rule, edits_allowed};
+pub(crate) use site::{HostHeader, Site};
 pub(crate) use term::{Term, split_not};
-
-/// The hint that a rule sets for a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hint {
-    Love,
-    Hate,
-    Neutral,
-}
-
-/// At which request for a resource its response is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
-    Always,
-    SecondHit,
-}
 
 /// The site that a request is for: the proxy's own, or one whose origins a rule names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,48 +55,8 @@ impl SiteId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answering(usize);
 
-/// Conditions of a rule; without any, the rule always matches. Each of them must be met, a list as
-/// `term` has it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Conditions {
-    /// `http` or `https`.
-    pub(crate) scheme: Option<&'static str>,
-    pub(crate) hosts: Vec<Term<Glob>>,
-    pub(crate) paths: Vec<Term<Glob>>,
-    pub(crate) prefixes: Vec<Term<String>>,
-    pub(crate) queries: Vec<Term<Glob>>,
-    pub(crate) cookies: Vec<Term<CookieMatch>>,
-    pub(crate) methods: Vec<Term<Method>>,
-    /// All of these must be met.
-    pub(crate) headers: Vec<Term<HeaderMatch>>,
-    pub(crate) statuses: Vec<Term<RangeInclusive<u16>>>,
-    pub(crate) types: Vec<Term<Glob>>,
-    pub(crate) size_min: Option<u64>,
-    pub(crate) size_max: Option<u64>,
-}
-
-/// Actions of a rule.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Actions {
-    pub(crate) pass: Option<bool>,
-    /// URLs of the site's equivalent origins.
-    pub(crate) to: Vec<String>,
-    pub(crate) respond: Respond,
-    pub(crate) prefix: Option<Arc<PrefixChange>>,
-    pub(crate) key_headers: Vec<HeaderName>,
-    pub(crate) key_cookies: Vec<String>,
-    pub(crate) request_set: Vec<(HeaderName, HeaderValue)>,
-    pub(crate) request_remove: Vec<HeaderName>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) stale_while_revalidate: Option<Duration>,
-    pub(crate) stale_if_error: Option<Duration>,
-    pub(crate) store: Option<bool>,
-    pub(crate) admission: Option<Admission>,
-    pub(crate) group: Option<String>,
-    pub(crate) hint: Option<Hint>,
-    pub(crate) response_set: Vec<(HeaderName, HeaderValue)>,
-    pub(crate) response_remove: Vec<HeaderName>,
-}
+/// Which parameters of a query keys have, and whether in order; `None`: as configured.
+pub(crate) type QueryOfKey<'r> = (Option<&'r QueryRule>, Option<bool>);
 
 /// Parts of a URL, besides the path, by which rules decide on keys.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,107 +66,21 @@ pub(crate) struct DecidedBy {
     pub(crate) query: bool,
 }
 
-impl Actions {
-    /// Whether they add to cache keys.
-    fn extends_keys(&self) -> bool {
-        !self.key_headers.is_empty()
-            || !self.key_cookies.is_empty()
-            || !self.to.is_empty()
-            || self.prefix.is_some()
-    }
-}
-
-/// One rule.
-#[derive(Debug, Clone)]
-pub(crate) struct Rule {
-    pub(crate) name: String,
-    pub(crate) when: Conditions,
-    pub(crate) then: Actions,
-    pub(crate) last: bool,
-}
-
-/// Headers that frame a message or belong to the connection: rules may not edit them.
-pub(crate) fn edits_allowed(name: &HeaderName) -> bool {
-    ![CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA].contains(name)
-}
-
-impl Rule {
-    /// Whether it adds to keys, or keeps later rules from that.
-    fn decides_on_keys(&self) -> bool {
-        self.then.extends_keys() || self.last
-    }
-
-    /// A rule that matches everything and does nothing.
-    pub(crate) fn named(name: String) -> Rule {
-        let (when, then) = (Conditions::default(), Actions::default());
-        Rule { name, when, then, last: false }
-    }
-
-    /// Finds contradictions between conditions and actions.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let then = &self.then;
-        let early = [
-            ("respond", then.respond.answers()),
-            ("pass", then.pass.is_some()),
-            ("to", !then.to.is_empty()),
-            ("strip_prefix", then.prefix.as_ref().is_some_and(|p| !p.strip.is_empty())),
-            ("add_prefix", then.prefix.as_ref().is_some_and(|p| !p.add.is_empty())),
-            ("key_headers", !then.key_headers.is_empty()),
-            ("key_cookies", !then.key_cookies.is_empty()),
-            ("request_set", !then.request_set.is_empty()),
-            ("request_remove", !then.request_remove.is_empty()),
-        ];
-        let late = [
-            ("ttl", then.ttl.is_some()),
-            ("stale_while_revalidate", then.stale_while_revalidate.is_some()),
-            ("stale_if_error", then.stale_if_error.is_some()),
-            ("store", then.store.is_some()),
-            ("admission", then.admission.is_some()),
-            ("group", then.group.is_some()),
-            ("hint", then.hint.is_some()),
-        ];
-        let first = |actions: &[(&'static str, bool)]| {
-            actions.iter().find(|(_, used)| *used).map(|(name, _)| *name)
-        };
-        then.respond.check().map_err(|problem| format!("{}: {problem}", self.name))?;
-        let beside = first(&early[1..]).or(first(&late));
-        if let (true, Some(name)) = (then.respond.answers(), beside) {
-            return Err(format!(
-                "{}: `{name}` means nothing beside `respond`, which asks neither cache nor origin",
-                self.name
-            ));
-        }
-        let early = first(&early);
-        let edits = !then.response_set.is_empty() || !then.response_remove.is_empty();
-        let late = first(&late).is_some() || edits;
-        if let (Some(name), true) = (early, self.when.is_on_response()) {
-            return Err(format!(
-                "{}: `{name}` is done before there is a response, so that it cannot depend on \
-                 its status, type or size",
-                self.name
-            ));
-        }
-        if let (Some(min), Some(max)) = (self.when.size_min, self.when.size_max)
-            && min > max
-        {
-            return Err(format!("{}: `size_min` is larger than `size_max`", self.name));
-        }
-        if early.is_none() && !late && !self.last {
-            return Err(format!("{} does nothing: add `ttl`, `pass` or another action", self.name));
-        }
-        Ok(())
-    }
-}
-
 /// All rules, in order.
 #[derive(Debug, Default)]
 pub struct Ruleset {
     rules: Vec<Rule>,
     index: RuleIndex,
     extends_keys: bool,
+    /// Whether any rule edits answers as they are delivered.
+    edits_answers: bool,
+    /// Whether any rule sets a field to an id of the request.
+    wants_request_ids: bool,
     decided_by: DecidedBy,
+    /// Whether any rule has other parts of queries in keys.
+    changes_queries: bool,
     /// The origins that rules name; equal lists are stored once.
-    sites: Vec<Vec<String>>,
+    sites: Vec<Site>,
     /// That of each rule: `MAIN` if it names none.
     site_of: Vec<SiteId>,
 }
@@ -231,6 +96,8 @@ pub(crate) struct RequestEffects<'r> {
     pub(crate) prefix: Option<&'r Arc<PrefixChange>>,
     /// The origins of `site`, if a rule named them.
     to: &'r [String],
+    /// What they are asked with, if the same rule says so.
+    host_header: Option<&'r HostHeader>,
     rules: Vec<&'r Rule>,
 }
 
@@ -254,6 +121,9 @@ pub(crate) struct ResponseEffects<'r> {
 impl Ruleset {
     pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
         let extends_keys = rules.iter().any(|rule| rule.then.extends_keys());
+        let edits_answers = rules.iter().any(|rule| rule.then.edits_answers());
+        let changes_queries = rules.iter().any(|rule| rule.then.changes_queries());
+        let wants_request_ids = rules.iter().any(|rule| rule.then.has_request_id());
         let decides = |on: fn(&Conditions) -> bool| {
             rules.iter().any(|rule| rule.decides_on_keys() && on(&rule.when))
         };
@@ -265,19 +135,38 @@ impl Ruleset {
         let (mut sites, mut known) = (Vec::new(), HashMap::new());
         let site = |rule: &Rule| match rule.then.to.as_slice() {
             [] => SiteId::MAIN,
-            to => *known.entry(to.to_vec()).or_insert_with(|| {
-                sites.push(to.to_vec());
-                SiteId(sites.len())
-            }),
+            to => {
+                let host_header = rule.then.host_header.clone();
+                let site = Site { to: to.to_vec(), host_header };
+                *known.entry(site.clone()).or_insert_with(|| {
+                    sites.push(site);
+                    SiteId(sites.len())
+                })
+            }
         };
         let site_of = rules.iter().map(site).collect();
         let index = RuleIndex::of(&rules);
-        Ruleset { rules, index, extends_keys, decided_by, sites, site_of }
+        Ruleset {
+            rules,
+            index,
+            extends_keys,
+            edits_answers,
+            wants_request_ids,
+            decided_by,
+            changes_queries,
+            sites,
+            site_of,
+        }
     }
 
-    /// The origins of each site that rules name.
-    pub(crate) fn sites(&self) -> &[Vec<String>] {
+    /// The sites that rules name.
+    pub(crate) fn sites(&self) -> &[Site] {
         &self.sites
+    }
+
+    /// Whether any site is asked with the client's `Host`.
+    pub(crate) fn tells_hosts(&self) -> bool {
+        self.sites.iter().any(|site| site.host_header == Some(HostHeader::Client))
     }
 
     /// Whether any rule changes the paths that origins receive.
@@ -288,6 +177,16 @@ impl Ruleset {
     /// The answer of an answering rule.
     pub(crate) fn answer(&self, answering: Answering) -> &Respond {
         &self.rules[answering.0].then.respond
+    }
+
+    /// Whether any rule sets a field to an id of the request, so that each needs one.
+    pub(crate) fn wants_request_ids(&self) -> bool {
+        self.wants_request_ids
+    }
+
+    /// All of them, in order.
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -311,8 +210,10 @@ impl Ruleset {
     /// The rules that decide on keys, as text: other texts may be other keys.
     pub(crate) fn of_keys(&self) -> String {
         let text = |rule: &Rule| {
-            let Actions { to, prefix, key_headers, key_cookies, .. } = &rule.then;
-            format!("{:?}", (&rule.when, to, prefix, key_headers, key_cookies, rule.last))
+            let Actions { to, host_header, prefix, key_headers, key_cookies, .. } = &rule.then;
+            let site = (to, host_header);
+            let query = (&rule.then.key_query, rule.then.key_sort_query);
+            format!("{:?}", (&rule.when, site, prefix, key_headers, key_cookies, query, rule.last))
         };
         self.rules.iter().filter(|rule| rule.decides_on_keys()).map(text).collect()
     }
@@ -333,12 +234,13 @@ impl Ruleset {
             {
                 continue;
             }
-            let fields_count = !when.cookies.is_empty() || !when.headers.is_empty();
+            let fields_count =
+                !when.cookies.is_empty() || !when.headers.is_empty() || !when.clients.is_empty();
             if fields_count || !then.key_headers.is_empty() || !then.key_cookies.is_empty() {
                 return None;
             }
             if !then.to.is_empty() {
-                effects.to = &then.to;
+                (effects.to, effects.host_header) = (&then.to, then.host_header.as_ref());
             }
             effects.prefix = then.prefix.as_ref().or(effects.prefix);
             if *last {
@@ -348,6 +250,32 @@ impl Ruleset {
         effects.prefix =
             effects.prefix.filter(|prefix| prefix.to_origin(request.path_and_query).is_some());
         Some(effects)
+    }
+
+    /// Whether any rule has other parts of queries in keys than the configuration.
+    pub(crate) fn changes_queries(&self) -> bool {
+        self.changes_queries
+    }
+
+    /// What keys have of the query of a URL, where a rule says so. Of the conditions only those on
+    /// URLs count, also of a rule with `last`: the URL alone decides, whoever asks for it.
+    pub(crate) fn query_of(&self, scheme: &str, asked: Asked<'_>) -> QueryOfKey<'_> {
+        let (mut query, mut sort_query) = (None, None);
+        if !self.changes_queries {
+            return (query, sort_query);
+        }
+        for place in self.index.candidates(asked) {
+            let Rule { when, then, last, .. } = &self.rules[place];
+            if !when.are_on_url() || !when.match_url(scheme, asked) {
+                continue;
+            }
+            query = then.key_query.as_ref().or(query);
+            sort_query = then.key_sort_query.or(sort_query);
+            if *last {
+                break;
+            }
+        }
+        (query, sort_query)
     }
 
     /// Evaluates the rules for a request.
@@ -362,6 +290,7 @@ impl Ruleset {
             effects.pass = rule.then.pass.unwrap_or(effects.pass);
             if !rule.then.to.is_empty() {
                 (effects.to, effects.site) = (&rule.then.to, self.site_of[place]);
+                effects.host_header = rule.then.host_header.as_ref();
             }
             if rule.then.respond.answers() {
                 effects.answering = Some(Answering(place));
@@ -437,15 +366,26 @@ impl<'r> RequestEffects<'r> {
     /// Whether any matching rule edits headers.
     pub(crate) fn edits(&self) -> bool {
         let edits = |rule: &&Rule| {
-            !rule.then.request_remove.is_empty() || !rule.then.request_set.is_empty()
+            !rule.then.request_remove.is_empty()
+                || !rule.then.request_set.is_empty()
+                || !rule.then.cookies_remove.is_empty()
         };
         self.rules.iter().any(edits)
     }
 
     /// Edits the headers. True if anything may have changed.
-    pub(crate) fn edit(&self, headers: &mut HeaderMap) -> bool {
-        let edits = self.rules.iter().map(|r| (&r.then.request_remove, &r.then.request_set));
-        edit(headers, edits)
+    pub(crate) fn edit(&self, headers: &mut HeaderMap, told: &Told<'_>) -> bool {
+        let mut changed = false;
+        for Actions { request_remove, request_set, cookies_remove, .. } in
+            self.rules.iter().map(|rule| &rule.then)
+        {
+            if !cookies_remove.is_empty() {
+                changed |= cookies::remove(cookies_remove, headers);
+            }
+            let edits = [(request_remove, request_set)].into_iter();
+            changed |= edit(headers, edits, |value| value.of(told));
+        }
+        changed
     }
 
     /// Appends what the rules add to the key, if anything. Another site or another origin path may
@@ -453,6 +393,9 @@ impl<'r> RequestEffects<'r> {
     pub(crate) fn extend_key(&self, headers: &HeaderMap, key: &mut Vec<u8>) {
         if let Some(first) = self.to.first() {
             matching::append_site(first, key);
+        }
+        if let Some(host_header) = self.host_header {
+            matching::append_host_header(host_header.in_key(), key);
         }
         if let Some(prefix) = self.prefix {
             matching::append_prefix(&prefix.strip, &prefix.add, key);
@@ -477,16 +420,18 @@ impl<'r> ResponseEffects<'r> {
     /// Edits the headers. True if anything may have changed.
     pub(crate) fn edit(&self, headers: &mut HeaderMap) -> bool {
         let edits = self.rules.iter().map(|r| (&r.then.response_remove, &r.then.response_set));
-        edit(headers, edits)
+        edit(headers, edits, |value: &HeaderValue| Some(value.clone()))
     }
 }
 
 type Removed = Vec<HeaderName>;
-type Lines = Vec<(HeaderName, HeaderValue)>;
+type Lines<V> = Vec<(HeaderName, V)>;
 
-fn edit<'r>(
+/// Edits headers. A field without a value is taken off: it is not left to what a client wrote.
+fn edit<'r, V: 'r>(
     headers: &mut HeaderMap,
-    edits: impl Iterator<Item = (&'r Removed, &'r Lines)>,
+    edits: impl Iterator<Item = (&'r Removed, &'r Lines<V>)>,
+    value_of: impl Fn(&V) -> Option<HeaderValue>,
 ) -> bool {
     let mut changed = false;
     for (removed, set) in edits {
@@ -494,7 +439,10 @@ fn edit<'r>(
             changed |= headers.remove(name).is_some();
         }
         for (name, value) in set {
-            headers.insert(name.clone(), value.clone());
+            match value_of(value) {
+                Some(value) => drop(headers.insert(name.clone(), value)),
+                None => drop(headers.remove(name)),
+            }
             changed = true;
         }
     }

@@ -156,7 +156,7 @@ fn is_port(text: &str) -> bool {
 }
 
 /// Percent-encodes raw UTF-8 bytes, which clients send and `Location` must not contain.
-fn escaped(target: &str) -> String {
+pub(super) fn escaped(target: &str) -> String {
     let mut text = String::with_capacity(target.len());
     for byte in target.bytes() {
         if byte.is_ascii_graphic() {

@@ -8,7 +8,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term<T> {
     pub(super) negated: bool,
-    pub(super) of: T,
+    pub(crate) of: T,
 }
 
 impl<T> Term<T> {

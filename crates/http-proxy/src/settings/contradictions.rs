@@ -15,6 +15,11 @@ type Contradiction = (&'static str, String);
 pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
     let mut found = same_addresses(settings);
     found.extend(own_origins(settings));
+    let forwarded = &settings.proxy.forwarded;
+    if !forwarded.trust_networks.is_empty() && !forwarded.trust_client {
+        let text = "it says whom `forwarded.trust_client` is for, which is off".to_owned();
+        found.push(("forwarded.trust_networks", text));
+    }
     if settings.proxy.timeouts.drain > settings.stop_timeout {
         let text = "it is longer than `timeouts.stop`, which cuts it off".to_owned();
         found.push(("timeouts.drain", text));
@@ -137,6 +142,11 @@ mod tests {
                  [upstream]\nmore_origins = [\"http://127.0.0.1:81\"]\n",
                 &["upstream.more_origins"],
             ),
+            (
+                "to = \"demo\"\n[forwarded]\ntrust_networks = [\"10.0.0.0/8\"]\n",
+                &["forwarded.trust_networks"],
+            ),
+            ("to = \"demo\"\n[forwarded]\ntrust_networks = [\"::1\"]\ntrust_client = true\n", &[]),
             ("to = \"http://127.0.0.2:81\"\nfrom = \"127.0.0.1:81\"\n", &[]),
             ("to = \"http://10.0.0.2:81\"\nfrom = \"0.0.0.0:81\"\n", &[]),
             ("to = \"http://a.example:81\"\nfrom = \"0.0.0.0:81\"\n", &[]),

@@ -59,6 +59,7 @@ pub(crate) fn read(text: &str, settings: &mut Settings) -> Result<Vec<Rule>, Vec
                 match value.get_ref() {
                     DeValue::Array(list) if name == "rule" => {
                         for rule in list {
+                            settings.rule_lines.push(reading.line(rule.span().start));
                             rules.extend(read_rule(&mut reading, rule, rules.len() + 1));
                         }
                     }

@@ -129,6 +129,7 @@ keys! {
     "forwarded.x_forwarded" live Flag [proxy.forwarded.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";
     "forwarded.forwarded" live Flag [proxy.forwarded.forwarded: bool] "Send `Forwarded` (RFC 7239) to the origin.";
     "forwarded.trust_client" live Flag [proxy.forwarded.trust_client: bool] "Believe what the client wrote in these fields, and add to it: right behind another proxy that sets them, and only there. The client in the access log is then the last that they name. Not for forward proxies, whose rules go by who the client is. Else they and their like (`X-Original-URL`, `X-Forwarded-Port` ...) are dropped.";
+    "forwarded.trust_networks" live Networks [proxy.forwarded.trust_networks: Vec<ipnet::IpNet>] "With `forwarded.trust_client`: believe only connections from these networks; of the addresses in `X-Forwarded-For` the client is then the last one outside of them. None: all connections are believed, and the client is the last address. Connections on a Unix socket come from `127.0.0.1`.";
     "forwarded.via" live Flag [proxy.forwarded.via: bool] "Send `Via` to the origin; loops are found by it.";
     "caching.targeted" live Headers [proxy.caching.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
     "caching.surrogate" live Flag [proxy.caching.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";

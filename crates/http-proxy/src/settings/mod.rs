@@ -11,6 +11,7 @@ mod kinds;
 mod ranges;
 mod reference;
 mod rule_keys;
+mod warnings;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub sets_forward_keys: bool,
     /// The line of each key that the file sets.
     lines: BTreeMap<String, usize>,
+    /// The line of each rule.
+    rule_lines: Vec<usize>,
 }
 
 impl Default for Settings {
@@ -72,6 +75,7 @@ impl Default for Settings {
             has_origin: false,
             sets_forward_keys: false,
             lines: BTreeMap::new(),
+            rule_lines: Vec::new(),
         }
     }
 }
@@ -99,6 +103,13 @@ impl Settings {
     pub fn contradictions(&self) -> Vec<SettingsError> {
         let found = contradictions::find(self);
         found.into_iter().map(|(key, problem)| self.mistake(key, problem)).collect()
+    }
+
+    /// Rules that can be used, but hardly do what is meant, with their lines.
+    pub fn warnings(&self) -> Vec<SettingsError> {
+        let line = |place: usize| self.rule_lines.get(place).copied().unwrap_or(1);
+        let warning = |(place, problem)| SettingsError { line: line(place), problem };
+        warnings::find(self).into_iter().map(warning).collect()
     }
 
     /// A mistake in the value of a key, with the line that sets it, or line 1 if none does.

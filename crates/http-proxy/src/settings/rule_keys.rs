@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method};
 
-use super::kinds::{Flag, Kind, Size, Text, Time, Value};
+use super::kinds::{Flag, Kind, Query, Size, Text, Time, Value, network};
 use super::ranges::{self, is_token};
 use crate::rules::key::without_root;
 use crate::ruleset::{
-    Admission, CookieMatch, Glob, HeaderMatch, Hint, Location, PrefixChange, Respond, Rule,
-    Segments, Term, edits_allowed, split_not,
+    Admission, CookieMatch, FieldValue, Glob, HeaderMatch, Hint, HostHeader, Location,
+    PrefixChange, Respond, Rule, Segments, Term, edits_allowed, split_not,
 };
 use crate::upstream::check_url;
 
@@ -34,6 +34,8 @@ macro_rules! rule_keys {
 rule_keys! {
     "name" "text" "Its name in `damelo explain`."
         |rule, value| put(&mut rule.name, Text::read(value));
+    "client" "network or list" "Matches the client's address: `\"10.0.0.0/8\"`; where `forwarded.trust_client` is on what the proxy before this one says of it."
+        |rule, value| put(&mut rule.when.clients, each(value, term(network)));
     "host" "pattern or list" "Matches the host the client asked for, without port, where `forwarded.trust_client` is on what `X-Forwarded-Host` says of it; one of the patterns must match."
         |rule, value| put(&mut rule.when.hosts, each(value, term(host_glob)));
     "scheme" "http or https" "Matches how the client asked: by TLS or without; where `forwarded.trust_client` is on, what `X-Forwarded-Proto` says of it."
@@ -60,9 +62,11 @@ rule_keys! {
         |rule, value| put(&mut rule.when.size_max, u64::read_some::<Size>(value));
     "pass" "true or false" "Neither look it up nor store it."
         |rule, value| put(&mut rule.then.pass, Flag::read(value).map(Some));
-    "to" "URL or list" "Sends it to this origin instead of the proxy's own `to`, or to one of several that are alike; the host of the first is the one they are asked with. Not for forward proxies."
+    "to" "URL or list" "Sends it to this origin instead of the proxy's own `to`, or to one of several that are alike; the host of the first is the one they are asked with, unless `preserve_host` or `host_header` say otherwise. Not for forward proxies."
         |rule, value| put(&mut rule.then.to, each(value, origin));
-    "respond" "a status such as 301 or 503" "Answers by itself, with this status; neither cache nor origin is asked. Beside it only `location`, `body`, `body_type`, `response_set` and `response_remove`."
+    "host_header" "client, origin or a host such as app.example" "The `Host` that the origins of `to` in this rule are asked with: the client's, that of the first of them, or this one; without it as `preserve_host` has it."
+        |rule, value| put(&mut rule.then.host_header, Text::read(value).and_then(|text: String| HostHeader::read(&text)).map(Some));
+    "respond" "a status such as 301 or 503" "Answers by itself, with this status; neither cache nor origin is asked. Beside it only `location`, `body`, `body_type`, and headers set or removed of its answer."
         |rule, value| put(&mut rule.then.respond.status, one(value).and_then(|text| Respond::status(&text)).map(Some));
     "location" "URL or path" "`Location` of that answer; `{host}` stands for the host that the client asked for, without port, `{target}` for path and query as it sent them: `https://{host}{target}`."
         |rule, value| put(&mut rule.then.respond.location, Text::read(value).and_then(|text: String| Location::read(&text)).map(Some));
@@ -78,10 +82,16 @@ rule_keys! {
         |rule, value| put(&mut rule.then.key_headers, each(value, header_name));
     "key_cookies" "list of names" "Adds these cookies to the cache key."
         |rule, value| put(&mut rule.then.key_cookies, each(value, cookie_name));
+    "key_query" "all, none, except:NAME,... or only:NAME,..." "Which parameters of the query count in keys, for URLs that it matches: goes before the table's `key.query`."
+        |rule, value| put(&mut rule.then.key_query, Query::read(value).map(Some));
+    "key_sort_query" "true or false" "The same for `key.sort_query`."
+        |rule, value| put(&mut rule.then.key_sort_query, Flag::read(value).map(Some));
     "request_set" "list of `Name: value`" "Sets headers of the request, before it is looked up and forwarded; `X-Forwarded-Prefix` and its like, too, which clients that are not trusted cannot."
-        |rule, value| put(&mut rule.then.request_set, each(value, header_line));
+        |rule, value| put(&mut rule.then.request_set, each(value, filled_line));
     "request_remove" "list of names" "Removes headers of the request."
         |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
+    "cookies_remove" "pattern or list" "Removes the cookies of these names from the request, before it is looked up and forwarded: `[\"_ga*\", \"utm_*\"]`."
+        |rule, value| put(&mut rule.then.cookies_remove, each(value, value_glob));
     "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable, unless it sets a cookie that no rule removes; for errors see below."
         |rule, value| put(&mut rule.then.ttl, Time::read(value).map(Some));
     "stale_while_revalidate" "a time such as 10m" "Goes before what the response says of it, and `caching.stale_while_revalidate`; where the response forbids stale answers it stays forbidden."
@@ -96,10 +106,14 @@ rule_keys! {
         |rule, value| put(&mut rule.then.group, Text::read(value).map(Some));
     "hint" "love, hate or neutral" "Keep its group in memory and on disk while anything else can go, or let it go first."
         |rule, value| put(&mut rule.then.hint, hint(value).map(Some));
-    "response_set" "list of `Name: value`" "Sets headers of the response, before it is stored and sent."
+    "response_set" "list of `Name: value`" "Sets headers of the response, before it is stored and sent: everybody who gets what is stored gets them, see `answer_set`."
         |rule, value| put(&mut rule.then.response_set, each(value, header_line));
     "response_remove" "list of names" "Removes headers of the response, before anything is decided by them."
         |rule, value| put(&mut rule.then.response_remove, each(value, edited_name));
+    "answer_set" "list of `Name: value`" "Sets headers of every answer as it is delivered: the origin's, stored ones, 304s, those of `respond` and the proxy's own errors. Nothing of it is stored."
+        |rule, value| put(&mut rule.then.answer_set, each(value, filled_line));
+    "answer_remove" "list of names" "Removes headers of every answer as it is delivered."
+        |rule, value| put(&mut rule.then.answer_remove, each(value, edited_name));
     "last" "true or false" "If it matches, the rules after it are not looked at."
         |rule, value| put(&mut rule.last, Flag::read(value));
 }
@@ -266,6 +280,13 @@ fn header_line(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let value = HeaderValue::from_str(value.trim())
         .map_err(|_| format!("\"{text}\" has characters that a header cannot have"))?;
     Ok((edited_name(name)?, value))
+}
+
+/// A header with a value in which `{client}` and its like may stand.
+fn filled_line(text: &str) -> Result<(HeaderName, FieldValue), String> {
+    let (name, value) =
+        text.split_once(':').ok_or_else(|| format!("\"{text}\" is not `Name: value`"))?;
+    Ok((edited_name(name)?, FieldValue::read(value.trim())?))
 }
 
 fn header_match(text: &str) -> Result<Term<HeaderMatch>, String> {

@@ -24,6 +24,7 @@ use crate::config::transport::Upstream;
 use crate::error::{FetchError, ProxyError};
 use crate::forward::Permit;
 use crate::io::locks::lock;
+use crate::ruleset::{HostHeader, Site};
 use crate::upstream::balance;
 use crate::upstream::dial::{dial_tcp, unreached};
 use crate::upstream::health::Health;
@@ -35,8 +36,10 @@ pub(crate) struct Origin {
     pub(crate) scheme: &'static str,
     /// Host and port as in the URL, in lower case: part of cache keys.
     pub(crate) authority: String,
-    /// The `Host` of requests: `authority` without a zone.
+    /// The `Host` of requests: `authority` without a zone, or what a rule says.
     pub(crate) host_header: HeaderValue,
+    /// Whether requests have the client's `Host` instead; `None`: as `preserve_host` has it.
+    preserve_host: Option<bool>,
     /// At least one.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
 }
@@ -188,13 +191,19 @@ impl Origin {
         Origin::of(url, &upstream.more_origins, upstream.tls_name.as_deref(), endpoints)
     }
 
-    /// The site that rules name by these URLs, of which there is at least one.
-    pub(crate) fn of_urls(
-        urls: &[String],
+    /// A site that rules name, of which there is at least one URL.
+    pub(crate) fn of_site(
+        site: &Site,
         endpoints: &mut Endpoints<'_>,
     ) -> Result<Origin, ProxyError> {
-        let (first, more) = urls.split_first().expect("a rule that names a site has a URL");
-        Origin::of(first, more, None, endpoints)
+        let (first, more) = site.to.split_first().expect("a rule that names a site has a URL");
+        let mut origin = Origin::of(first, more, None, endpoints)?;
+        origin.preserve_host = site.host_header.as_ref().map(|told| *told == HostHeader::Client);
+        if let Some(HostHeader::Name(name)) = &site.host_header {
+            origin.host_header = HeaderValue::try_from(name)
+                .map_err(|_| ProxyError::Origin { url: first.clone(), reason: "bad host" })?;
+        }
+        Ok(origin)
     }
 
     fn of(
@@ -215,7 +224,12 @@ impl Origin {
                 endpoints.push(endpoint);
             }
         }
-        Ok(Origin { scheme, authority, host_header, endpoints })
+        Ok(Origin { scheme, authority, host_header, preserve_host: None, endpoints })
+    }
+
+    /// Whether requests have the client's `Host`, if that is so where nothing else is said.
+    pub(crate) fn keeps_host(&self, preserve_host: bool) -> bool {
+        self.preserve_host.unwrap_or(preserve_host)
     }
 
     /// Scheme and authority, by which the origin refers to itself.

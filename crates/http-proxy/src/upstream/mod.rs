@@ -131,7 +131,7 @@ impl Fetcher {
         let anywhere = anywhere.filter(|pools| *pools.settings() == settings).cloned();
         let site = |origin: &Arc<Origin>| SitePools {
             pools: origin.endpoints.iter().map(&mut pool).collect(),
-            own_name: (!config.preserve_host).then(|| OwnName::new(origin)),
+            own_name: (!origin.keeps_host(config.preserve_host)).then(|| OwnName::new(origin)),
         };
         let (upstream, timeouts) = (&config.upstream, &config.timeouts);
         let fair_time = timeouts.connect.min(timeouts.origin_header);

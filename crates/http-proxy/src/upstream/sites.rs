@@ -62,7 +62,7 @@ impl Sites {
             "demo".clone_into(&mut main.authority);
         }
         let ruled = rules.sites().iter();
-        let ruled = ruled.map(|urls| Origin::of_urls(urls, &mut endpoints).map(Arc::new));
+        let ruled = ruled.map(|site| Origin::of_site(site, &mut endpoints).map(Arc::new));
         let ruled = ruled.collect::<Result<_, ProxyError>>()?;
         Ok(Sites { main_url: main_url.to_owned(), main: Arc::new(main), is_forward, ruled })
     }
@@ -76,7 +76,7 @@ impl Sites {
             Origin::new(url, &mut endpoints)?;
         }
         let mut of_rules = config.ruleset.sites().iter();
-        of_rules.try_for_each(|urls| Origin::of_urls(urls, &mut endpoints).map(drop))
+        of_rules.try_for_each(|site| Origin::of_site(site, &mut endpoints).map(drop))
     }
 
     pub(crate) fn main(&self) -> &Arc<Origin> {

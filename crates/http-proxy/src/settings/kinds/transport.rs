@@ -103,14 +103,15 @@ impl Kind<Vec<IpNet>> for Networks {
             }
             other => return Err(other.wanted(Self::WRITTEN)),
         };
-        list.iter().map(|text| parse_network(text.trim())).collect()
+        list.iter().map(|text| network(text.trim())).collect()
     }
     fn show(value: &Vec<IpNet>) -> String {
         shown(value)
     }
 }
 
-fn parse_network(text: &str) -> Result<IpNet, String> {
+/// A network, or one address.
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(network) = text.parse::<IpNet>() {
         return Ok(network.trunc());
     }

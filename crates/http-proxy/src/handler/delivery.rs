@@ -1,0 +1,65 @@
+//! What rules do to an answer as it is delivered, whoever it is from: the origin, the cache, another
+//! rule, or the proxy itself.
+//!
+//! Invariants: what is stored is not touched, so that each client gets what the rules say of its own
+//! request, now. A request that is refused before rules look at it has no such edits. Threads: the
+//! worker's.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::Response;
+use http::uri::PathAndQuery;
+use hyper::body::Body as _;
+
+use crate::answer::body::ProxyBody;
+use crate::request::Ask;
+use crate::ruleset::{self, AnswerEdits, Told};
+use crate::worker::Shared;
+
+/// The edits of the answer to one request, an extension of that answer.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    edits: Option<AnswerEdits>,
+    client: Option<IpAddr>,
+    host: Box<str>,
+    scheme: &'static str,
+    path_and_query: PathAndQuery,
+    pub(super) request_id: Option<Box<str>>,
+}
+
+impl Delivery {
+    /// That of a request, if any rule that it matches has to do with it.
+    pub(super) fn of(shared: &Shared, ask: &Ask) -> Option<Arc<Delivery>> {
+        let edits = shared.config.ruleset.answer_edits(&ask.view());
+        if edits.is_none() && ask.request_id().is_none() {
+            return None;
+        }
+        let told = ask.told();
+        Some(Arc::new(Delivery {
+            edits,
+            client: told.client,
+            host: told.host.into(),
+            scheme: ask.scheme_asked(),
+            path_and_query: ask.target.path_and_query.clone(),
+            request_id: ask.request_id().map(Box::from),
+        }))
+    }
+
+    /// Edits the headers of an answer. Conditions on a response are compared with this one.
+    pub(super) fn edit(&self, shared: &Shared, response: &mut Response<ProxyBody>) {
+        let Some(edits) = &self.edits else { return };
+        let told = Told {
+            client: self.client,
+            host: &self.host,
+            scheme: self.scheme,
+            path_and_query: self.path_and_query.as_str(),
+            request_id: self.request_id.as_deref(),
+        };
+        let (status, length_bytes) = (response.status(), response.body().size_hint().exact());
+        let headers = std::mem::take(response.headers_mut());
+        let view = ruleset::response_view(status, &headers, length_bytes);
+        let rules = shared.config.ruleset.on_answer(edits, &view);
+        *response.headers_mut() = ruleset::edited_answer(&rules, headers, &told);
+    }
+}

@@ -1,0 +1,79 @@
+//! Finds rules that may be used as they are, but hardly do what is meant. Pure, no threads.
+
+use super::Settings;
+use crate::ruleset::Rule;
+
+/// Rules, by their places, of which something should be known.
+pub(super) fn find(settings: &Settings) -> Vec<(usize, String)> {
+    let rules = settings.proxy.ruleset.rules().iter().enumerate();
+    rules.filter_map(|(place, rule)| Some((place, stored_for_all(settings, rule)?))).collect()
+}
+
+/// Edits of what is stored, by conditions on who asked for it first.
+fn stored_for_all(settings: &Settings, rule: &Rule) -> Option<String> {
+    let (when, then) = (&rule.when, &rule.then);
+    let edits = !then.response_set.is_empty() || !then.response_remove.is_empty();
+    let is_stored = then.pass != Some(true) && then.store != Some(false) && !then.respond.answers();
+    if !edits || !is_stored {
+        return None;
+    }
+    let key = &settings.proxy.caching.key;
+    let mut headers = when.headers.iter().map(|term| &term.of.name);
+    let by_header =
+        headers.any(|name| !then.key_headers.contains(name) && !key.headers.contains(name));
+    let is_keyed = |name: &[u8]| {
+        let mut keyed = then.key_cookies.iter().chain(&key.cookies);
+        keyed.any(|cookie| cookie.as_bytes() == name)
+    };
+    let by_cookie = when.cookies.iter().any(|term| {
+        let names = term.of.name.literals();
+        !names.is_some_and(|mut names| names.all(is_keyed))
+    });
+    let keyed = |keys: &str| format!("use `answer_set` and `answer_remove`, or add it by `{keys}`");
+    let (by, instead) = match (when.clients.is_empty(), by_header, by_cookie) {
+        (true, false, false) => return None,
+        (false, ..) => ("client", "use `answer_set` and `answer_remove`".to_owned()),
+        (_, true, _) => ("header", keyed("key_headers")),
+        (_, _, true) => ("cookie", keyed("key_cookies")),
+    };
+    Some(format!(
+        "{}: what `response_set` and `response_remove` do is stored, and given to all who ask for \
+         the URL, whatever their `{by}`: {instead}",
+        rule.name
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_for_one_that_is_stored_for_all_is_named_with_its_line() {
+        for (rule, warned) in [
+            ("header = \"Origin: *\"\nresponse_set = [\"X-A: b\"]", Some("key_headers")),
+            ("header = \"!Origin\"\nresponse_remove = [\"X-A\"]", Some("key_headers")),
+            ("cookie = \"lang\"\nresponse_set = [\"X-A: b\"]", Some("key_cookies")),
+            (
+                "cookie = \"l*\"\nkey_cookies = [\"l*\"]\nresponse_set = [\"X-A: b\"]",
+                Some("key_cookies"),
+            ),
+            ("cookie = \"lang\"\nkey_cookies = [\"lang\"]\nresponse_set = [\"X-A: b\"]", None),
+            ("header = \"Origin\"\nkey_headers = [\"origin\"]\nresponse_set = [\"X-A: b\"]", None),
+            ("header = \"X-Key\"\nresponse_set = [\"X-A: b\"]", None),
+            ("header = \"Origin\"\nresponse_set = [\"X-A: b\"]\npass = true", None),
+            ("header = \"Origin\"\nresponse_set = [\"X-A: b\"]\nrespond = 403", None),
+            ("header = \"Origin\"\nanswer_set = [\"X-A: b\"]", None),
+            ("client = \"::1\"\nresponse_set = [\"X-A: b\"]", Some("answer_set")),
+            ("path = \"/a\"\nresponse_set = [\"X-A: b\"]", None),
+            ("header = \"Origin\"\nttl = \"1m\"", None),
+        ] {
+            let file =
+                format!("[key]\nheaders = [\"X-Key\"]\n[[rule]]\npass = true\n[[rule]]\n{rule}\n");
+            let warnings = Settings::parse(&file).unwrap().warnings();
+            assert_eq!(warnings.len(), usize::from(warned.is_some()), "{rule}");
+            if let (Some(words), Some(warning)) = (warned, warnings.first()) {
+                assert!(warning.line == 5 && warning.problem.contains(words), "{warning}");
+            }
+        }
+    }
+}
