@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock, thread};
 use crate::types::{GroupId, KeyHash, Sequence};
 use crate::write::gate::Gate;
-use crate::write::nursery::{Due, Finished, Nursery, Staged, Work};
+use crate::write::nursery::{Due, Finished, Nursery, Place, Staged, Work};
 
 mod store;
 
@@ -205,7 +205,9 @@ fn shuttle_a_drain_ends_when_what_came_before_is_written() {
                 let run = run.clone();
                 thread::spawn(move || {
                     for n in 0..7 {
-                        while nursery.is_full(1024) {
+                        let mut place = Place::default();
+                        while nursery.is_full(1024, &mut place) {
+                            nursery.stand_in_line(1024, &mut place);
                             nursery.wait_progress(Duration::from_millis(1));
                         }
                         assert!(nursery.push(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::in_place::InPlaceValue;
-use super::nursery::{Due, Staged, StagedExtent};
+use super::nursery::{Due, Place, Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::{Durability, WhenMemoryFull};
@@ -166,11 +166,20 @@ struct Room {
 impl Engine {
     /// Creates without waiting.
     pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), CreateBlocked> {
+        self.create_in_turn(new, None)
+    }
+
+    /// As `create_now`; if it is to wait for room in the nursery, it gets a place in line.
+    fn create_in_turn(
+        self: &Arc<Engine>,
+        new: &NewObject<'_>,
+        place: Option<&mut Place>,
+    ) -> Result<(), CreateBlocked> {
         self.stir();
         self.check_create(new)?;
         let hash = self.hash(new.key);
         let stored = header_of(&fields_of(self, new, hash, false), new).stored_bytes();
-        let full = !new.is_moved() && self.nursery.is_full(stored);
+        let full = !new.is_moved() && self.is_out_of_turn(stored, place);
         // What nothing is known of is not journalled, and needs no room there.
         let is_journalled = || !new.is_unjournalled(self) && self.may_be_journalled(hash);
         if full || (!self.journal.has_room() && is_journalled()) {
@@ -193,6 +202,18 @@ impl Engine {
             self.work_inline_if_due();
         }
         Ok(())
+    }
+
+    /// True if the nursery is full for a record of this size.
+    fn is_out_of_turn(&self, stored: u64, place: Option<&mut Place>) -> bool {
+        let Some(place) = place else {
+            return self.nursery.is_full(stored, &mut Place::default());
+        };
+        let is_full = self.nursery.is_full(stored, place);
+        if is_full {
+            self.nursery.stand_in_line(stored, place);
+        }
+        is_full
     }
 
     /// As `create_now`, for callers that must not block: where something is replaced, and the disk
@@ -227,12 +248,12 @@ impl Engine {
     ) -> Result<bool, CreateError> {
         let since = new.caller.map_or_else(Instant::now, Caller::since);
         let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
-        let mut waiting = Waiting::default();
+        let (mut waiting, mut place) = (Waiting::default(), Place::default());
         loop {
             // If nothing was waiting to be written before the attempt, and no checkpoint is waited
             // for, only readers hold the memory.
-            let idle = self.nursery.bytes() == 0 && self.journal.has_room();
-            match self.create_now(new) {
+            let idle = self.nursery.is_empty_for(&place) && self.journal.has_room();
+            match self.create_in_turn(new, Some(&mut place)) {
                 Ok(()) => return Ok(true),
                 Err(CreateBlocked::Failed(error)) => return Err(error),
                 Err(CreateBlocked::Outdated) => return Err(CreateError::Superseded),

@@ -3,15 +3,16 @@
 //!
 //! Invariants: every staged object lies, complete, in a run that its `Staged` holds; the resident
 //! table decides whether it is still wanted when its page is built. `bytes` is the sum of the
-//! objects that wait or are being written; back-pressure on creates depends on it. Threads: any
-//! create adds; one flusher takes.
+//! objects that wait or are being written; back-pressure on creates depends on it. Creates that
+//! wait get in by order of arrival (`line`). Threads: any create adds; one flusher takes.
 
+mod line;
 mod list;
 mod waiting;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mpsc::Sender;
-use crate::sync::{Mutex, MutexGuard, lock, thread};
+use crate::sync::{Arc, Mutex, MutexGuard, lock, thread};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
@@ -20,6 +21,8 @@ use crate::memory::resident::{FoundMut, Record};
 use crate::signal::Signal;
 use crate::types::{GroupId, SegmentLife, Sequence};
 
+use line::Line;
+pub(crate) use line::Place;
 use waiting::{Choice, ListId, Pending, State, Then, earlier};
 
 /// An object that waits.
@@ -139,6 +142,8 @@ pub(crate) struct Nursery {
     handed_in: AtomicU64,
     work: Signal,
     done: Signal,
+    /// Creates that wait for room.
+    line: Arc<Line>,
     /// Creates wait beyond this many bytes.
     pub(crate) limit_bytes: u64,
     flush_at_bytes: u64,
@@ -173,16 +178,38 @@ impl Nursery {
             handed_in: AtomicU64::new(0),
             work: Signal::default(),
             done: Signal::default(),
+            line: Arc::default(),
             limit_bytes,
             flush_at_bytes: limit_bytes / 2,
             flush_period,
         }
     }
 
-    /// True if a create of this size should wait for the flusher first.
-    pub(crate) fn is_full(&self, stored_bytes: u64) -> bool {
-        let bytes = self.bytes();
-        bytes > 0 && bytes + stored_bytes > self.limit_bytes
+    /// True if a create of this size should wait for the flusher first, or for creates that came
+    /// before it; else it leaves the line, if it was in it.
+    pub(crate) fn is_full(&self, stored_bytes: u64, place: &mut Place) -> bool {
+        let has_turn = self.has_turn(stored_bytes, place);
+        if has_turn {
+            *place = Place::default();
+        }
+        !has_turn
+    }
+
+    /// True if there is room for a create of this size beside those that came before.
+    pub(crate) fn has_turn(&self, stored_bytes: u64, place: &Place) -> bool {
+        let before = self.bytes() + self.line.ahead(place);
+        before == 0 || before + stored_bytes <= self.limit_bytes
+    }
+
+    /// Gives a create that found the nursery full a place in the line of those who wait, unless it
+    /// has one. Its thread asks `is_full` again every few milliseconds.
+    pub(crate) fn stand_in_line(&self, stored_bytes: u64, place: &mut Place) {
+        self.line.join(stored_bytes, place);
+    }
+
+    /// True if nothing waits to be written, nor stands in line for that before this create.
+    pub(crate) fn is_empty_for(&self, place: &Place) -> bool {
+        self.bytes() == 0 && self.line.ahead(place) == 0
     }
 
     /// True if the flusher has work without being asked.

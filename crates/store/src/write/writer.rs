@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::create::{CreateBlocked, NewObject, ROOM_NAP, Replaces};
 use super::in_place::InPlaceValue;
-use super::nursery::{Due, Staged, StagedExtent};
+use super::nursery::{Due, Place, Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::WhenMemoryFull;
@@ -215,7 +215,8 @@ impl Writer {
     /// The first of these removes that version, too, unless a refusal has; a drop of the writer
     /// leaves it in place.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
-        Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
+        let place = Place::default();
+        Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false, place }
     }
 
     /// Makes the object visible, replacing an older version. Without waiting if possible. If the
@@ -274,15 +275,20 @@ impl Writer {
 
     /// Copies as much as possible without waiting; true when all of `bytes` was taken. Gives way to
     /// others where that `is_stuck` for want of memory.
-    fn push(&mut self, bytes: &mut &[u8], is_stuck: bool) -> Result<bool, CreateError> {
+    fn push(
+        &mut self,
+        bytes: &mut &[u8],
+        is_stuck: bool,
+        place: &mut Place,
+    ) -> Result<bool, CreateError> {
         self.check_length(self.total + bytes.len() as u64)?;
         while !bytes.is_empty() {
-            if self.filled() == self.part_bytes && !self.send_part() {
+            if self.filled() == self.part_bytes && !self.send_part(place) {
                 return Ok(false);
             }
             let is_full = self.buffer.as_ref().is_none_or(InPlaceValue::is_full);
             if is_full && !self.make_room() {
-                if is_stuck && self.gives_way() && self.send_part() {
+                if is_stuck && self.gives_way() && self.send_part(place) {
                     continue;
                 }
                 return Ok(false);
@@ -376,8 +382,8 @@ impl Writer {
     }
 
     /// Hands the buffer to the flusher as a part; false if that must wait.
-    fn send_part(&mut self) -> bool {
-        if self.engine.nursery.is_full(self.part_bytes as u64) {
+    fn send_part(&mut self, place: &mut Place) -> bool {
+        if self.engine.nursery.is_full(self.part_bytes as u64, place) {
             return false;
         }
         let Some(mut in_place) = self.hold(None) else { return true };
@@ -413,6 +419,33 @@ impl Writer {
         self.engine.written_with(header.stored_bytes() - u64::from(value_len));
         self.tell_written();
         true
+    }
+
+    /// What waits, as long as a wait that began at `since` may, until this writer can go on: for its
+    /// turn to send a full part, whose place in line is given back, or for a moment where it waits
+    /// for memory. The place is taken by the thread that waits, since a future may wait for a
+    /// thread first.
+    fn wait_turn(
+        &self,
+        since: Instant,
+        mut place: Place,
+    ) -> impl FnOnce(Option<&Caller>) -> Place + Send + 'static {
+        let (engine, part_bytes) = (Arc::clone(&self.engine), self.part_bytes as u64);
+        let (of_writer, is_full_part) = (self.caller.clone(), self.filled() == self.part_bytes);
+        move |caller| {
+            if is_full_part {
+                engine.nursery.stand_in_line(part_bytes, &mut place);
+            }
+            loop {
+                engine.wait_room(ROOM_NAP);
+                let is_gone = caller.or(of_writer.as_ref()).is_some_and(Caller::is_gone);
+                let is_over = since.elapsed() >= engine.config.memory_wait || engine.is_closed();
+                let has_turn = !is_full_part || engine.nursery.has_turn(part_bytes, &place);
+                if is_gone || is_over || has_turn {
+                    return place;
+                }
+            }
+        }
     }
 
     /// Tells the admission policy of the bytes that were not declared.
@@ -487,8 +520,9 @@ impl Writer {
             return Ok(());
         }
         let since = self.caller.as_ref().map_or_else(Instant::now, Caller::since);
-        let mut waiting = Waiting::default();
-        while self.filled() > 0 && !self.send_part() {
+        let (mut waiting, mut place) = (Waiting::default(), Place::default());
+        while self.filled() > 0 && !self.send_part(&mut place) {
+            engine.nursery.stand_in_line(self.part_bytes as u64, &mut place);
             if self.is_given_up() {
                 return Err(CreateError::Closed);
             }
@@ -576,11 +610,13 @@ pub struct Write<'a> {
     writer: &'a mut Writer,
     bytes: &'a [u8],
     begun: bool,
-    waiting: Option<Deferred<()>>,
+    waiting: Option<Deferred<Place>>,
     /// When the wait began, and how many bytes were left then.
     since: Option<(Instant, usize)>,
     /// Nothing was waiting to be written before the attempt, so only readers hold the memory.
     idle: bool,
+    /// In the line of those who wait for room in the nursery.
+    place: Place,
 }
 
 impl fmt::Debug for Write<'_> {
@@ -601,8 +637,9 @@ impl Write<'_> {
 
     fn take_all(&mut self) -> Result<(), CreateError> {
         while !self.push()? {
-            self.note_wait()?;
-            self.writer.engine.wait_room(ROOM_NAP);
+            let since = self.note_wait()?;
+            let place = std::mem::take(&mut self.place);
+            self.place = self.writer.wait_turn(since, place)(None);
         }
         Ok(())
     }
@@ -620,7 +657,7 @@ impl Write<'_> {
             }
         }
         let parts = self.writer.parts.len();
-        let done = self.writer.push(&mut self.bytes, self.idle)?;
+        let done = self.writer.push(&mut self.bytes, self.idle, &mut self.place)?;
         // A part that was sent is about to be written.
         self.idle &= self.writer.parts.len() == parts;
         self.writer.torn = !done;
@@ -630,22 +667,22 @@ impl Write<'_> {
     fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CreateError>> {
         loop {
             if let Some(waiting) = &mut self.waiting {
-                if waiting.poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
+                let Poll::Ready(place) = waiting.poll(cx) else { return Poll::Pending };
+                self.place = place;
                 self.waiting = None;
             }
             if self.push()? {
                 return Poll::Ready(Ok(()));
             }
-            self.note_wait()?;
-            let engine = Arc::clone(&self.writer.engine);
-            let waiter = Arc::clone(&engine);
-            self.waiting = Some(Deferred::writing(&engine, move |_| waiter.wait_room(ROOM_NAP)));
+            let since = self.note_wait()?;
+            let wait = self.writer.wait_turn(since, std::mem::take(&mut self.place));
+            let work = move |caller: &Caller| wait(Some(caller));
+            self.waiting = Some(Deferred::writing(&self.writer.engine, work));
         }
     }
 
-    fn note_wait(&mut self) -> Result<(), CreateError> {
+    /// Refuses what has waited for too long; else says since when it waits.
+    fn note_wait(&mut self) -> Result<Instant, CreateError> {
         let engine = &self.writer.engine;
         if self.writer.is_given_up() || engine.is_closed() {
             return Err(CreateError::Closed);
@@ -667,8 +704,8 @@ impl Write<'_> {
             self.writer.counted = true;
             return Err(CreateError::MemoryFull);
         }
-        self.idle = engine.nursery.bytes() == 0;
-        Ok(())
+        self.idle = engine.nursery.is_empty_for(&self.place);
+        Ok(since)
     }
 }
 
