@@ -12,6 +12,8 @@
 //! Threads: the flusher changes the ring (before the flusher runs, recovery does); every thread
 //! reads lives without a lock.
 
+mod sealed;
+
 use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
@@ -20,6 +22,8 @@ use crate::format::{BLOCK_BYTES, UNIT_BYTES, is_page_stride};
 use crate::index::Location;
 use crate::space::{PageAt, SegmentId, Space};
 use crate::types::{SegmentLife, Sequence};
+
+use sealed::Sealed;
 
 /// A resting segment is sealed once this many younger lives have begun. Recovery, even after a
 /// clean close, reads all segments younger than the oldest resting one, so the limit bounds the
@@ -42,7 +46,7 @@ pub(crate) enum SegmentKind {
 #[derive(Default)]
 struct State {
     free: VecDeque<SegmentId>,
-    sealed: VecDeque<SegmentId>,
+    sealed: Sealed,
     /// Segments that were open when the store was closed, at most one of each kind.
     resting: Vec<(SegmentKind, SegmentId)>,
     /// Segments being reused and not yet free; complete on disk like sealed ones.
@@ -68,12 +72,18 @@ pub(crate) struct Ring {
     /// so whoever reads a page there compares the page's header.
     page_strides: Box<[AtomicU16]>,
     page_bytes: u64,
+    /// How often the oldest object was asked for.
+    oldest_asked: AtomicU64,
     state: Mutex<State>,
 }
 
 /// A sealed segment may be reused before older ones if at most this percentage of it is still live.
 /// All of that may be kept: rewriting it frees more than twice its size.
 pub(crate) const SPARSE_PERCENT: u64 = 30;
+
+/// Sealed segments of which the emptiest is looked for at each reuse; the next ones at the next.
+/// With very many, a look at all of them would take longer than a write.
+const LOOKED_AT_MAX: usize = 4096;
 
 /// The largest page has 256 blocks.
 fn blocks_of(bytes: u64) -> u16 {
@@ -92,6 +102,7 @@ impl Ring {
             referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
             page_strides: (0..segments).map(|_| AtomicU16::new(blocks_of(page_bytes))).collect(),
             page_bytes,
+            oldest_asked: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -149,7 +160,7 @@ impl Ring {
         }
         sealed.sort_unstable();
         free.sort_unstable();
-        state.sealed = sealed.iter().map(|(_, id)| *id).collect();
+        state.sealed.extend(sealed.iter().map(|(_, id)| *id));
         state.free = free.iter().map(|(_, id)| *id).collect();
         for (_, id) in &sealed {
             self.begin_rank(&mut state, *id);
@@ -215,7 +226,7 @@ impl Ring {
 
     pub(crate) fn seal(&self, segment: SegmentId, oldest_object: Sequence) {
         self.oldest_objects[segment.0 as usize].store(oldest_object.get(), Ordering::Relaxed);
-        lock(&self.state).sealed.push_back(segment);
+        lock(&self.state).sealed.push(segment);
     }
 
     /// Takes the next segment to be reused, which stays readable until `free` is called. It may be
@@ -223,21 +234,21 @@ impl Ring {
     pub(crate) fn take_oldest(&self, space: &Space) -> Option<SegmentId> {
         let mut state = lock(&self.state);
         let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
-        let sealed = state.sealed.iter().position(usable);
-        let until = sealed.map(|at| self.life(state.sealed[at]));
+        let sealed = state.sealed.iter().find(|(_, id)| usable(id));
+        let until = sealed.map(|(_, id)| self.life(id));
         let is_oldest = |id| until.is_none_or(|until| self.life(id) < until);
         let resting = state.resting.iter().position(|(_, id)| usable(id) && is_oldest(*id));
         let taken = match resting {
             Some(at) => state.resting.swap_remove(at).1,
-            None => state.sealed.remove(sealed?)?,
+            None => state.sealed.take(sealed?.0)?,
         };
         state.reclaimed.push(taken);
         Some(taken)
     }
 
-    /// Takes the emptiest sealed segment, if hardly any of it is live, though older ones are
-    /// sealed. `held` gives the bytes of a segment that the index knows. `None` if the oldest
-    /// segment is as empty.
+    /// Takes the emptiest of the sealed segments looked at, if hardly any of it is live, though
+    /// older ones are sealed. `held` gives the bytes of a segment that the index knows. `None` if
+    /// the oldest segment is as empty.
     pub(crate) fn take_sparse(
         &self,
         space: &Space,
@@ -249,13 +260,13 @@ impl Ring {
                 && !self.referred[id.0 as usize].load(Ordering::Relaxed)
         };
         let most = space.segment_bytes * SPARSE_PERCENT / 100;
-        let sealed = state.sealed.iter().enumerate().filter(|(_, id)| usable(id));
+        let sealed = state.sealed.next_places(LOOKED_AT_MAX).filter(|(_, id)| usable(id));
         // Ties go to the oldest segment.
-        let (at, bytes) = sealed.map(|(at, id)| (at, held(*id))).min_by_key(|(_, bytes)| *bytes)?;
+        let (at, bytes) = sealed.map(|(at, id)| (at, held(id))).min_by_key(|(_, bytes)| *bytes)?;
         if at == 0 || bytes > most {
             return None;
         }
-        let taken = state.sealed.remove(at)?;
+        let taken = state.sealed.take(at)?;
         state.reclaimed.push(taken);
         Some(taken)
     }
@@ -269,7 +280,7 @@ impl Ring {
     /// Makes a sealed segment rest: the next records of its kind are appended to it.
     pub(crate) fn rest(&self, kind: SegmentKind, segment: SegmentId) {
         let mut state = lock(&self.state);
-        state.sealed.retain(|sealed| *sealed != segment);
+        state.sealed.take_segment(segment);
         state.resting.push((kind, segment));
     }
 
@@ -290,7 +301,7 @@ impl Ring {
 
     /// Seals a resting segment that cannot be appended to after all.
     pub(crate) fn reseal(&self, segment: SegmentId) {
-        lock(&self.state).sealed.push_back(segment);
+        lock(&self.state).sealed.push(segment);
     }
 
     pub(crate) fn free(&self, segment: SegmentId) {
@@ -322,8 +333,16 @@ impl Ring {
         lives.map(SegmentLife::from_raw).collect()
     }
 
-    /// Lower bound of the sequence numbers of all objects on disk; zero while it is not known.
-    pub(crate) fn oldest_object(&self) -> Sequence {
+    /// Lower bound of the sequence numbers of all objects on disk, to be asked at each reuse of a
+    /// segment; zero while it is not known. `None` at most reuses where there are many segments:
+    /// all of them are looked at.
+    pub(crate) fn oldest_object(&self) -> Option<Sequence> {
+        let asked = self.oldest_asked.fetch_add(1, Ordering::Relaxed);
+        let every = u64::from(self.segments()) / LOOKED_AT_MAX as u64 + 1;
+        asked.is_multiple_of(every).then(|| self.oldest_object_now())
+    }
+
+    fn oldest_object_now(&self) -> Sequence {
         let held = self
             .lives
             .iter()
@@ -337,7 +356,8 @@ impl Ring {
     pub(crate) fn oldest_unsealed(&self) -> Option<SegmentLife> {
         let state = lock(&self.state);
         let mut open = self.lives();
-        for whole in state.sealed.iter().chain(&state.reclaimed) {
+        let sealed = state.sealed.iter().map(|(_, id)| id);
+        for whole in sealed.chain(state.reclaimed.iter().copied()) {
             open[whole.0 as usize] = SegmentLife::NONE;
         }
         open.into_iter().filter(|life| !life.is_none()).min()
@@ -384,5 +404,20 @@ impl Ring {
         let before = (offset / UNIT_BYTES).min(filled);
         let since = u128::from(span) * u128::from(before) / u128::from(filled);
         u64::MAX - begun.saturating_add(since as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_many_segments_all_are_looked_at_once_for_many_reuses() {
+        let asked = |segments, times: u64| {
+            let ring = Ring::new(segments, 64 << 10);
+            (0..times).filter(|_| ring.oldest_object().is_some()).count()
+        };
+        assert_eq!(asked(1000, 100), 100);
+        assert_eq!(asked(100 * LOOKED_AT_MAX as u32, 1010), 10);
     }
 }

@@ -128,7 +128,9 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     // The nursery first: an object that leaves it before the ring is asked is then in an open
     // segment, which the ring counts.
     let waiting = engine.nursery.oldest_seq().unwrap_or(Sequence::MAX);
-    engine.marks.prune(waiting.min(engine.ring.oldest_object()));
+    if let Some(oldest) = engine.ring.oldest_object() {
+        engine.marks.prune(waiting.min(oldest));
+    }
     true
 }
 
