@@ -176,6 +176,10 @@ setters! {
             choice("what", what, &[WhenMemoryFull::Wait, WhenMemoryFull::Refuse])?;
         config.memory_wait = millis(wait_ms);
     };
+    /// How long a create waits for memory or the disk.
+    damelo_options_set_create_wait(wait_ms: u64) |config| {
+        config.create_wait = Some(millis(wait_ms));
+    };
     /// Which objects stay in memory.
     damelo_options_set_residency(policy: c_int) |config| {
         use ResidencyPolicyKind::{Clock, HitDensity, Lru, S3Fifo};

@@ -59,6 +59,7 @@ static void null_handles(void) {
     INVALID(damelo_options_set_fbc_average_max_percent(NULL, 0));
     INVALID(damelo_options_set_groups_tracked_max(NULL, 0));
     INVALID(damelo_options_set_volume_errors_max(NULL, 1));
+    INVALID(damelo_options_set_create_wait(NULL, 0));
     INVALID(damelo_options_set_answer_wait(NULL, 0));
     INVALID(damelo_options_set_open_wait(NULL, 0));
     damelo_options_free(NULL);
@@ -97,6 +98,7 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_fbc_average_max_percent(options, 300));
     OK(damelo_options_set_groups_tracked_max(options, 100));
     OK(damelo_options_set_volume_errors_max(options, 1));
+    OK(damelo_options_set_create_wait(options, 10000));
     OK(damelo_options_set_answer_wait(options, 5000));
     OK(damelo_options_set_open_wait(options, 60000));
     INVALID(damelo_options_set_reinsert_percent_max(options, 91));

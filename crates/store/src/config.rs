@@ -31,7 +31,8 @@ pub enum Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WhenMemoryFull {
-    /// Wait until a reader releases memory, at most [`Config::memory_wait`]; then refuse.
+    /// Wait until a reader releases memory, at most [`Config::memory_wait`], or for a create
+    /// [`Config::create_wait`]; then refuse.
     #[default]
     Wait,
     /// Refuse at once; counted as `drops{reason="memory_full"}`.
@@ -186,6 +187,11 @@ pub struct Config {
     pub when_memory_full: WhenMemoryFull,
     /// Longest wait for memory before a create or read is refused. Default 10 s.
     pub memory_wait: Duration,
+    /// Longest wait of a create or a writer, in place of `memory_wait`, which then bounds reads
+    /// alone. `None`, the default: as long as reads. A burst that the disk does not keep up with is
+    /// shed by a short one: with zero, what finds no room is refused at once
+    /// ([`CreateError::MemoryFull`](crate::CreateError::MemoryFull)).
+    pub create_wait: Option<Duration>,
     /// Which objects stay in memory.
     pub residency: ResidencyPolicyKind,
     /// Which objects survive when the ring reuses their segment.
@@ -263,6 +269,7 @@ impl Config {
             durability: Durability::Flushed,
             when_memory_full: WhenMemoryFull::Wait,
             memory_wait: Duration::from_secs(10),
+            create_wait: None,
             residency: ResidencyPolicyKind::HitDensity,
             disk_policy: DiskPolicyKind::Fbc,
             fbc_count_max: 3,
@@ -281,6 +288,11 @@ impl Config {
             tags_alone: false,
             background: true,
         }
+    }
+
+    /// Longest wait of a create or a writer.
+    pub(crate) fn creates_wait(&self) -> Duration {
+        self.create_wait.unwrap_or(self.memory_wait)
     }
 
     /// An existing store: no size is declared, and opening fails if the store is missing.

@@ -212,11 +212,11 @@ pub enum CreateError {
         max: usize,
     },
     /// Readers hold all memory, or it is full of objects that wait to be written, and none was
-    /// released in time ([`Config::memory_wait`](crate::Config::memory_wait)).
+    /// released in time ([`Config::create_wait`](crate::Config::create_wait)).
     #[error(
         "no memory came free in time: readers hold it, each guard on a small object its whole page, or \
          it waits to be written to a disk that does not keep up; release guards, raise `memory` or \
-         `memory_wait`, or create more slowly"
+         `create_wait` (by default `memory_wait`), or create more slowly"
     )]
     MemoryFull,
     /// The object whose metadata is to be replaced was not written to disk in time.

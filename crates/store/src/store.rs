@@ -180,7 +180,7 @@ impl Store {
     ///
     /// # Errors
     /// [`CreateError`]: the key, value or metadata is outside the limits; the object is not
-    /// admitted; no memory was released within [`Config::memory_wait`]; a large object could not be
+    /// admitted; no memory was released within [`Config::create_wait`]; a large object could not be
     /// written; every volume is out of service; the store is closed.
     pub fn create(&self, key: &[u8], group: GroupId, value: &[u8]) -> Create {
         self.create_with(key, group, value, CreateOptions::default())

@@ -80,11 +80,12 @@ impl Device for Slow {
     }
 }
 
-fn opened() -> (Arc<Store>, Arc<Slow>) {
+fn opened(create_wait: Option<Duration>) -> (Arc<Store>, Arc<Slow>) {
     let mut config = Config::new("in turn", ByteSize::new(DEVICE_BYTES as u64));
     config.memory = ByteSize::new(MEMORY_BYTES);
     config.segment = Some(ByteSize::new(8 << 20));
     config.memory_wait = Duration::from_secs(600);
+    config.create_wait = create_wait;
     config.flush_period = Duration::ZERO;
     config.seed = Some(1);
     let device = in_memory::Memory::device(&in_memory::State::new(DEVICE_BYTES, false));
@@ -111,7 +112,7 @@ fn fill(store: &Store, next: &mut u64) {
 /// Whether this is done by the time at which so many writes are, though there are always small
 /// objects for whatever room comes free.
 fn gets_in(large: fn(&Store) -> Result<(), CreateError>) -> bool {
-    let (store, slow) = opened();
+    let (store, slow) = opened(None);
     *slow.held.lock().unwrap() = Some(VecDeque::new());
     let mut next = 0;
     fill(&store, &mut next);
@@ -133,6 +134,19 @@ fn gets_in(large: fn(&Store) -> Result<(), CreateError>) -> bool {
     slow.let_go();
     assert_eq!(creating.join().unwrap(), Ok(()));
     got_in
+}
+
+#[test]
+fn creates_alone_need_not_wait_for_a_disk_that_does_not_keep_up() {
+    let (store, slow) = opened(Some(Duration::ZERO));
+    *slow.held.lock().unwrap() = Some(VecDeque::new());
+    fill(&store, &mut 0);
+    let group = GroupId::new(2);
+    assert_eq!(store.create(b"key", group, &[1; 1000]).wait(), Err(CreateError::MemoryFull));
+    let mut writer = store.writer(b"long", group, WriterOptions::default()).unwrap();
+    let written = writer.write(&vec![2; LARGE_BYTES + (1 << 20)]).wait();
+    assert_eq!(written, Err(CreateError::MemoryFull));
+    slow.let_go();
 }
 
 #[test]

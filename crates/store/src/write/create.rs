@@ -263,7 +263,7 @@ impl Engine {
                         return Ok(false);
                     }
                     let by_readers = idle && self.journal.has_room();
-                    if (refuses && by_readers) || since.elapsed() >= self.config.memory_wait {
+                    if (refuses && by_readers) || since.elapsed() >= self.config.creates_wait() {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }

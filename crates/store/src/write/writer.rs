@@ -439,7 +439,7 @@ impl Writer {
             loop {
                 engine.wait_room(ROOM_NAP);
                 let is_gone = caller.or(of_writer.as_ref()).is_some_and(Caller::is_gone);
-                let is_over = since.elapsed() >= engine.config.memory_wait || engine.is_closed();
+                let is_over = since.elapsed() >= engine.config.creates_wait() || engine.is_closed();
                 let has_turn = !is_full_part || engine.nursery.has_turn(part_bytes, &place);
                 if is_gone || is_over || has_turn {
                     return place;
@@ -528,7 +528,7 @@ impl Writer {
             }
             // Unlike elsewhere, `when_memory_full` is not consulted: waiting writes are in the way
             // here, not readers.
-            if since.elapsed() >= engine.config.memory_wait {
+            if since.elapsed() >= engine.config.creates_wait() {
                 add(&engine.counters.drops_memory_full, 1);
                 return Err(CreateError::MemoryFull);
             }
@@ -699,7 +699,7 @@ impl Write<'_> {
         };
         self.since = Some((since, left));
         let refuses = engine.config.when_memory_full == WhenMemoryFull::Refuse && self.idle;
-        if refuses || since.elapsed() >= engine.config.memory_wait {
+        if refuses || since.elapsed() >= engine.config.creates_wait() {
             add(&engine.counters.drops_memory_full, 1);
             self.writer.counted = true;
             return Err(CreateError::MemoryFull);
