@@ -335,16 +335,16 @@ fn a_reload_brings_other_certificates_or_changes_nothing() {
         (vec![], "listener needs a certificate"),
         (vec![other.clone(), files.of("missing")], "missing.pem"),
     ] {
-        let error = reload("wrong", wrong).expect_err("all or nothing");
+        let error = reload("damelo-wrong", wrong).expect_err("all or nothing");
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(ask("a.test").expect("the former certificate").status, StatusCode::OK);
         assert!(ask("b.test").is_err());
         assert!(proxy.get("/").cache().starts_with("damelo;"), "the name stays, too");
     }
-    reload("other", vec![other]).expect("reloaded");
+    reload("damelo-other", vec![other]).expect("reloaded");
     assert_eq!(ask("b.test").expect("the new certificate").status, StatusCode::OK);
     assert!(ask("a.test").is_err(), "the former is gone");
-    assert!(proxy.get("/").cache().starts_with("other;"));
+    assert!(proxy.get("/").cache().starts_with("damelo-other;"));
 }
 
 #[test]
