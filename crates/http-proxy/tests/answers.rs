@@ -444,3 +444,17 @@ fn a_purge_finds_a_url_by_the_parameters_that_count() {
     let other = proxy.get_with("/search?q=a", "Host: b.test");
     assert!(other.cache().contains("fwd=uri-miss"), "{}", other.cache());
 }
+
+/// What an origin is told of host and scheme is in the key, whoever tells it.
+#[test]
+fn a_host_that_a_rule_tells_is_in_the_key() {
+    let rules = "[[rule]]\nrequest_set = [\"X-Site: {scheme}://{host}\"]\n";
+    let origin =
+        Origin::start(|request| reply(200, "Cache-Control: max-age=60", request.header("x-site")));
+    let proxy = start(&origin, rules, |config| config.forwarded.x_forwarded = false);
+    assert_eq!(proxy.get_with("/a", "Host: evil.test").text(), "http://evil.test");
+    assert_eq!(proxy.get_with("/a", "Host: a.test.").text(), "http://a.test");
+    let hit = proxy.get_with("/a", "Host: A.test:80");
+    assert_eq!(hit.text(), "http://a.test");
+    assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+}

@@ -40,7 +40,7 @@ impl Delivery {
             edits,
             client: told.client,
             host: told.host.into(),
-            scheme: ask.scheme_asked(),
+            scheme: told.scheme,
             path_and_query: ask.target.path_and_query.clone(),
             request_id: ask.request_id().map(Box::from),
         }))

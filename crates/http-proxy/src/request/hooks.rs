@@ -42,11 +42,13 @@ impl Ask {
 impl Ask {
     /// What rules fill into the fields that they set.
     pub(crate) fn told(&self) -> Told<'_> {
+        let target = &self.target;
         Told {
             client: Some(self.client()),
             host: self.host_asked(),
-            scheme: self.asked_by,
-            path_and_query: self.target.path_and_query.as_str(),
+            // Of a forward proxy as in the key: its URLs are of `http`, however it is reached.
+            scheme: if self.peer().route.is_some() { target.scheme } else { self.scheme_asked() },
+            path_and_query: target.path_and_query.as_str(),
             request_id: self.request_id(),
         }
     }

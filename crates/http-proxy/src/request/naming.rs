@@ -2,9 +2,9 @@
 //! URIs that responses name.
 //!
 //! Invariant: the scheme and host told to the origin are in the key, since the response may depend
-//! on them; a `Host` that is not in the key, beside what a trusted proxy states, is told to nobody.
-//! A scheme or host that the origin is not told cannot influence its response; then the key has the
-//! configured value. Pure.
+//! on them, also where a rule tells them; a `Host` that is not in the key, beside what a trusted
+//! proxy states, is told to nobody. A scheme or host that the origin is not told cannot influence
+//! its response; then the key has the configured value. Pure.
 
 use http::HeaderMap;
 
@@ -54,9 +54,10 @@ impl Naming<'_> {
         // A forward proxy receives URLs of `http`, whatever its own listener speaks.
         let is_forward = shared.forward.is_some();
         let tells_hosts = config.preserve_host || config.ruleset.tells_hosts();
+        let tells_schemes = tells || config.ruleset.tells_schemes();
         let host_counts = is_forward || tells || tells_hosts;
         Naming {
-            scheme: (is_forward || !tells).then_some(origin.scheme),
+            scheme: (is_forward || !tells_schemes).then_some(origin.scheme),
             host: (!host_counts).then_some(&origin.authority),
             otherwise: &origin.authority,
             trust: Some(fields).filter(|_| !is_forward),

@@ -9,6 +9,7 @@ use http::HeaderValue;
 
 use super::matching::without_port;
 use super::respond::escaped;
+use crate::rules::key::without_root;
 
 /// What stands for what, in the order of the documentation.
 const NAMES: [(&str, Piece); 5] = [
@@ -47,7 +48,7 @@ pub(crate) struct Told<'r> {
     /// The client's address, if there is a client.
     pub(crate) client: Option<IpAddr>,
     pub(crate) host: &'r str,
-    pub(crate) scheme: &'r str,
+    pub(crate) scheme: &'static str,
     pub(crate) path_and_query: &'r str,
     /// Made where a rule asks for it.
     pub(crate) request_id: Option<&'r str>,
@@ -92,7 +93,21 @@ impl FieldValue {
 
     /// Whether it has `{request_id}`.
     pub(super) fn has_request_id(&self) -> bool {
-        matches!(self, FieldValue::Pieces(Pieces(pieces)) if pieces.contains(&Piece::RequestId))
+        self.has(&Piece::RequestId)
+    }
+
+    /// Whether it has `{host}`.
+    pub(super) fn has_host(&self) -> bool {
+        self.has(&Piece::Host)
+    }
+
+    /// Whether it has `{scheme}`.
+    pub(super) fn has_scheme(&self) -> bool {
+        self.has(&Piece::Scheme)
+    }
+
+    fn has(&self, piece: &Piece) -> bool {
+        matches!(self, FieldValue::Pieces(Pieces(pieces)) if pieces.contains(piece))
     }
 
     /// The value for a request; `None` if it would be empty or no value of a field.
@@ -110,7 +125,8 @@ impl FieldValue {
                         text.push_str(&client.to_string());
                     }
                 }
-                Piece::Host => text.push_str(without_port(told.host)),
+                // As in the key: with and without the root's dot it is one host.
+                Piece::Host => text.push_str(without_root(without_port(told.host))),
                 Piece::Scheme => text.push_str(told.scheme),
                 Piece::Target => text.push_str(&escaped(told.path_and_query)),
                 Piece::RequestId => text.push_str(told.request_id.unwrap_or_default()),
@@ -132,7 +148,7 @@ mod tests {
     fn names_in_braces_stand_for_what_the_request_says() {
         let told = Told {
             client: Some([192, 0, 2, 7].into()),
-            host: "a.test:81",
+            host: "a.test.:81",
             scheme: "https",
             path_and_query: "/\u{e9}?b",
             request_id: Some("7f"),
@@ -163,5 +179,7 @@ mod tests {
         }
         assert!(FieldValue::read("a{request_id}").unwrap().has_request_id());
         assert!(!FieldValue::read("request_id").unwrap().has_request_id());
+        let told = FieldValue::read("{host}").unwrap();
+        assert!(told.has_host() && !told.has_scheme());
     }
 }

@@ -76,6 +76,8 @@ pub struct Ruleset {
     edits_answers: bool,
     /// Whether any rule sets a field to an id of the request.
     wants_request_ids: bool,
+    tells_hosts: bool,
+    tells_schemes: bool,
     decided_by: DecidedBy,
     /// Whether any rule has other parts of queries in keys.
     changes_queries: bool,
@@ -122,6 +124,11 @@ impl Ruleset {
     pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
         let extends_keys = rules.iter().any(|rule| rule.then.extends_keys());
         let edits_answers = rules.iter().any(|rule| rule.then.edits_answers());
+        let by_client = Some(HostHeader::Client);
+        let tells_hosts = rules.iter().any(|rule| {
+            rule.then.host_header == by_client || rule.then.tells(FieldValue::has_host)
+        });
+        let tells_schemes = rules.iter().any(|rule| rule.then.tells(FieldValue::has_scheme));
         let changes_queries = rules.iter().any(|rule| rule.then.changes_queries());
         let wants_request_ids = rules.iter().any(|rule| rule.then.has_request_id());
         let decides = |on: fn(&Conditions) -> bool| {
@@ -152,6 +159,8 @@ impl Ruleset {
             extends_keys,
             edits_answers,
             wants_request_ids,
+            tells_hosts,
+            tells_schemes,
             decided_by,
             changes_queries,
             sites,
@@ -164,9 +173,14 @@ impl Ruleset {
         &self.sites
     }
 
-    /// Whether any site is asked with the client's `Host`.
+    /// Whether an origin is told the client's host, as `Host` or in a field that a rule sets.
     pub(crate) fn tells_hosts(&self) -> bool {
-        self.sites.iter().any(|site| site.host_header == Some(HostHeader::Client))
+        self.tells_hosts
+    }
+
+    /// Whether an origin is told the client's scheme in a field that a rule sets.
+    pub(crate) fn tells_schemes(&self) -> bool {
+        self.tells_schemes
     }
 
     /// Whether any rule changes the paths that origins receive.

@@ -88,6 +88,11 @@ impl Actions {
         self.key_query.is_some() || self.key_sort_query.is_some()
     }
 
+    /// Whether a field that the origin gets has what a client asked for, by this.
+    pub(super) fn tells(&self, has: fn(&FieldValue) -> bool) -> bool {
+        self.request_set.iter().any(|(_, value)| has(value))
+    }
+
     pub(super) fn has_request_id(&self) -> bool {
         let mut set = self.request_set.iter().chain(&self.answer_set);
         set.any(|(_, value)| value.has_request_id())
