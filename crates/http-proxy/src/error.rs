@@ -132,6 +132,14 @@ pub enum ProxyError {
         /// The defect in it.
         reason: String,
     },
+    /// The page for errors cannot be used.
+    #[error("cannot take the page for errors from `{path}`: {reason}")]
+    ErrorPage {
+        /// The file.
+        path: PathBuf,
+        /// The defect in it.
+        reason: String,
+    },
     /// The path of health checks is invalid.
     #[error("`{0}` cannot be the path of health checks: it must begin with a slash")]
     HealthPath(String),
@@ -179,6 +187,7 @@ impl ProxyError {
             ProxyError::CertificateFile { .. } => Some("tls.certificates"),
             ProxyError::AuthoritiesFile { .. } => Some("upstream.authorities"),
             ProxyError::UsersFile { .. } => Some("forward.users"),
+            ProxyError::ErrorPage { .. } => Some("errors.page"),
             ProxyError::AccessList { .. } => Some("forward.rules"),
             _ => None,
         }

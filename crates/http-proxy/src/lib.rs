@@ -91,8 +91,8 @@ use damelo_http_rules as rules;
 
 pub use admin::client::{AdminError, ask_admin};
 pub use config::tables::{
-    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, ProxyProtocolConfig, PurgeConfig,
-    Timeouts, TlsConfig,
+    AdminConfig, ErrorsConfig, FillConfig, GroupsConfig, Limits, LogConfig, ProxyProtocolConfig,
+    PurgeConfig, Timeouts, TlsConfig,
 };
 pub use config::transport::{
     CertificateFiles, Ejection, ForwardedFields, HealthChecks, Inherited, ListenAddress, Listener,

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings, ask_admin};
-use support::{Origin, Proxy, TestClock, reply};
+use support::{Home, Nobody, Origin, Proxy, TestClock, eventually, reply};
 
 /// An origin that says what it was asked for.
 fn telling() -> Origin {
@@ -95,6 +95,44 @@ fn who_came_by_tls_is_told_by_a_proxy_that_is_believed() {
     let proxy = start(&origin, REDIRECTS, |_| {});
     let headers = "Host: www.test\r\nX-Forwarded-Proto: https";
     assert_eq!(proxy.get_with("/a", headers).status(), 301);
+}
+
+/// The operator's page stands where an origin failed, and nowhere else; a reload reads it again.
+#[test]
+fn the_operators_page_is_for_origins_that_fail() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("error.html");
+    std::fs::write(&path, "<p>{status} {reason}</p>").expect("written");
+    let nobody = Nobody::new();
+    let (home, file) = (Home::new(), path.clone());
+    let proxy = Proxy::start_to(&home, nobody.url(), move |config| {
+        config.errors.page = Some(file);
+        config.purge.method = true;
+    });
+    let answer = proxy.get("/");
+    assert_eq!((answer.status(), &*answer.text()), (502, "<p>502 Bad Gateway</p>"));
+    assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+    assert!(answer.cache().contains("detail=connect-failed"), "{answer:?}");
+    let head = proxy.ask("HEAD", "/", "");
+    assert_eq!((head.status(), head.text().as_str()), (502, ""));
+    assert_eq!(head.header("content-length"), "22");
+    let cached = proxy.get_with("/", "Cache-Control: only-if-cached");
+    assert_eq!((cached.status(), &*cached.text()), (504, "<p>504 Gateway Timeout</p>"));
+    let refused = proxy.ask("PURGE", "/", "Purge-Scope: planet");
+    assert!(refused.text().starts_with("400 "), "{}", refused.text());
+
+    let reload = || {
+        let mut settings = Settings::default();
+        settings.proxy.errors.page = Some(path.clone());
+        proxy.info.control.reload(settings.proxy)
+    };
+    std::fs::write(&path, "new").expect("written");
+    reload().expect("reloaded");
+    eventually("the new page is sent", || proxy.get("/").text() == "new");
+    std::fs::write(&path, "").expect("written");
+    let error = reload().expect_err("an empty page");
+    assert_eq!(error.key(), Some("errors.page"));
+    assert_eq!(proxy.get("/").text(), "new", "the former stays");
 }
 
 const CLOSED: &str = r#"

@@ -16,6 +16,7 @@ use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
 use crate::error::{BodyError, FetchError};
+use crate::io::error_page::ErrorPage;
 use crate::request::BadRequest;
 use crate::rules::CacheStatus;
 use crate::worker::Worker;
@@ -91,8 +92,26 @@ pub(crate) fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
     own_answer(worker, status, CacheStatus::own(detail), text)
 }
 
-/// A response of the proxy itself.
+/// A response of the proxy itself: the operator's page, if there is one and an origin failed, else
+/// the text.
 pub(crate) fn own_answer(
+    worker: &Worker,
+    status: StatusCode,
+    cache: CacheStatus,
+    text: &str,
+) -> Answer {
+    let (mut response, cache) = own_text(worker, status, cache, text);
+    let page = worker.shared.error_page.as_ref().filter(|_| ErrorPage::is_for(status));
+    if let Some(page) = page {
+        *response.body_mut() = ProxyBody::whole(page.render(status));
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, html);
+    }
+    (response, cache)
+}
+
+/// A response of the proxy itself, for a program that reads the text.
+pub(crate) fn own_text(
     worker: &Worker,
     status: StatusCode,
     cache: CacheStatus,

@@ -20,8 +20,8 @@ use http::HeaderName;
 use crate::ruleset::Ruleset;
 
 use crate::config::tables::{
-    AdminConfig, FillConfig, GroupsConfig, Limits, LogConfig, ProxyProtocolConfig, PurgeConfig,
-    Timeouts, TlsConfig,
+    AdminConfig, ErrorsConfig, FillConfig, GroupsConfig, Limits, LogConfig, ProxyProtocolConfig,
+    PurgeConfig, Timeouts, TlsConfig,
 };
 use crate::config::transport::{ForwardedFields, Inherited, Listener, Upstream};
 
@@ -209,6 +209,8 @@ pub struct ProxyConfig {
     pub groups: GroupsConfig,
     /// The table `[log]`.
     pub log: LogConfig,
+    /// The table `[errors]`.
+    pub errors: ErrorsConfig,
     /// The table `[purge]`.
     pub purge: PurgeConfig,
     /// The table `[admin]`.
@@ -242,6 +244,7 @@ impl ProxyConfig {
             fill: FillConfig::default(),
             groups: GroupsConfig::default(),
             log: LogConfig::default(),
+            errors: ErrorsConfig::default(),
             purge: PurgeConfig::default(),
             admin: AdminConfig::default(),
             upstream: Upstream::default(),

@@ -3,6 +3,7 @@
 //! docs/configuration.md is made from both. Plain data; no threads.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use damelo::ByteSize;
@@ -215,6 +216,15 @@ pub struct LogConfig {
     pub to: LogTarget,
     /// Format of those lines. Default combined.
     pub format: LogFormat,
+}
+
+/// `[errors]`: what the proxy says where it has no answer of an origin.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ErrorsConfig {
+    /// A file of HTML that is the body of the proxy's own 502, 503 and 504. Default none: a line of
+    /// text that says what failed.
+    pub page: Option<PathBuf>,
 }
 
 /// `[purge]`: purges by the method PURGE.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::answer::body::ProxyBody;
-use crate::answer::{Answer, own_answer};
+use crate::answer::{Answer, own_text};
 use crate::handler::purge_method::order_of_method;
 use crate::io::blocking;
 use crate::purge::ledger::LedgerError;
@@ -239,7 +239,7 @@ pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
         }
         Err(failure) => {
             let status = CacheStatus::own("purge-refused");
-            own_answer(worker, failure.status(), status, &failure.to_string())
+            own_text(worker, failure.status(), status, &failure.to_string())
         }
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod blocking;
 pub(crate) mod body;
 pub(crate) mod boxed;
 pub(crate) mod deadline;
+pub(crate) mod error_page;
 pub(crate) mod file_stamp;
 pub(crate) mod held_bytes;
 pub(crate) mod idle;

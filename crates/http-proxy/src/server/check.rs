@@ -4,6 +4,7 @@ use super::check_path;
 use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{LogTarget, ProxyConfig, name};
 use crate::error::ProxyError;
+use crate::io::error_page::ErrorPage;
 use crate::listen::{self, Gate};
 use crate::log;
 use crate::upstream::Sites;
@@ -50,6 +51,7 @@ impl ProxyConfig {
         self.limits.check()?;
         Gate::new(self)?;
         check_path(self)?;
+        ErrorPage::load(self.errors.page.as_deref())?;
         Sites::check(self)
     }
 }

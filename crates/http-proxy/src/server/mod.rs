@@ -33,6 +33,7 @@ use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::io::blocking;
+use crate::io::error_page::ErrorPage;
 use crate::io::transit::Transit;
 use crate::io::wake_relay::WakeRelay;
 use crate::listen::{self, Gate, Opened, UnixFile};
@@ -258,6 +259,7 @@ fn shared(
     let (log, log_end) = AccessLog::start(&config.log.to)
         .map_err(|source| ProxyError::Log { target: config.log.to.to_string(), source })?;
     let via = Via::of(&config.name)?;
+    let error_page = ErrorPage::load(config.errors.page.as_deref())?;
     let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
     let vault = Arc::new(Vault::new(store, ledger, &config));
     let collapse = Collapse::new();
@@ -274,6 +276,7 @@ fn shared(
             seen: Arc::default(),
             log,
             via,
+            error_page,
         },
         log_end,
     ))

@@ -109,6 +109,7 @@ keys! {
     "groups.hints_by_use" live Flag [proxy.groups.hints_by_use: bool] "Love groups that are asked for often for their size, hate those that only ever come in; a rule's `hint` goes before.";
     "log.to" live LogFile [proxy.log.to: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1, another one at a reload.";
     "log.format" live Format [proxy.log.format: crate::config::LogFormat] "What a line looks like.";
+    "errors.page" live File [proxy.errors.page: Option<std::path::PathBuf>] "The body of the proxy's own 502, 503 and 504, a file of HTML of at most 64 KiB, read at start and reload; `{status}` and `{reason}` in it stand for the number and its words. None: a line of text that says what failed.";
     "purge.method" live Flag [proxy.purge.method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";
     "purge.methods" live PurgeMethods [proxy.purge.methods: Vec<http::Method>] "The methods that are taken so, such as `BAN` beside `PURGE`; all mean the same.";
     "purge.networks" live Networks [proxy.purge.networks: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";

@@ -15,6 +15,7 @@ use crate::config::name::Via;
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, check_shared};
+use crate::io::error_page::ErrorPage;
 use crate::io::locks::lock;
 use crate::log::Sink;
 use crate::metrics::Counter;
@@ -183,6 +184,7 @@ impl Control {
         let kept = &running.config;
         keep_from_start(&mut config, kept);
         let via = Via::of(&config.name)?;
+        let error_page = ErrorPage::load(config.errors.page.as_deref())?;
         let sites = Arc::new(running.sites.with(&config)?);
         let open_doors = self.doors.prepare(&config, kept)?;
         let log =
@@ -209,6 +211,7 @@ impl Control {
             number,
             config,
             via,
+            error_page,
             sites,
             forward: running_forward,
             vault: running.vault.clone(),

@@ -16,6 +16,7 @@ use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
 use crate::forward::ForwardProxy;
+use crate::io::error_page::ErrorPage;
 use crate::io::transit::Transit;
 use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) log: AccessLog,
     /// Values of `Via`.
     pub(crate) via: Via,
+    /// The body of the proxy's own 502, 503 and 504.
+    pub(crate) error_page: Option<ErrorPage>,
 }
 
 /// One worker.
