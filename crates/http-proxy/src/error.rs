@@ -194,7 +194,7 @@ impl ProxyError {
     }
 }
 
-/// Why there is no response from the origin. The last three variants are answered with 4xx: the
+/// Why there is no response from the origin. The last four variants are answered with 4xx: the
 /// origin must not be asked, or the client did not send the body. All others are the origin's fault
 /// (5xx, or what it said itself).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -246,6 +246,8 @@ pub(crate) enum FetchError {
     ClientTimeout,
     #[error("the request's body broke off")]
     ClientBroken,
+    #[error("the request's body is longer than limits.upload_bytes_max")]
+    UploadTooLarge,
 }
 
 impl FetchError {
@@ -271,6 +273,7 @@ impl FetchError {
     pub(crate) fn of_upload(error: BodyError) -> FetchError {
         match error {
             BodyError::Idle => FetchError::ClientTimeout,
+            BodyError::TooLarge => FetchError::UploadTooLarge,
             _ => FetchError::ClientBroken,
         }
     }
@@ -291,7 +294,8 @@ impl FetchError {
             | FetchError::Framing
             | FetchError::Unasked
             | FetchError::ClientTimeout
-            | FetchError::ClientBroken => true,
+            | FetchError::ClientBroken
+            | FetchError::UploadTooLarge => true,
             FetchError::Connect(_)
             | FetchError::Unresolved(_)
             | FetchError::ResolveTimeout(_)
@@ -338,6 +342,7 @@ impl FetchError {
             }
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             FetchError::ClientBroken => StatusCode::BAD_REQUEST,
+            FetchError::UploadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             FetchError::Connect(_)
             | FetchError::Unresolved(_)
             | FetchError::Tls(_)
@@ -371,6 +376,7 @@ impl FetchError {
             FetchError::Forbidden => "forbidden-address",
             FetchError::ClientTimeout => "client-timeout",
             FetchError::ClientBroken => "client-broken",
+            FetchError::UploadTooLarge => "upload-too-large",
         }
     }
 }
@@ -401,6 +407,9 @@ pub(crate) enum BodyError {
     Store,
     #[error("the resource has changed on the way")]
     Changed,
+    /// Of a request.
+    #[error("it is longer than it may be")]
+    TooLarge,
 }
 
 /// A refusal: the status, a token for `Cache-Status`, and an explanation.

@@ -43,6 +43,27 @@ fn tcp_address(info: &RunningInfo, index: usize) -> SocketAddr {
     }
 }
 
+/// By its length at once, and otherwise once it has come so far; the origin gets no more of it.
+#[test]
+fn an_upload_that_is_too_long_is_refused() {
+    let origin = Origin::start(|request| reply(200, "", format!("{}", request.body.len())));
+    let proxy = Proxy::start_with(&origin, |config| config.limits.upload_bytes_max = Some(5));
+    let chunked = |chunks: &str| {
+        let head = "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        raw_answer(proxy.info.address, format!("{head}{chunks}0\r\n\r\n").as_bytes())
+    };
+    assert_eq!(proxy.ask_with_body("POST", "/l", "", b"hello").text(), "5");
+    assert_eq!(chunked("3\r\nhel\r\n2\r\nlo\r\n").text(), "5");
+    let asked = origin.count();
+    let refused = proxy.ask_with_body("POST", "/l", "", b"hello!");
+    assert_eq!(refused.status(), 413, "{refused:?}");
+    assert!(refused.cache().contains("detail=upload-too-large"), "{refused:?}");
+    assert_eq!(origin.count(), asked, "the origin is not asked");
+    let refused = chunked("3\r\nhel\r\n3\r\nlo!\r\n");
+    assert_eq!(refused.status(), 413, "{refused:?}");
+    assert!(refused.cache().contains("detail=upload-too-large"), "{refused:?}");
+}
+
 #[test]
 fn slow_headers_are_answered_408() {
     let origin = hello();

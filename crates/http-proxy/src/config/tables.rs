@@ -60,6 +60,9 @@ pub struct Limits {
     /// Slowest upload, in bytes per second, that the proxy waits for, after a grace period of
     /// [`Timeouts::body_idle`] in all; slower ones get 408. Default 500; 0 is no limit.
     pub upload_second_bytes_min: u32,
+    /// Longest body of a request; a longer one gets 413, before any of it is read if its length is
+    /// said. Default none.
+    pub upload_bytes_max: Option<u64>,
     /// Answer an HTTP/1 client that has closed its sending side. By default such a client counts as
     /// gone, since the two look alike, and its request is dropped. Default false.
     pub half_closed_clients: bool,
@@ -95,6 +98,7 @@ impl Default for Limits {
             header_lines_max: 100,
             origin_header_lines_max: 500,
             upload_second_bytes_min: 500,
+            upload_bytes_max: None,
             half_closed_clients: false,
             uri_bytes_max: 32 << 10,
             http2_streams_max: 128,

@@ -32,8 +32,9 @@ pub(crate) async fn pass(
     body: ClientUpload,
     mut status: CacheStatus,
 ) -> Answer {
-    let second_bytes = worker.shared.config.limits.upload_second_bytes_min;
-    let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
+    let limits = &worker.shared.config.limits;
+    let (second_bytes, bytes_max) = (limits.upload_second_bytes_min, limits.upload_bytes_max);
+    let body = OriginBody::stream(body, worker.idle_limit(), second_bytes, bytes_max);
     let sent = Sent::now(worker, &ask.target.primary);
     let request = |body| ask.to_origin_request(&worker.shared, body);
     let sending = worker.fetcher.send(request(body), &request);

@@ -49,6 +49,10 @@ pub(crate) fn screen<B: Body>(request: &mut Request<B>, limits: &Limits) -> Resu
     }
     if !request.body().is_end_stream() {
         coding(request.headers())?;
+        // What does not say its length is counted as it comes.
+        if limits.upload_bytes_max.is_some_and(|max| request.body().size_hint().lower() > max) {
+            return Err(UPLOAD_TOO_LARGE);
+        }
     }
     let headers = request.headers_mut();
     if headers.contains_key(CONNECTION) {
@@ -89,6 +93,12 @@ const CONNECT_BODY: Refusal = last_refusal(
     StatusCode::BAD_REQUEST,
     "connect-body",
     "A CONNECT request has no body: what follows it goes through the tunnel.",
+);
+
+const UPLOAD_TOO_LARGE: Refusal = refusal(
+    StatusCode::PAYLOAD_TOO_LARGE,
+    "upload-too-large",
+    "The request's body is longer than this proxy takes.",
 );
 
 const BAD_VALUE: Refusal = refusal(

@@ -113,6 +113,7 @@ impl BrokenBy {
             BodyError::Broken | BodyError::Changed => BrokenBy::Origin,
             BodyError::Idle | BodyError::Deadline => BrokenBy::Timeout,
             BodyError::Store => BrokenBy::Store,
+            BodyError::TooLarge => BrokenBy::Client,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The body of a request to the origin, streamed as the client sends it. It fails if the client is
-//! too slow: silent for too long at once, or below the least rate over the time spent waiting.
+//! too slow (silent for too long at once, or below the least rate over the time spent waiting), or
+//! the body is longer than it may be.
 //!
 //! The beginning of a body is kept while its request may have to be sent again. Invariant: once a
 //! later sending of a body has begun, earlier ones get no more frames. Threads: lives on one
@@ -48,6 +49,8 @@ pub(crate) struct Upload {
     /// Time since the origin's connection last took body bytes or delivered response bytes.
     idle: Arc<IdleTimer>,
     pace: Pace,
+    /// Bytes that may still come.
+    left_bytes: u64,
     /// Number of the latest sending that has asked for a frame.
     number: u32,
     kept: Kept,
@@ -146,7 +149,13 @@ impl Upload {
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        let polled = self.body.next_frame(cx);
+        let mut polled = self.body.next_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            match self.left_bytes.checked_sub(data_bytes(frame)) {
+                Some(left) => self.left_bytes = left,
+                None => polled = Poll::Ready(Some(Err(BodyError::TooLarge))),
+            }
+        }
         match &polled {
             Poll::Ready(frame) => {
                 let bytes = frame.as_ref().map_or(0, |frame| frame.as_ref().map_or(0, data_bytes));
@@ -218,8 +227,14 @@ impl Pace {
 
 impl OriginBody {
     /// Streams `body`. `limit` bounds both a single silence and the grace period of the total wait;
-    /// beyond the grace period, each second of waiting must bring `second_bytes` bytes.
-    pub(crate) fn stream(body: ClientUpload, limit: Duration, second_bytes: u32) -> OriginBody {
+    /// beyond the grace period, each second of waiting must bring `second_bytes` bytes. More than
+    /// `bytes_max` are an error.
+    pub(crate) fn stream(
+        body: ClientUpload,
+        limit: Duration,
+        second_bytes: u32,
+        bytes_max: Option<u64>,
+    ) -> OriginBody {
         if body.is_end_stream() {
             OriginBody::Empty
         } else {
@@ -227,7 +242,8 @@ impl OriginBody {
             let body = Timed::new(body, limit).of_exchange(Some(idle.clone()));
             let pace = Pace::new(second_bytes, limit);
             let (kept, failure) = (Kept::default(), None);
-            let upload = Upload { body, idle, pace, number: 0, kept, failure };
+            let left_bytes = bytes_max.unwrap_or(u64::MAX);
+            let upload = Upload { body, idle, pace, left_bytes, number: 0, kept, failure };
             OriginBody::Stream(Sending { upload: Arc::new(Mutex::new(upload)), number: 0 })
         }
     }
