@@ -36,7 +36,8 @@ pub(crate) use hades::MAP_US as HADES_MAP_US;
 pub(crate) use segments::MappedFile;
 pub use segments::mapped_bytes_max;
 pub use spec::{DesignError, DesignSpec, Parameter, Values, parse_choice, parse_size};
-pub(crate) use squid_family::directory_of_host;
+pub use squid_family::Masks;
+pub(crate) use squid_family::{directory_of_host, make_given};
 pub use store::StoreOptions;
 pub use ucfs::{Ucfs, UcfsOptions};
 
@@ -121,6 +122,8 @@ pub struct DesignOptions {
     /// Squid and its variants: directories in each of the first level's 16, a power of two. Not a
     /// parameter: the papers' is 256, and fewer stand for it where memory is scaled down.
     pub squid_second_level: u32,
+    /// `squidl`, `squidml` and `squidmla`: which bits of a host's hash choose its directory.
+    pub squid_masks: Masks,
     /// `mmap-fbc`: references below which an object is replaced.
     pub fbc_count_max: u32,
     /// `mmap-fbc`: mean references above which all are halved.
@@ -148,6 +151,7 @@ impl Default for DesignOptions {
             changes: Changes::Replace,
             fetch_us: HadesOptions::default().fetch_us,
             squid_second_level: squid_family::SECOND_LEVEL,
+            squid_masks: Masks::default(),
             fbc_count_max: 3,
             fbc_average_max: 100,
             cfs: CfsOptions::default(),
@@ -258,6 +262,10 @@ const fn beside_files(entry: Entry) -> Entry {
     Entry { maps_beside_files: true, ..entry }
 }
 
+const fn by_host(entry: Entry) -> Entry {
+    with(squid_family::BY_HOST_PARAMETERS, entry)
+}
+
 const fn on_blocks(entry: Entry) -> Entry {
     Entry { on_blocks: true, ..entry }
 }
@@ -266,10 +274,10 @@ const fn on_blocks(entry: Entry) -> Entry {
 pub const REGISTRY: [Entry; 16] = [
     unlimited(plain("cern", "squid-disk-io-1999", cern::make)),
     plain("squid", "squid-disk-io-1999", squid::make),
-    plain("squidl", "squid-disk-io-1999", squidl::make),
+    by_host(plain("squidl", "squid-disk-io-1999", squidl::make)),
     beside_files(plain("squidm", "squid-disk-io-1999", squidm::make)),
-    beside_files(plain("squidml", "squid-disk-io-1999", squidml::make)),
-    beside_files(plain("squidmla", "squid-disk-io-1999", squidmla::make)),
+    by_host(beside_files(plain("squidml", "squid-disk-io-1999", squidml::make))),
+    by_host(beside_files(plain("squidmla", "squid-disk-io-1999", squidmla::make))),
     unlimited(plain("mmap-infinite", "squid-disk-io-1999", mapped::make_infinite)),
     plain("mmap-lru", "squid-disk-io-1999", mapped::make_lru),
     with(mapped::PARAMETERS, plain("mmap-fbc", "squid-disk-io-1999", mapped::make_fbc)),

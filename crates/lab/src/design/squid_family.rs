@@ -8,10 +8,13 @@
 //!
 //! Deviations: the tree is made before the run, as Squid's `-z` does; one file system holds all
 //! directories where the paper spreads them over three disks, so that counts are comparable but
-//! disks do not work side by side; a limit of space evicts least recently used objects, as Squid's
+//! disks do not work side by side; the directory of a host takes its two numbers from bits of the
+//! hash that have nothing in common, where the formula as printed masks the same ones twice
+//! (`masks=same`; see [`Masks`]); a limit of space evicts least recently used objects, as Squid's
 //! list does, where the paper has no limit.
 
 use super::segments::{SMALL_BYTES_MAX, Segments};
+use super::spec::{Parameter, Values, choice};
 use super::{Cache, Context, Design, Served};
 use crate::lru::{Lru, mix};
 use crate::machine::{Action, DirId, FileId};
@@ -28,7 +31,30 @@ pub(crate) enum DirectoryRule {
     Number,
     /// By the host (§2.4.1).
     Host,
+    /// The host's number is that of the directory.
+    Given,
 }
+
+/// Which bits of a host's hash number its directories (§2.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Masks {
+    /// Those of the first level are none of the second's, so that all directories are used.
+    #[default]
+    Apart,
+    /// As the formula is printed, h(s) AND m_l1, h(s) AND m_l2: the first level's are the lowest of
+    /// the second's, and of 16 by 256 directories 256 are used.
+    Same,
+}
+
+pub(super) const BY_HOST_PARAMETERS: &[Parameter] = &[Parameter {
+    name: "masks",
+    default: "apart",
+    values: Values::OneOf(&["same", "apart"]),
+    about: "bits of a host's hash that number its directories: same (as printed) or apart",
+    set: |o, text| {
+        choice(text, &[("same", Masks::Same), ("apart", Masks::Apart)]).map(|m| o.squid_masks = m)
+    },
+}];
 
 #[derive(Debug, Clone, Copy)]
 enum Place {
@@ -51,8 +77,22 @@ pub(crate) struct SquidFamily {
     cache_bytes: u64,
     next_file: FileId,
     free_files: Vec<FileId>,
-    /// Directories in each of the first level, a power of two.
+    tree: Tree,
+    masks: Masks,
+}
+
+/// Directories of the first level, and in each of those.
+#[derive(Debug, Clone, Copy)]
+struct Tree {
+    first_level: u32,
     second_level: u32,
+}
+
+impl Tree {
+    /// Number of a second-level directory: those of the first level come first, from 1.
+    fn directory(self, first: u32, second: u32) -> DirId {
+        1 + self.first_level + first * self.second_level + second
+    }
 }
 
 pub(crate) fn make(
@@ -62,6 +102,25 @@ pub(crate) fn make(
 ) -> Box<dyn Design> {
     let second_level = context.options.squid_second_level;
     assert!(second_level.is_power_of_two(), "a mask chooses among the second level");
+    make_on(context, rule, small, Tree { first_level: FIRST_LEVEL, second_level })
+}
+
+/// A file for each object in a tree of so many by so many directories, where the host's number says
+/// in which.
+pub(crate) fn make_given(
+    context: &Context<'_>,
+    first_level: u32,
+    second_level: u32,
+) -> Box<dyn Design> {
+    make_on(context, DirectoryRule::Given, None, Tree { first_level, second_level })
+}
+
+fn make_on(
+    context: &Context<'_>,
+    rule: DirectoryRule,
+    small: Option<Segments>,
+    tree: Tree,
+) -> Box<dyn Design> {
     let cache = SquidFamily {
         rule,
         small,
@@ -70,40 +129,46 @@ pub(crate) fn make(
         cache_bytes: context.options.cache_bytes,
         next_file: 0,
         free_files: Vec::new(),
-        second_level,
+        tree,
+        masks: context.options.squid_masks,
     };
     Box::new(Served { cache, rules: context.rules(context.options.cache_bytes) })
 }
 
-/// Number of a second-level directory: 1 to 16 are the first level, then come those in each.
-fn directory(second_level: u32, first: u32, second: u32) -> DirId {
-    1 + FIRST_LEVEL + first * second_level + second
-}
-
 /// Where SquidL has the objects of a host.
-pub(crate) fn directory_of_host(second_level: u32, host: u32) -> DirId {
+pub(crate) fn directory_of_host(second_level: u32, host: u32, masks: Masks) -> DirId {
     let hash = mix(u64::from(host) + 1) as u32;
-    directory(second_level, hash & (FIRST_LEVEL - 1), hash >> 8 & (second_level - 1))
+    let second = match masks {
+        Masks::Apart => hash >> 8,
+        Masks::Same => hash,
+    };
+    let tree = Tree { first_level: FIRST_LEVEL, second_level };
+    tree.directory(hash & (FIRST_LEVEL - 1), second & (second_level - 1))
 }
 
 impl SquidFamily {
     fn directory_of(&self, file: FileId, request: &Request) -> DirId {
-        let second_level = self.second_level;
+        let Tree { first_level, second_level } = self.tree;
+        let host = request.host;
         match self.rule {
             DirectoryRule::Number => {
-                directory(second_level, file % FIRST_LEVEL, file / FIRST_LEVEL % second_level)
+                self.tree.directory(file % first_level, file / first_level % second_level)
             }
-            DirectoryRule::Host => directory_of_host(second_level, request.host),
+            DirectoryRule::Host => directory_of_host(second_level, host, self.masks),
+            DirectoryRule::Given => {
+                self.tree.directory(host / second_level % first_level, host % second_level)
+            }
         }
     }
 }
 
 impl Cache for SquidFamily {
     fn prepare(&mut self, out: &mut Vec<Action>) {
-        out.extend((1..=FIRST_LEVEL).map(|dir| Action::MakeDir { dir, parent: 0 }));
-        for first in 0..FIRST_LEVEL {
-            for second in 0..self.second_level {
-                let dir = directory(self.second_level, first, second);
+        let Tree { first_level, second_level } = self.tree;
+        out.extend((1..=first_level).map(|dir| Action::MakeDir { dir, parent: 0 }));
+        for first in 0..first_level {
+            for second in 0..second_level {
+                let dir = self.tree.directory(first, second);
                 out.push(Action::MakeDir { dir, parent: 1 + first });
             }
         }
@@ -204,5 +269,44 @@ mod tests {
                 assert!(dirs[16..].contains(dir), "{rule:?}: {dir}");
             }
         }
+    }
+    /// As printed the first level's number is the second's last four bits: of 16 by 256 directories
+    /// 10,000 hosts come to 256, one for each number of the second level; apart, to nearly all.
+    #[test]
+    fn hosts_come_to_256_directories_by_the_formula_as_printed() {
+        let directories = |masks| {
+            let of = |host| directory_of_host(SECOND_LEVEL, host, masks);
+            (0..10_000).map(of).collect::<std::collections::BTreeSet<_>>()
+        };
+        let same = directories(Masks::Same);
+        assert_eq!(same.len(), 256);
+        assert!(same.iter().all(|dir| (dir - 17) / 256 == (dir - 17) % 16));
+        // 4,096 less those that 10,000 at random leave out, 4,096 / e^2.44: 357.
+        let apart = directories(Masks::Apart).len();
+        assert!((3_650..3_830).contains(&apart), "{apart}");
+    }
+
+    /// [a-z]/[a-z]: 26 directories, 26 in each, and a directory for each of 676 hosts.
+    #[test]
+    fn a_given_directory_is_that_of_its_number() {
+        let options = DesignOptions::default();
+        let drive = Drive::named("atlas-10k").expect("known");
+        let context = Context { options: &options, requests: &[], drive: &drive };
+        let (mut design, mut out) = (make_given(&context, 26, 26), Vec::new());
+        design.prepare(&mut out);
+        assert_eq!(out.len(), 26 + 676);
+        out.clear();
+        for host in 0..676 {
+            let request = Request { key: host.into(), host, size_bytes: 9, ..Request::default() };
+            design.request(&request, &Catalogue::new(), &mut out);
+        }
+        let dirs: Vec<DirId> = out
+            .iter()
+            .map(|action| match action {
+                Action::Create { dir, .. } => *dir,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(dirs, (27..27 + 676).collect::<Vec<DirId>>());
     }
 }

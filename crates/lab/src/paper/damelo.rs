@@ -6,7 +6,9 @@
 
 use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
 use super::{beside, polygraph};
-use crate::design::{Changes, Context, Damelo, DameloOptions, DesignOptions, GroupRule, find};
+use crate::design::{
+    Changes, Context, Damelo, DameloOptions, DesignOptions, GroupRule, find, make_given,
+};
 use crate::disk::{Direction, Drive, Scheduler};
 use crate::fs::FfsParams;
 use crate::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
@@ -142,21 +144,29 @@ fn damelo(
     Ok(Measured { create, read, delete })
 }
 
+/// Directories of each level, [a-z].
+const LETTERS: u32 = 26;
+
+/// Objects in order fill one directory after the other, all alike.
+fn directory(key: u64, objects: u64) -> u32 {
+    (key * u64::from(LETTERS * LETTERS) / objects) as u32
+}
+
 fn ext2(stages: &Stages, block_kb: u32, scale: u32) -> Result<Measured, PaperError> {
     let options = DesignOptions::default();
     let config = config(scale, block_kb);
     let context = Context { options: &options, requests: &[], drive: &config.drive };
-    // Squid's tree stands for [a-z]/[a-z]; a group is a directory, as the thesis says.
-    let mut design = (find("squidl").expect("a design of the registry").make)(&context);
+    // [a-z]/[a-z] (§5.1); each object is assigned one of them.
+    let mut design = make_given(&context, LETTERS, LETTERS);
     let mut machine = Machine::new(&config);
     let names = Catalogue::new();
     let options =
         RunOptions { clients: CLIENTS_EXT2, series_every: SERIES_EVERY, ..RunOptions::default() };
     let cold = RunOptions { cold_start: true, ..options };
-    // A group of ext2 is a directory: 676 of them.
+    // A group of ext2 is a directory.
+    let objects = stages.create.len() as u64;
     let spread = |requests: &[Request]| -> Vec<Request> {
-        let dirs = stages.create.len() as u64 / 676 + 1;
-        requests.iter().map(|r| Request { host: (r.key / dirs) as u32, ..*r }).collect()
+        requests.iter().map(|r| Request { host: directory(r.key, objects), ..*r }).collect()
     };
     let what = in_what("ext2 in damelo's orderings");
     let mut stage = |requests: &[Request], options| {
@@ -197,8 +207,8 @@ const WHY_DELETE: &str = "Dámelo's deletes are in memory and take no time that 
     where the thesis has them one order of magnitude faster than ext2's. ext2's wait for \
     directories and inodes that are not in memory; what they change is written later, which is in \
     the second row. After random reads nearly all of these are in memory; sequential deletes \
-    begin with those that the last of the sequential reads put out, and so read more and take \
-    longer.";
+    begin with those that the last of the sequential reads put out, and so read more. Random ones \
+    write more, since what they change lies in more places.";
 
 /// Measures figures 4 to 25.
 pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {

@@ -9,7 +9,7 @@ use super::beside;
 use super::squid_mapped::{figure_6, figure_7, of_the_text};
 use super::workload::{check_length, requests as workload, second_level};
 use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
-use crate::design::{Changes, Context, DesignOptions, find};
+use crate::design::{Changes, Context, DesignOptions, Masks, find};
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
 use crate::lru::NumberMap;
@@ -131,7 +131,14 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
         .map(|name| Ok((*name, one(name)?)))
         .collect::<Result<Vec<_>, PaperError>>()?;
     tables.push(figure_4(&cern, &squid, &others[0].1));
-    tables.push(figure_5(&squid, &others, days.small_share()));
+    let as_printed = DesignOptions { squid_masks: Masks::Same, ..ignore.clone() };
+    let files = config(days.footprint_bytes, false);
+    let as_printed = measure("squidl", &days, &trace, &files, &as_printed)?;
+    let mut table = figure_5(&squid, &others, days.small_share());
+    let label = "squidl saves of Squid's I/O, its two masks of the same bits, as printed (§2.4.1)";
+    let value = saved(squid.io.total(), as_printed.io.total());
+    table.row(label, "%", Published::About(50.0), value);
+    tables.push(table);
     tables.extend([figure_6(&days), figure_7(&days, &trace)?, of_the_text(&days)]);
     let own = DesignOptions { memory_bytes: days.footprint_bytes / 16, ..ignore.clone() };
     let store = measure("store", &days, &trace, &config(days.footprint_bytes, false), &own)?;

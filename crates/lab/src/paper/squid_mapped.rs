@@ -5,7 +5,7 @@
 
 use super::squid::{Days, SMALL_BYTES, config, design_options, measure, saved};
 use super::{Exhibit, PaperError, Published, Trace};
-use crate::design::{Changes, DesignOptions, MappedFile, directory_of_host};
+use crate::design::{Changes, DesignOptions, MappedFile, Masks, directory_of_host};
 use crate::lru::NumberMap;
 use crate::machine::Report;
 use crate::request::Request;
@@ -143,7 +143,7 @@ fn full_directories(days: &Days) -> usize {
     let stored = days.requests.iter().filter(|request| request.has_body());
     for request in stored {
         if seen.insert(request.key, ()).is_none() {
-            let directory = directory_of_host(second_level, request.host);
+            let directory = directory_of_host(second_level, request.host, Masks::Apart);
             *files.entry(u64::from(directory)).or_insert(0) += 1;
         }
     }
