@@ -18,7 +18,9 @@
 //! a full disk; what counts as a use of a cluster, for the 115 hours and for LFU, is that it was
 //! written or read, not a hit in memory on a copy of a file that it holds; its count begins at 1
 //! with each write (§2.4.7 does not say what becomes of those of its files); the file system's
-//! tables are written on shutdown with 24 bytes for each file and 6 for each cluster. A restart
+//! tables are written on shutdown with 24 bytes for each file and 6 for each cluster, and lie with
+//! the memory that is saved behind the clusters, at the disk's end (§3.3: in the space of the
+//! superblock, without saying where that is). A restart
 //! (`restart=N`) is a shutdown and, after it, reading all that it saved; requests wait for both
 //! (§3.3 gives no time between them).
 

@@ -149,7 +149,10 @@ const WHY_READ: &str = "Read cold, in the order of creation, the disk's time onl
     directories besides. In one directory files and inodes lie in the order of creation, and ext2 \
     is little slower than CFS, as in the paper between its bursts; in a tree of 4,096 directories \
     neighbours in time are in different places, and each read is a seek. FIFO and elevator are \
-    the same for one caller that waits for each operation, as the paper found too.";
+    the same here, since one caller waits for each read and no queue forms. The paper found them \
+    the same, too, but not for that reason: its creates and reads are queued and return, and only \
+    sync waits (§4.2, §4.4). Files that are read in the order in which they lie leave an elevator \
+    nothing to change in either.";
 
 const WHY_BURSTS: &str = "Reading a file changes its access time, which ext2 keeps in the inode \
     and writes out every 30 seconds. In the tree of 4,096 directories reads that come then wait \
@@ -161,7 +164,8 @@ const WHY_BURSTS: &str = "Reading a file changes its access time, which ext2 kee
 const WHY_TRACE: &str = "The paper's trace is not to be had; ours has other sizes and another hit \
     rate. All of it fits in memory on both sides, so what is compared is writing: CFS writes data \
     in runs, ext2 data, inodes, directories and maps, which are fewer where files that come \
-    together share a directory. In which directories the paper's ext2 had its files is not known.";
+    together share a directory. In which directories the paper's ext2 had its files is not known. The \
+    paper reads a stale file before it deletes it (§5.1); here neither side does.";
 
 /// ext2's stages in one layout, with access times and without.
 struct Ext2 {
