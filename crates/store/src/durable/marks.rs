@@ -7,7 +7,7 @@
 
 use crate::sync::{RwLock, exclusive, shared};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, MARKS_MAX};
 use crate::types::{GroupId, Sequence};
@@ -40,6 +40,8 @@ impl State {
 #[derive(Default)]
 pub(crate) struct Marks {
     epoch: AtomicU32,
+    /// No mark kills what has this number or a greater one.
+    newest: AtomicU64,
     state: RwLock<State>,
 }
 
@@ -52,7 +54,7 @@ impl Marks {
 
     /// True if a mark kills the object.
     pub(crate) fn kills(&self, group: GroupId, key: &[u8], seq: Sequence) -> bool {
-        if self.epoch() == 0 {
+        if !self.may_kill(seq) {
             return false;
         }
         let state = shared(&self.state);
@@ -65,7 +67,13 @@ impl Marks {
 
     /// True if a mark kills the object whatever its key is.
     pub(crate) fn kills_in(&self, group: GroupId, seq: Sequence) -> bool {
-        self.epoch() != 0 && shared(&self.state).kills_in(group, seq)
+        self.may_kill(seq) && shared(&self.state).kills_in(group, seq)
+    }
+
+    /// False of most of what comes from disk: it was written since the last purge. Takes no lock.
+    #[inline]
+    fn may_kill(&self, seq: Sequence) -> bool {
+        seq.get() < self.newest.load(Ordering::Acquire)
     }
 
     /// Sets the mark of a purge; a delete of one key sets no mark and is ignored.
@@ -86,6 +94,8 @@ impl Marks {
             JournalOp::PurgePrefix { prefix } => add_prefix(&mut state, prefix, seq),
             JournalOp::DeleteKey { .. } | JournalOp::Epoch { .. } => return,
         }
+        // Marks that are merged are no newer.
+        self.newest.fetch_max(seq.get(), Ordering::Release);
         drop(state);
         // Zero means "no mark", so a counter that wraps skips it.
         if self.epoch.fetch_add(1, Ordering::Release) == u32::MAX {
@@ -198,6 +208,18 @@ mod tests {
         }
         apply(&marks, &JournalOp::PurgeAll, 30);
         assert!(kills(&marks, 9, b"z", 29) && !kills(&marks, 1, b"a/b", 30));
+    }
+
+    #[test]
+    fn what_is_newer_than_all_marks_is_not_compared_with_them() {
+        let marks = Marks::default();
+        apply(&marks, &JournalOp::PurgeGroup { group: 1 }, 10);
+        apply(&marks, &JournalOp::PurgePrefix { prefix: b"a/".to_vec() }, 20);
+        apply(&marks, &JournalOp::PurgeGroup { group: 2 }, 15);
+        // Marks that would kill it, if anyone looked.
+        exclusive(&marks.state).all_before = Sequence::MAX;
+        assert!(!kills(&marks, 1, b"a/b", 20) && kills(&marks, 1, b"a/b", 19));
+        assert!(!marks.kills_in(GroupId::new(1), Sequence::from_raw(20)));
     }
 
     /// A checkpoint's marks come first at an open, then all records of the journal, older ones,
