@@ -110,13 +110,19 @@ fn what_is_stale_on_arrival_is_counted() {
         "/cached" => {
             reply(200, &format!("cache-control: max-age=60\ndate: {}\nage: 300", date(-3000)), "x")
         }
+        "/slices" => {
+            let fields = "etag: \"v1\"\ncontent-range: bytes 0-3/10\ncache-control: max-age=60";
+            reply(206, &format!("{fields}\ndate: {}", date(-3000)), "0123")
+        }
         _ => reply(200, &format!("cache-control: max-age=60\ndate: {}", date(-3000)), "x"),
     });
-    let proxy = Proxy::start(&origin);
+    let proxy = Proxy::start_with(&origin, |config| config.caching.slice_bytes = 4);
     let get = |path: &str| drop(proxy.get(path));
     assert_eq!(moved(&proxy, ["stale_on_arrival", "hits"], || get("/")), [1, 0]);
     assert_eq!(moved(&proxy, ["stale_on_arrival", "hits"], || get("/")), [1, 0]);
     assert_eq!(moved(&proxy, ["stale_on_arrival"], || get("/cached")), [0]);
+    let range = || drop(proxy.get_with("/slices", "Range: bytes=0-1"));
+    assert_eq!(moved(&proxy, ["stale_on_arrival"], range), [1]);
 }
 
 /// A rule's lifetime of nothing says nothing of the origin's clock.

@@ -86,6 +86,26 @@ impl Sent {
     }
 }
 
+/// Counts what came stale for its `Date` alone, with these fields, in answer to a request of this
+/// time, and tells of its origin; not where its lifetime is a rule's, which begins with its age.
+pub(crate) fn note_age(
+    worker: &Worker,
+    ask: &Ask,
+    stored: &StoredResponse,
+    (received, request_time_ms): (&HeaderMap, u64),
+    effects: &ResponseEffects<'_>,
+) {
+    if effects.ttl_for(stored.status).is_some() {
+        return;
+    }
+    if let Some(age_s) = stored.policy.outlived_by_date_s(received, request_time_ms) {
+        worker.counters.stale_on_arrival.one();
+        if worker.shared.forward.is_none() {
+            worker.fetcher.tell_of_clock(ask.site, age_s);
+        }
+    }
+}
+
 /// A fetch and its inputs.
 pub(crate) struct Fetch<'a> {
     pub(crate) worker: &'a Arc<Worker>,
@@ -242,24 +262,14 @@ impl<'a> Fetch<'a> {
         self.worker.shared.collapse.remember_shared(&self.key, who);
     }
 
-    /// Counts what came stale for its `Date` alone, and tells of its origin; not where its lifetime
-    /// is a rule's, which begins with its age.
+    /// As [`note_age`], of what this request brought.
     pub(super) fn note_age(
         &self,
         stored: &StoredResponse,
         received: &HeaderMap,
         effects: &ResponseEffects<'_>,
     ) {
-        let worker = self.worker;
-        if effects.ttl_for(stored.status).is_some() {
-            return;
-        }
-        if let Some(age_s) = stored.policy.outlived_by_date_s(received, self.sent.request_time_ms) {
-            worker.counters.stale_on_arrival.one();
-            if worker.shared.forward.is_none() {
-                worker.fetcher.tell_of_clock(self.ask.site, age_s);
-            }
-        }
+        note_age(self.worker, self.ask, stored, (received, self.sent.request_time_ms), effects);
     }
 
     /// Lets requests with a cookie collapse again where a response that came without one is by its

@@ -36,7 +36,7 @@ use crate::rules::{CacheStatus, ForwardReason, Policy};
 use crate::slices::reader::SliceReader;
 use crate::slices::slice::{Asked, Got, How, Lack};
 use crate::vault::entry::StoredResponse;
-use crate::vault::{Found, FoundBody, RangeReader, SlicePolicy, Stretch, slice_key};
+use crate::vault::{Found, FoundBody, KnownSlice, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
 
 pub(crate) use resuming::{rest_of, resumable};
@@ -343,7 +343,8 @@ fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) -> bool {
 }
 
 /// The first of these slices for which the origin will be asked by an answer that begins with
-/// `first`, and why: it is missing, or may not be served without validation. `None`: as far as can
+/// `first`, and why: it is missing, or may not be served without validation, or is of another
+/// version. `None`: as far as can
 /// be known, there is none. Whether a slice on disk may be served is only looked for if all must
 /// `surely` be there, as the answer would break off otherwise: for a hit, the disk would be read
 /// twice.
@@ -368,22 +369,24 @@ async fn missing(
         indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
     }
     let is_usable = |policy: &Policy| slice::is_usable(worker, ask, policy, begun_ms);
-    // As far as can be known, all are of the version of the first.
-    let is_of_version = |confirmed: &StoredResponse| {
+    let is_of_version = |other: &StoredResponse| {
         let came_s = first.policy.response_time_s();
-        parts::may_combine(&first.headers, &confirmed.headers, came_s)
+        parts::may_combine(&first.headers, &other.headers, came_s)
     };
     let is_confirmed = !surely
         && vault
             .confirmed(primary)
             .is_some_and(|one| is_usable(&one.response.policy) && is_of_version(&one.response));
     for index in indices {
-        match vault.slice_policy(primary, slices, generation, index, surely).await {
-            SlicePolicy::Missing => return Some((index, ForwardReason::Partial)),
-            SlicePolicy::Known(policy) if !is_confirmed && !is_usable(&policy) => {
+        match vault.known_slice(primary, slices, generation, index, surely).await {
+            KnownSlice::Missing => return Some((index, ForwardReason::Partial)),
+            // What would follow is of the version of the first, or the answer would break off.
+            KnownSlice::Known(slice)
+                if !is_of_version(&slice) || (!is_confirmed && !is_usable(&slice.policy)) =>
+            {
                 return Some((index, ForwardReason::Stale));
             }
-            SlicePolicy::Known(_) | SlicePolicy::OnDisk => {}
+            KnownSlice::Known(_) | KnownSlice::OnDisk => {}
         }
     }
     None

@@ -19,6 +19,7 @@ use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Lead, Leader, News, Outcome, Role, Who};
 use crate::error::{BodyError, FetchError};
 use crate::fetch::fill::{Fill, FillLimits, Storing};
+use crate::fetch::note_age;
 use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
 use crate::rules::parts::{self, Part, Slices};
@@ -471,6 +472,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         parts::remove_digests(&mut stored.headers);
         stored.part = Some(part);
     }
+    note_age(worker, ask, &stored, (&headers, asked.request_time_ms), &effects);
     Ok(Judged { stored, own: answer::own_fields(&headers), groups, hint: effects.hint })
 }
 

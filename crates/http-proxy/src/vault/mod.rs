@@ -63,7 +63,7 @@ use confirmed::Confirmations;
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
 pub(crate) use in_time::Late;
 use recent_invalidations::RecentInvalidations;
-pub(crate) use slices::{Slice, SlicePolicy, Stretch, slice_key};
+pub(crate) use slices::{KnownSlice, Slice, Stretch, slice_key};
 pub(crate) use variants::Variant;
 use variants::variant_key;
 

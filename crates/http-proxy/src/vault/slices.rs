@@ -12,9 +12,9 @@ use super::part_reads::{CHUNK_BYTES, READ_WHOLE_BYTES_MAX, cost_of_part};
 use super::sections::held;
 use super::{Epoch, FoundBody, Placement, Probed, Target, Vault};
 use crate::metrics::Counters;
+use crate::rules::NotStoredReason;
 use crate::rules::group::Groups;
 use crate::rules::parts::{Part, Slices};
-use crate::rules::{NotStoredReason, Policy};
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::groups::sentinel_key;
 use crate::vault::insertion::Insertion;
@@ -66,11 +66,11 @@ impl Stretch {
 }
 
 /// What is known of a slice without its bytes.
-pub(crate) enum SlicePolicy {
+pub(crate) enum KnownSlice {
     Missing,
     /// It is on disk, which was not to be read.
     OnDisk,
-    Known(Policy),
+    Known(Box<StoredResponse>),
 }
 
 /// A stored slice, or the stretch of it that its response's part states.
@@ -177,26 +177,26 @@ impl Vault {
         self.may_contain(&key_in(primary, slices, generation, index))
     }
 
-    /// The caching properties of a slice, from disk only if `from_disk`.
-    pub(crate) async fn slice_policy(
+    /// A slice without its bytes, from disk only if `from_disk`.
+    pub(crate) async fn known_slice(
         &self,
         primary: &[u8],
         slices: Slices,
         generation: u64,
         index: u64,
         from_disk: bool,
-    ) -> SlicePolicy {
+    ) -> KnownSlice {
         let key = key_in(primary, slices, generation, index);
         let looking = self.store.lookup(&key);
         if !from_disk && self.may_contain(&key) && !looking.is_ready() {
-            return SlicePolicy::OnDisk;
+            return KnownSlice::OnDisk;
         }
         let info = in_time(looking).await.ok().and_then(Result::ok).flatten();
         match info.and_then(|info| self.standing_of(&key, info)) {
             Some((_, response)) if self.all_groups_stand(&response.groups).await => {
-                SlicePolicy::Known(response.policy)
+                KnownSlice::Known(Box::new(response))
             }
-            _ => SlicePolicy::Missing,
+            _ => KnownSlice::Missing,
         }
     }
 
@@ -270,6 +270,7 @@ mod tests {
     use super::*;
     use crate::config::{ProxyConfig, Target as Origin};
     use crate::purge::ledger::Ledger;
+    use crate::rules::Policy;
 
     const SLICES: Slices = Slices { slice_bytes: 512 << 10 };
     const COUNT: u64 = 8;

@@ -124,6 +124,26 @@ fn a_whole_does_not_begin_with_slices_of_an_older_version() {
     }
 }
 
+/// All of them are fresh, and the one that came last is of another version.
+#[test]
+fn nothing_begins_where_a_fresh_slice_is_of_another_version() {
+    for (ask, all) in [("", 0..LENGTH), ("Range: bytes=5-289999", 5..290_000)] {
+        let is_hit = |proxy: &Proxy, range: &str| {
+            let range = format!("Range: bytes={range}");
+            proxy.get_with("/", &range).cache().contains("; hit")
+        };
+        let (proxy, body) = changed_resource(|proxy| {
+            for range in ["0-9", "131072-"] {
+                eventually("the others are stored", || is_hit(proxy, range));
+            }
+        });
+        eventually("the newer one is stored", || is_hit(&proxy, "70000-70009"));
+        let answer = proxy.get_with("/", ask);
+        assert_eq!(answer.header("etag"), "\"v1\"", "{ask}: {}", answer.cache());
+        assert!(answer.complete && answer.body == body[all], "{ask}: {}", answer.cache());
+    }
+}
+
 /// What the origin will be asked for in the midst of it is known before.
 #[test]
 fn a_range_does_not_begin_with_slices_of_an_older_version() {
