@@ -71,11 +71,11 @@ struct Shared {
 /// An operation that is returned as a future blocks no thread when awaited, on any executor;
 /// `.wait()` blocks the calling thread. The following methods block the calling thread:
 /// [`Store::open`], [`Store::wait_recovered`], [`Store::sync`], [`Store::sync_removes`],
-/// [`Store::checkpoint`], [`Store::close`], the drop of the last handle and each step of [`Store::entries`] for as long as
-/// the disk takes; [`Store::remove`] and the purges while the journal is full, and with
-/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. So does, for the
-/// version that it was to replace, a [`Store::writer`] or a write that is refused. An asynchronous
-/// program calls them on a thread that may block.
+/// [`Store::checkpoint`], [`Store::close`], the drop of the last handle and each step of
+/// [`Store::entries`] for as long as the disk takes; [`Store::remove`] and the purges while the
+/// journal is full, and with [`Durability::Synced`](crate::Durability::Synced) for a sync of the
+/// disk. So does, for the version that it was to replace, a [`Store::writer`] or a write that is
+/// refused. An asynchronous program calls them on a thread that may block.
 ///
 /// # Processes
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,

@@ -135,7 +135,8 @@ fn tags(headers: &HeaderMap, more: &[HeaderName]) -> Result<Vec<What>, PurgeFail
         found.extend(parts.map(|part| What::Tag(part.to_vec())));
     }
     if headers.contains_key(&CACHE_TAGS) {
-        let is_pattern = |what: &What| matches!(what, What::Tag(tag) if tag.iter().any(|b| META.contains(&char::from(*b))));
+        let has_meta = |tag: &[u8]| tag.iter().any(|byte| META.contains(&char::from(*byte)));
+        let is_pattern = |what: &What| matches!(what, What::Tag(tag) if has_meta(tag));
         if found.iter().any(is_pattern) {
             return Err(bad("`Cache-Tags` is a list of tags, and no expression".to_owned()));
         }
