@@ -96,11 +96,14 @@ impl<V> Lru<V> {
 
     /// Looks and makes it the most recently used.
     pub(crate) fn touch(&mut self, key: u64) -> Option<&mut V> {
-        let index = self.map.get(key)?;
-        if self.order.newest() != index {
-            self.order.remove(&mut self.nodes, index);
-            self.order.push(&mut self.nodes, index);
+        let newest = self.order.newest();
+        // Blocks of one file's directory or inode are often used again at once: no lookup then.
+        if newest != NONE && self.nodes[newest as usize].key == key {
+            return self.nodes[newest as usize].value.as_mut();
         }
+        let index = self.map.get(key)?;
+        self.order.remove(&mut self.nodes, index);
+        self.order.push(&mut self.nodes, index);
         self.nodes[index as usize].value.as_mut()
     }
 
