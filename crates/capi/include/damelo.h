@@ -55,11 +55,11 @@ enum damelo_durability {
     DAMELO_DURABILITY_SYNCED = 2   /* survives a loss of power */
 };
 
-/* Which engine moves bytes. */
-enum damelo_engine {
-    DAMELO_ENGINE_AUTO = 0,    /* io_uring where permitted, else threads (default) */
-    DAMELO_ENGINE_IO_URING = 1, /* io_uring or an error */
-    DAMELO_ENGINE_THREADS = 2  /* a pool of threads with pread and pwrite */
+/* What performs disk I/O. */
+enum damelo_io_engine {
+    DAMELO_IO_ENGINE_AUTO = 0,     /* io_uring where permitted, else threads (default) */
+    DAMELO_IO_ENGINE_IO_URING = 1, /* io_uring or an error */
+    DAMELO_IO_ENGINE_THREADS = 2    /* a pool of threads with pread and pwrite */
 };
 
 /* What happens when readers hold all memory. */
@@ -219,8 +219,8 @@ int damelo_options_set_segment(damelo_options *options, uint64_t bytes);
 /* One of enum damelo_durability. */
 int damelo_options_set_durability(damelo_options *options, int durability);
 
-/* One of enum damelo_engine. */
-int damelo_options_set_engine(damelo_options *options, int engine);
+/* One of enum damelo_io_engine. */
+int damelo_options_set_io_engine(damelo_options *options, int io_engine);
 
 /* Nonzero (default): bypass the page cache where the file system can. */
 int damelo_options_set_direct(damelo_options *options, int direct);

@@ -147,10 +147,10 @@ setters! {
             durability,
             &[Durability::None, Durability::Flushed, Durability::Synced],
         )?;
-    /// Which engine moves bytes.
-    damelo_options_set_engine(engine: c_int) |config|
-        config.engine =
-            choice("engine", engine, &[IoEngine::Auto, IoEngine::IoUring, IoEngine::Threads])?;
+    /// What performs disk I/O.
+    damelo_options_set_io_engine(io_engine: c_int) |config|
+        config.io_engine =
+            choice("io_engine", io_engine, &[IoEngine::Auto, IoEngine::IoUring, IoEngine::Threads])?;
     /// Whether to bypass the page cache.
     damelo_options_set_direct(direct: c_int) |config| config.direct = direct != 0;
     /// Whether to overwrite something else.

@@ -6,7 +6,7 @@
 static void *other_thread(void *unused) {
     (void)unused;
     CHECK(strcmp(damelo_last_error_message(), "") == 0);
-    INVALID(damelo_options_set_engine(NULL, 0));
+    INVALID(damelo_options_set_io_engine(NULL, 0));
     CHECK(strstr(damelo_last_error_message(), "options is null") != NULL);
     return NULL;
 }

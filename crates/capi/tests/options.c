@@ -5,7 +5,7 @@ static void enumerations(damelo_options *options) {
     int value;
     for (value = 0; value <= 2; value++) {
         OK(damelo_options_set_durability(options, value));
-        OK(damelo_options_set_engine(options, value));
+        OK(damelo_options_set_io_engine(options, value));
         OK(damelo_options_set_residency(options, value));
         OK(damelo_options_set_admission(options, value, 1 << 20));
         OK(damelo_options_set_disk_policy(options, value));
@@ -21,7 +21,7 @@ static void enumerations(damelo_options *options) {
     OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_REFUSE, 0));
     for (value = -1; value <= 5; value += 6) {
         INVALID(damelo_options_set_durability(options, value));
-        INVALID(damelo_options_set_engine(options, value));
+        INVALID(damelo_options_set_io_engine(options, value));
         INVALID(damelo_options_set_residency(options, value));
         INVALID(damelo_options_set_admission(options, value, 0));
         INVALID(damelo_options_set_disk_policy(options, value));
@@ -39,7 +39,7 @@ static void null_handles(void) {
     INVALID(damelo_options_set_page(NULL, 1));
     INVALID(damelo_options_set_segment(NULL, 1));
     INVALID(damelo_options_set_durability(NULL, 0));
-    INVALID(damelo_options_set_engine(NULL, 0));
+    INVALID(damelo_options_set_io_engine(NULL, 0));
     INVALID(damelo_options_set_direct(NULL, 0));
     INVALID(damelo_options_set_force(NULL, 0));
     INVALID(damelo_options_set_anew(NULL, 0));
@@ -77,7 +77,7 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_page(options, 32 << 10));
     OK(damelo_options_set_segment(options, 1 << 20));
     OK(damelo_options_set_durability(options, DAMELO_DURABILITY_SYNCED));
-    OK(damelo_options_set_engine(options, DAMELO_ENGINE_THREADS));
+    OK(damelo_options_set_io_engine(options, DAMELO_IO_ENGINE_THREADS));
     OK(damelo_options_set_direct(options, 0));
     OK(damelo_options_set_force(options, 1));
     OK(damelo_options_set_anew(options, 0));

@@ -170,8 +170,8 @@ pub struct Config {
     pub anew: bool,
     /// Fail if the store does not exist, instead of making it.
     pub must_exist: bool,
-    /// The engine that performs disk I/O.
-    pub engine: IoEngine,
+    /// What performs disk I/O.
+    pub io_engine: IoEngine,
     /// Bypass the system's page cache where the file system supports it. Default true.
     pub direct: bool,
     /// Whether the disks have seeks: then few I/Os are in flight, in the order of their places, and
@@ -262,7 +262,7 @@ impl Config {
             force: false,
             anew: false,
             must_exist: false,
-            engine: IoEngine::Auto,
+            io_engine: IoEngine::Auto,
             direct: true,
             seeks: None,
             queue_depth: 64,

@@ -158,7 +158,7 @@ fn an_object_with_newer_metadata_is_read_without_reading_anything_twice() {
     for engine in [IoEngine::Threads, IoEngine::Auto] {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
-        (config.memory, config.engine) = (ByteSize::new(8 << 20), engine);
+        (config.memory, config.io_engine) = (ByteSize::new(8 << 20), engine);
         let store = Store::open(config).unwrap();
         let bytes = vec![7; 200_000];
         store.create(b"a", GroupId::new(1), &bytes).wait().unwrap();

@@ -30,7 +30,7 @@ fn value(key: u64) -> Vec<u8> {
 fn filled(dir: &TempDir, engine: IoEngine, groups: u64) -> Store {
     let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
     config.memory = ByteSize::new(8 << 20);
-    config.engine = engine;
+    config.io_engine = engine;
     let store = Store::open(config).expect("a store");
     for key in 0..OBJECTS {
         store.create(&name(key), GroupId::new(key % groups), &value(key)).wait().expect("created");

@@ -21,7 +21,7 @@ const GROUP: GroupId = GroupId::new(1);
 fn config(dir: &tempfile::TempDir, engine: IoEngine) -> Config {
     let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
     config.memory = ByteSize::new(8 << 20);
-    config.engine = engine;
+    config.io_engine = engine;
     config
 }
 
@@ -273,7 +273,7 @@ fn an_open_that_cannot_start_its_threads_leaves_nothing_behind() {
     let config = |name| {
         let mut config = Config::new(Path::new(&dir).join(name), ByteSize::new(8 << 20));
         config.memory = ByteSize::new(4 << 20);
-        config.engine = IoEngine::Threads;
+        config.io_engine = IoEngine::Threads;
         config
     };
     let store = Store::open(config("there")).unwrap();
@@ -306,7 +306,7 @@ fn an_open_that_cannot_start_its_threads_leaves_nothing_behind() {
                 break;
             }
             Err(OpenError::System(_)) => refused += 1,
-            Err(OpenError::Device(DeviceOpenError::Engine { .. })) => (),
+            Err(OpenError::Device(DeviceOpenError::IoEngine { .. })) => (),
             Err(error) => panic!("with room for {} more: {error}", most - first),
         }
     }

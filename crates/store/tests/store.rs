@@ -16,7 +16,7 @@ use tempfile::TempDir;
 fn config(dir: &TempDir, engine: IoEngine) -> Config {
     let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
     config.memory = ByteSize::new(8 << 20);
-    config.engine = engine;
+    config.io_engine = engine;
     config
 }
 
@@ -55,14 +55,14 @@ fn verify(store: &Store, count: u64) -> u64 {
     hits
 }
 
-fn each_engine(test: impl Fn(IoEngine)) {
+fn each_io_engine(test: impl Fn(IoEngine)) {
     test(IoEngine::Threads);
     test(IoEngine::Auto);
 }
 
 #[test]
 fn everything_created_is_there_from_memory_from_disk_and_after_reopening() {
-    each_engine(|engine| {
+    each_io_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(config(&dir, engine)).unwrap();
         fill(&store, 3000);
@@ -108,7 +108,7 @@ fn a_group_read_in_order_costs_about_its_bytes_by_the_page_size() {
 
 #[test]
 fn removed_and_purged_objects_stay_away_across_a_restart() {
-    each_engine(|engine| {
+    each_io_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(config(&dir, engine)).unwrap();
         fill(&store, 500);
@@ -137,7 +137,7 @@ fn removed_and_purged_objects_stay_away_across_a_restart() {
 
 #[test]
 fn large_objects_stream_in_and_out_in_little_memory() {
-    each_engine(|engine| {
+    each_io_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(config(&dir, engine)).unwrap();
         let big = value(7, 20 << 20);
@@ -322,7 +322,7 @@ fn objects_that_lost_a_part_are_not_listed() {
 
 #[test]
 fn a_ring_that_wraps_keeps_what_is_used_and_never_lies() {
-    each_engine(|engine| {
+    each_io_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir, engine);
         config.volumes[0].size = Some(ByteSize::new(16 << 20));
@@ -471,7 +471,7 @@ fn what_is_synced_after_a_clean_reopen_survives_the_next_crash() {
 
 #[test]
 fn opening_and_writing_often_uses_up_no_segments() {
-    each_engine(|engine| {
+    each_io_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir, engine);
         config.checkpoint_period = Duration::ZERO;
@@ -533,7 +533,7 @@ fn a_segment_that_many_others_passed_is_not_gone_on_with() {
 
 #[test]
 fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
-    each_engine(|engine| {
+    each_io_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
         // With time to write, which a slow disk may need.
         let store = Store::open(config(&dir, engine)).unwrap();

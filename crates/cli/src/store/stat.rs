@@ -83,7 +83,7 @@ pub(crate) fn volume_text(volume: &VolumeInfo) -> String {
         "{} ({}, {}{}{}{}{})",
         volume.path.display(),
         ByteSize::new(volume.size_bytes),
-        volume.engine,
+        volume.io_engine,
         if volume.direct { ", page cache bypassed" } else { ", through the page cache" },
         if volume.rotational { ", a disk with seeks" } else { "" },
         out.unwrap_or_default(),
@@ -121,7 +121,7 @@ fn info_json(info: &StoreInfo) -> Value {
                 // A path need not be UTF-8.
                 "path": volume.path.display().to_string(),
                 "size_bytes": volume.size_bytes,
-                "engine": volume.engine,
+                "io_engine": volume.io_engine,
                 "direct": volume.direct,
                 "rotational": volume.rotational,
                 "in_service": volume.in_service,

@@ -86,7 +86,7 @@ impl SimDevice {
             block_bytes: options.block_bytes,
             direct: true,
             rotational: options.rotational,
-            engine: "sim",
+            io_engine: "sim",
         };
         let state = State {
             view: disk.bytes().to_vec(),

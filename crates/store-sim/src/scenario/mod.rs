@@ -255,7 +255,7 @@ pub fn model_file(seed: u64, engine: IoEngine) -> Result<(), Failure> {
     // The devices have threads in any case.
     config.background = true;
     config.volumes[0].path = directory.path().join("volume");
-    config.engine = engine;
+    config.io_engine = engine;
     config.direct = rng.bool();
     let model = Model::new(Demand::Fresh, config.durability);
     let ticks = Arc::new(Ticks::default());

@@ -1,11 +1,11 @@
-//! A device over one file descriptor: checks requests, counts them, and passes them to an engine.
+//! A device over one file descriptor: checks requests, counts them, and passes them to a driver.
 //!
-//! Owns: the open file (and so its lock), the counters, and the engine with its threads.
-//! Invariants: no misaligned or out-of-range request reaches an engine; `done` of every request is
-//! called exactly once; the file stays open until the last engine thread and journal are gone.
-//! Threads: any thread may call; `done` runs on an engine thread, or on the submitting thread when
+//! Owns: the open file (and so its lock), the counters, and the driver with its threads.
+//! Invariants: no misaligned or out-of-range request reaches a driver; `done` of every request is
+//! called exactly once; the file stays open until the last driver thread and journal are gone.
+//! Threads: any thread may call; `done` runs on a driver thread, or on the submitting thread when
 //! the request is refused. Dropping the device waits for all I/O, unless a `done` closure drops it:
-//! then the engine drains on its own, after the drop has returned.
+//! then the driver drains on its own, after the drop has returned.
 
 use std::cell::Cell;
 use std::fmt;
@@ -45,7 +45,7 @@ pub(super) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 /// Most pieces of memory in one system call.
 pub(super) const IOV_MAX: usize = 1024;
 
-/// State shared by engines, journals and the device.
+/// State shared by drivers, journals and the device.
 pub(super) struct Core {
     /// The open file; it carries the lock.
     pub(super) file: File,
@@ -80,7 +80,7 @@ impl Drop for Core {
     }
 }
 
-/// Limits on an engine's I/Os in flight.
+/// Limits on a driver's I/Os in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// I/Os in flight.
@@ -91,7 +91,7 @@ pub(super) struct Limits {
     pub(super) rotational: bool,
 }
 
-/// An accepted I/O in an engine.
+/// An accepted I/O in a driver.
 pub(super) struct Request {
     /// The I/O, already checked.
     pub(super) io: Io,
@@ -116,7 +116,7 @@ impl Request {
 }
 
 /// Performs I/O asynchronously. Dropping it completes every submitted I/O.
-pub(super) trait Engine: Send + Sync {
+pub(super) trait IoDriver: Send + Sync {
     /// Starts or queues a request.
     fn submit(&self, request: Request);
 
@@ -125,20 +125,20 @@ pub(super) trait Engine: Send + Sync {
 }
 
 thread_local! {
-    static ON_ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
+    static ON_COMPLETION_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Marks this thread as one that runs `done` closures, which must not wait for other I/Os.
-pub(super) fn mark_engine_thread() {
-    ON_ENGINE_THREAD.set(true);
+pub(super) fn mark_completion_thread() {
+    ON_COMPLETION_THREAD.set(true);
 }
 
 /// True on a thread that runs `done` closures of any device.
-pub(super) fn on_engine_thread() -> bool {
-    ON_ENGINE_THREAD.get()
+pub(super) fn on_completion_thread() -> bool {
+    ON_COMPLETION_THREAD.get()
 }
 
-/// Aborts the process if the thread unwinds through this guard: a dead engine thread would leave
+/// Aborts the process if the thread unwinds through this guard: a dead driver thread would leave
 /// I/Os that never complete, with the kernel still writing to their memory.
 pub(super) struct AbortOnPanic;
 
@@ -232,11 +232,11 @@ pub(super) fn nanos(from: Instant, to: Instant) -> u64 {
 pub(super) struct FileDevice {
     info: DeviceInfo,
     core: Arc<Core>,
-    engine: Box<dyn Engine>,
+    driver: Box<dyn IoDriver>,
 }
 
 impl FileDevice {
-    /// Starts an engine on an open, locked file. `info.engine` is filled in here. The second part
+    /// Starts a driver on an open, locked file. `info.io_engine` is filled in here. The second part
     /// of the result says why `Auto` did not choose io_uring.
     pub(super) fn start(
         file: File,
@@ -251,25 +251,25 @@ impl FileDevice {
         let depth = queue_depth.clamp(1, cap);
         let writes = (depth - depth / 4).clamp(1, WRITES_DEPTH);
         let limits = Limits { depth, writes, rotational: info.rotational };
-        let (engine, refused) = match choice {
+        let (driver, refused) = match choice {
             IoEngine::Threads => (None, None),
             IoEngine::IoUring => (Some(start_uring(&core, limits)?), None),
             IoEngine::Auto => match start_uring(&core, limits) {
-                Ok(engine) => (Some(engine), None),
+                Ok(driver) => (Some(driver), None),
                 Err(e) => (None, Some(e)),
             },
         };
-        let engine = match engine {
-            Some(engine) => {
-                info.engine = "io_uring";
-                engine
+        let driver = match driver {
+            Some(driver) => {
+                info.io_engine = "io_uring";
+                driver
             }
             None => {
-                info.engine = "threads";
-                Box::new(threads::ThreadPool::start(Arc::clone(&core), limits)?)
+                info.io_engine = "threads";
+                Box::new(threads::ThreadsDriver::start(Arc::clone(&core), limits)?)
             }
         };
-        Ok((FileDevice { info, core, engine }, refused))
+        Ok((FileDevice { info, core, driver }, refused))
     }
 
     /// Refuses requests that the device would answer with an unclear error.
@@ -308,7 +308,7 @@ impl FileDevice {
             Ok(()) if total == 0 => (io.done)(Ok(())),
             Ok(()) => {
                 self.core.under_way.fetch_add(1, Relaxed);
-                self.engine.submit(Request { io, total, queued: Instant::now(), first });
+                self.driver.submit(Request { io, total, queued: Instant::now(), first });
             }
             Err(e) => {
                 self.core.counters.failed(io.op);
@@ -343,7 +343,7 @@ impl FileDevice {
         submit_deferred();
         match receive.recv() {
             Ok(result) => result,
-            // The closure was dropped without a call, which no engine does; the state of the
+            // The closure was dropped without a call, which no driver does; the state of the
             // memory is then unknown.
             Err(_) => std::process::abort(),
         }
@@ -366,11 +366,11 @@ impl Device for FileDevice {
 
     fn settle(&self, most: Duration) {
         // Another thread may have deferred its requests, and wait for this one.
-        self.engine.start_deferred();
+        self.driver.start_deferred();
         let (start, mut nap) = (Instant::now(), SETTLE_NAP_MIN);
         let is_busy = || self.core.under_way.load(Ordering::Acquire) > 0;
         // A thread that runs `done` would wait for itself.
-        while !on_engine_thread() && is_busy() && start.elapsed() < most {
+        while !on_completion_thread() && is_busy() && start.elapsed() < most {
             thread::sleep(nap);
             nap = (nap * 2).min(SETTLE_NAP_MAX);
         }
@@ -380,7 +380,7 @@ impl Device for FileDevice {
         // SAFETY: the buffer is borrowed exclusively until this function returns, and both ways
         // below return only after the transfer is over.
         let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
-        if self.info.rotational && !on_engine_thread() {
+        if self.info.rotational && !on_completion_thread() {
             return self.read_queued(offset, piece);
         }
         self.blocking(IoOp::Read, offset, piece)
@@ -415,12 +415,12 @@ impl Device for FileDevice {
 }
 
 #[cfg(target_os = "linux")]
-fn start_uring(core: &Arc<Core>, limits: Limits) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(super::uring::UringEngine::start(Arc::clone(core), limits)?))
+fn start_uring(core: &Arc<Core>, limits: Limits) -> io::Result<Box<dyn IoDriver>> {
+    Ok(Box::new(super::uring::UringDriver::start(Arc::clone(core), limits)?))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_uring(_core: &Arc<Core>, _limits: Limits) -> io::Result<Box<dyn Engine>> {
+fn start_uring(_core: &Arc<Core>, _limits: Limits) -> io::Result<Box<dyn IoDriver>> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring exists on Linux only"))
 }
 

@@ -118,8 +118,8 @@ pub struct DeviceInfo {
     pub direct: bool,
     /// True for a disk with seeks; requests then go through a two-way elevator.
     pub rotational: bool,
-    /// The engine that performs the I/O: `io_uring`, `threads`, `sim`.
-    pub engine: &'static str,
+    /// What performs the I/O: `io_uring`, `threads`, `sim`.
+    pub io_engine: &'static str,
 }
 
 /// Counters of one device since it was opened. Times are sums in nanoseconds.

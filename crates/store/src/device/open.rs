@@ -3,7 +3,7 @@
 //! Owns: nothing once it returns; the lock and the descriptor pass to the device. Invariants: a
 //! file is changed only under its lock; contents are never examined (the caller decides whether
 //! they are a store's); a file made here is removed again if opening fails. Threads: blocking calls
-//! on the calling thread; the engine's threads start at the end.
+//! on the calling thread; the driver's threads start at the end.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -27,7 +27,7 @@ const BLOCK_BYTES: u32 = 4096;
 /// Retry limit: how often the file may appear, vanish or be replaced while it is opened.
 const TRIES: u32 = 5;
 
-/// The engine that performs disk I/O.
+/// What performs disk I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum IoEngine {
@@ -62,8 +62,8 @@ pub struct OpenOptions {
     /// Whether the device is to be written: one that cannot be is refused. If not, what this user
     /// may only read is opened for that.
     pub writes: bool,
-    /// The engine to use.
-    pub engine: IoEngine,
+    /// What performs the I/O.
+    pub io_engine: IoEngine,
     /// Bypass the page cache where the file system supports it.
     pub direct: bool,
     /// I/Os in flight at the device (at most 8 on a rotational device; the rest waits in the
@@ -83,7 +83,7 @@ impl OpenOptions {
             force: false,
             anew: false,
             writes: true,
-            engine: IoEngine::Auto,
+            io_engine: IoEngine::Auto,
             direct: true,
             queue_depth: 64,
             rotational: None,
@@ -132,8 +132,8 @@ pub(crate) fn open_undoable(
     let Target { undo, file, meta, created } = acquire(options, &mut warnings)?;
     let info = inspect(options, &file, &meta, &mut warnings)?;
     let (device, refused) =
-        FileDevice::start(file, path.to_path_buf(), info, options.engine, options.queue_depth)
-            .map_err(|source| DeviceOpenError::Engine { path: path.to_path_buf(), source })?;
+        FileDevice::start(file, path.to_path_buf(), info, options.io_engine, options.queue_depth)
+            .map_err(|source| DeviceOpenError::IoEngine { path: path.to_path_buf(), source })?;
     if cfg!(target_os = "linux")
         && let Some(e) = refused
     {
@@ -493,7 +493,7 @@ fn inspect(
         block_bytes: block,
         direct: direct.is_some(),
         rotational: options.rotational.unwrap_or_else(|| sys::seeks(meta)),
-        engine: "threads",
+        io_engine: "threads",
     })
 }
 

@@ -126,7 +126,7 @@ pub enum DeviceOpenError {
     /// The engine could not start.
     #[error("{}: cannot start the I/O engine: {source}; try the engine `auto` or `threads`",
             path.display())]
-    Engine {
+    IoEngine {
         /// The path asked for.
         path: PathBuf,
         /// The system's error.

@@ -3,7 +3,7 @@
 //! with seeks.
 //!
 //! Owns: only the waiting items; a pure data structure without threads, clocks or I/O, which each
-//! engine keeps behind its own mutex. Invariants: every pushed item is popped exactly once. While a
+//! driver keeps behind its own mutex. Invariants: every pushed item is popped exactly once. While a
 //! write waits and may be started, at most [`READS_PER_WRITE`] reads are started before a write is.
 //! On a rotational device at most [`WRITE_PASS_LIMIT`] writes overtake a write, and a sweep of
 //! reads, upward or downward, only moves forward, so that it ends.

@@ -103,7 +103,7 @@ fn options(path: &Path, bytes: u64) -> OpenOptions {
 }
 
 /// Runs a test over engines, rotational or not, direct or not.
-fn each_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
+fn each_io_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
     for engine in [IoEngine::Threads, IoEngine::IoUring] {
         for (rotational, direct, queue_depth) in
             [(false, true, 64), (true, true, 64), (false, false, 3), (false, true, 1)]
@@ -111,7 +111,7 @@ fn each_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("device");
             let how = OpenOptions {
-                engine,
+                io_engine: engine,
                 rotational: Some(rotational),
                 direct,
                 queue_depth,
@@ -122,11 +122,11 @@ fn each_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
                     assert!(opened.created);
                     let expected =
                         ["threads", "io_uring"][usize::from(engine != IoEngine::Threads)];
-                    assert_eq!(opened.device.info().engine, expected);
+                    assert_eq!(opened.device.info().io_engine, expected);
                     assert_eq!(opened.device.info().rotational, rotational);
                     test(opened.device, &path);
                 }
-                Err(DeviceOpenError::Engine { source, .. }) if engine == IoEngine::IoUring => {
+                Err(DeviceOpenError::IoEngine { source, .. }) if engine == IoEngine::IoUring => {
                     assert!(!path.exists(), "a failed creation leaves nothing");
                     eprintln!("not tested: io_uring: {source}");
                 }
@@ -138,7 +138,7 @@ fn each_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
 
 #[test]
 fn agrees_with_a_model_in_memory() {
-    each_engine(2 * MIB, |device, _| {
+    each_io_engine(2 * MIB, |device, _| {
         let mut rng = fastrand::Rng::with_seed(1);
         let blocks = 2 * MIB as usize / BLOCK;
         let mut model = vec![0u8; 2 * MIB as usize];
@@ -177,7 +177,7 @@ fn agrees_with_a_model_in_memory() {
 
 #[test]
 fn many_threads_with_many_in_flight() {
-    each_engine(8 * MIB, |device, _| {
+    each_io_engine(8 * MIB, |device, _| {
         std::thread::scope(|scope| {
             for t in 0..8u64 {
                 let device = &device;
@@ -224,7 +224,7 @@ fn many_threads_with_many_in_flight() {
 
 #[test]
 fn more_pieces_than_one_system_call_takes() {
-    each_engine(8 * MIB, |device, _| {
+    each_io_engine(8 * MIB, |device, _| {
         let mut rng = fastrand::Rng::with_seed(3);
         let bufs: Vec<_> = (0..1500).map(|_| Aligned::filled(&mut rng, BLOCK)).collect();
         let written = run(&*device, IoOp::Write, BLOCK as u64, bufs).unwrap();
@@ -236,7 +236,7 @@ fn more_pieces_than_one_system_call_takes() {
 
 #[test]
 fn what_cannot_work_is_refused() {
-    each_engine(MIB, |device, path| {
+    each_io_engine(MIB, |device, path| {
         let size = device.info().size_bytes;
         assert_eq!(size, MIB);
         let mut two = Aligned::new(2 * BLOCK);
@@ -284,7 +284,7 @@ fn writing_through_a_read_only_descriptor_fails() {
             block_bytes: 1,
             direct: false,
             rotational: false,
-            engine: "",
+            io_engine: "",
         };
         let file = File::open(&path).unwrap();
         let (device, _) = FileDevice::start(file, path.clone(), info, engine, 4).unwrap();

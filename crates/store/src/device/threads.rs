@@ -1,4 +1,4 @@
-//! The portable engine: a pool of threads, each performing one request at a time with `pread` and
+//! The portable driver: a pool of threads, each performing one request at a time with `pread` and
 //! `pwrite`.
 //!
 //! Owns: the waiting requests and the threads. Invariants: at most `limits.depth` requests are in
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::IoOp;
 use super::file::{
-    AbortOnPanic, Core, Done, Engine, Limits, Request, mark_engine_thread, nanos, transfer,
+    AbortOnPanic, Core, Done, IoDriver, Limits, Request, mark_completion_thread, nanos, transfer,
 };
 use super::queue::IoQueue;
 use crate::process::SignalsBlocked;
@@ -23,7 +23,7 @@ use crate::process::SignalsBlocked;
 const THREADS: u32 = 16;
 
 /// The pool.
-pub(super) struct ThreadPool {
+pub(super) struct ThreadsDriver {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -42,9 +42,9 @@ struct State {
     stop: bool,
 }
 
-impl ThreadPool {
+impl ThreadsDriver {
     /// Starts the threads.
-    pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<ThreadPool> {
+    pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<ThreadsDriver> {
         let queue = IoQueue::new(limits.rotational);
         let state = Mutex::new(State { queue, idle: 0, writing: 0, stop: false });
         let count = limits.depth.min(THREADS);
@@ -52,7 +52,7 @@ impl ThreadPool {
         let limits =
             Limits { depth: count, writes: limits.writes.min((count * 3).div_ceil(4)), ..limits };
         let shared = Arc::new(Shared { core, limits, state, work: Condvar::new() });
-        let mut pool = ThreadPool { shared, threads: Vec::new() };
+        let mut pool = ThreadsDriver { shared, threads: Vec::new() };
         for n in 0..count {
             let shared = Arc::clone(&pool.shared);
             let _program_s = SignalsBlocked::new();
@@ -63,7 +63,7 @@ impl ThreadPool {
     }
 }
 
-impl Engine for ThreadPool {
+impl IoDriver for ThreadsDriver {
     fn submit(&self, request: Request) {
         let mut state = self.shared.lock();
         request.enter(&mut state.queue);
@@ -75,7 +75,7 @@ impl Engine for ThreadPool {
     }
 }
 
-impl Drop for ThreadPool {
+impl Drop for ThreadsDriver {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.work.notify_all();
@@ -84,7 +84,7 @@ impl Drop for ThreadPool {
             // A `done` closure that drops the last reference runs on a pool thread, which cannot
             // join itself; that thread ends after the drop, as do the others that are not joined.
             if handle.thread().id() != me {
-                // An engine thread that panics aborts the process, so there is no error to see.
+                // A driver thread that panics aborts the process, so there is no error to see.
                 let _ = handle.join();
             }
         }
@@ -99,7 +99,7 @@ impl Shared {
 
     fn work(&self) {
         let _bomb = AbortOnPanic;
-        mark_engine_thread();
+        mark_completion_thread();
         let mut iovecs = Vec::new();
         while let Some(request) = self.next() {
             let writes = request.io.op == IoOp::Write;

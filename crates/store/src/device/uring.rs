@@ -1,4 +1,4 @@
-//! The Linux engine: one io_uring, driven by one thread.
+//! The Linux driver: one io_uring, driven by one thread.
 //!
 //! Owns: the waiting requests, the ring with its registered file, and the ring thread. Invariants:
 //! a request sits in exactly one of the queue, a slot (the kernel has it) or the list of those
@@ -25,8 +25,8 @@ use std::time::Instant;
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::file::{
-    AbortOnPanic, Core, Done, Engine, Limits, Request, abort, advance, fill_iovecs,
-    mark_engine_thread, nanos, transfer,
+    AbortOnPanic, Core, Done, IoDriver, Limits, Request, abort, advance, fill_iovecs,
+    mark_completion_thread, nanos, transfer,
 };
 use super::queue::IoQueue;
 use super::{Io, IoBuf, IoOp, batch};
@@ -46,8 +46,8 @@ const DONE_BATCH: usize = 4;
 /// Retry limit: how often in a row the kernel may ask to repeat one transfer.
 const RETRIES_MAX: u32 = 1000;
 
-/// The submitters' handle of the engine.
-pub(super) struct UringEngine {
+/// The submitters' handle of the driver.
+pub(super) struct UringDriver {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -63,9 +63,9 @@ struct State {
     stop: bool,
 }
 
-impl UringEngine {
+impl UringDriver {
     /// Sets up the ring and starts its thread.
-    pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<UringEngine> {
+    pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<UringDriver> {
         let queue = IoQueue::new(limits.rotational);
         let state = Mutex::new(State { queue, stop: false });
         let sleeping = AtomicBool::new(false);
@@ -86,14 +86,14 @@ impl UringEngine {
             }
         })?;
         match is_ready.recv() {
-            Ok(Ok(())) => Ok(UringEngine { shared, thread: Some(thread) }),
+            Ok(Ok(())) => Ok(UringDriver { shared, thread: Some(thread) }),
             Ok(Err(e)) => Err(e),
             Err(_) => Err(io::Error::other("the io_uring thread died while it started")),
         }
     }
 }
 
-impl Engine for UringEngine {
+impl IoDriver for UringDriver {
     fn submit(&self, request: Request) {
         let mut state = self.shared.lock();
         request.enter(&mut state.queue);
@@ -111,7 +111,7 @@ impl Engine for UringEngine {
     }
 }
 
-impl Drop for UringEngine {
+impl Drop for UringDriver {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.ring();
@@ -200,7 +200,7 @@ impl Driver {
 
     fn run(&mut self) {
         let _bomb = AbortOnPanic;
-        mark_engine_thread();
+        mark_completion_thread();
         while !self.fetch() {
             self.start_all();
             self.enter();
@@ -215,7 +215,7 @@ impl Driver {
 
     /// Moves requests that may start from the queue into slots. If there is room for more and
     /// nothing else to do, marks the ring thread as sleeping, so that submitters wake it. True when
-    /// the engine was told to stop and is empty.
+    /// the driver was told to stop and is empty.
     fn fetch(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();

@@ -65,7 +65,7 @@ fn open_device(
     options.direct = config.direct;
     options.rotational = config.seeks;
     options.queue_depth = config.queue_depth;
-    options.engine = config.engine;
+    options.io_engine = config.io_engine;
     let (opened, undo) = crate::device::open_undoable(&options)?;
     warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
     let (path, fresh) = (volume.path.clone(), opened.created);

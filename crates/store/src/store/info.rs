@@ -55,8 +55,8 @@ pub struct VolumeInfo {
     pub path: PathBuf,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// What moves its bytes.
-    pub engine: &'static str,
+    /// What performs its I/O.
+    pub io_engine: &'static str,
     /// True if the page cache is bypassed.
     pub direct: bool,
     /// True for a disk with seeks.
@@ -129,7 +129,7 @@ impl VolumeInfo {
         VolumeInfo {
             path: volume.path.clone(),
             size_bytes: volume.superblock.volume_bytes,
-            engine: info.engine,
+            io_engine: info.io_engine,
             direct: info.direct,
             rotational: info.rotational,
             in_service: out_because.is_none(),

@@ -78,7 +78,7 @@ impl Memory {
             block_bytes: 512,
             direct: true,
             rotational: false,
-            engine: "memory",
+            io_engine: "memory",
         };
         Arc::new(Memory { info, state: Arc::clone(state) })
     }

@@ -90,7 +90,7 @@ impl Disk {
             block_bytes: 512,
             direct: true,
             rotational: false,
-            engine: "memory",
+            io_engine: "memory",
         };
         Arc::new(Troubled { info, disk: self.clone() })
     }

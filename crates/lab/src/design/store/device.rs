@@ -102,7 +102,7 @@ impl Recorder {
             block_bytes: 512,
             direct: true,
             rotational: matches!(drive, Drive::Mechanical(_)),
-            engine: "lab",
+            io_engine: "lab",
         };
         let shared = Shared {
             drive: drive.clone(),

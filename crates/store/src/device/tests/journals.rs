@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn a_journal_survives_reopening_and_leaves_its_neighbours_alone() {
-    each_engine(MIB, |device, path| {
+    each_io_engine(MIB, |device, path| {
         let mut rng = fastrand::Rng::with_seed(4);
         let (at, len) = (8 * BLOCK as u64, 16 * BLOCK as u64);
         let around = [Aligned::filled(&mut rng, BLOCK), Aligned::filled(&mut rng, BLOCK)];

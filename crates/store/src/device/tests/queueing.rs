@@ -11,7 +11,7 @@ use super::*;
 /// A store's files are free once nothing of it is held; `done` may hold the last of it.
 #[test]
 fn a_settled_device_has_let_go_of_what_done_held() {
-    each_engine(MIB, |device, _| {
+    each_io_engine(MIB, |device, _| {
         let (buffer, held) = (Aligned::new(BLOCK), Arc::new(()));
         let (heard, hears) = mpsc::channel();
         let (go, goes) = mpsc::channel();
@@ -35,9 +35,9 @@ fn a_settled_device_has_let_go_of_what_done_held() {
 /// Its thread may be waiting for the one that closes the store.
 #[test]
 fn a_device_settles_though_another_thread_deferred_a_read() {
-    each_engine(MIB, |device, _| {
+    each_io_engine(MIB, |device, _| {
         let (buffer, held) = (Aligned::new(BLOCK), Arc::new(()));
-        // The engine's thread goes to sleep.
+        // The driver's thread goes to sleep.
         std::thread::sleep(Duration::from_millis(20));
         std::thread::scope(|scope| {
             let (submitted, is_submitted) = mpsc::channel();
@@ -64,7 +64,7 @@ fn a_read_that_holds_up_others_goes_before_those_that_are_queued() {
     for engine in [IoEngine::Threads, IoEngine::IoUring] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("device");
-        let how = OpenOptions { engine, queue_depth: 1, ..options(&path, MIB) };
+        let how = OpenOptions { io_engine: engine, queue_depth: 1, ..options(&path, MIB) };
         let Ok(opened) = open(&how) else {
             assert!(engine == IoEngine::IoUring, "the other engine is always there");
             continue;
@@ -105,7 +105,7 @@ fn a_read_that_holds_up_others_goes_before_those_that_are_queued() {
 
 #[test]
 fn dropping_the_device_completes_everything() {
-    each_engine(MIB, |device, _| {
+    each_io_engine(MIB, |device, _| {
         let count = Arc::new(AtomicU32::new(0));
         for n in 0..300u64 {
             let buf = Aligned::new(BLOCK);
@@ -144,7 +144,7 @@ fn read_chain(device: Arc<dyn Device>, left: u32, end: mpsc::Sender<()>) {
 
 #[test]
 fn closures_may_submit_read_and_drop_the_last_reference() {
-    each_engine(MIB, |device, path| {
+    each_io_engine(MIB, |device, path| {
         let (end, ended) = mpsc::channel();
         read_chain(device, 500, end);
         ended.recv_timeout(PATIENCE).unwrap();
@@ -164,7 +164,9 @@ fn reads_overtake_queued_writes() {
     for engine in [IoEngine::Threads, IoEngine::Auto] {
         let path = dir.path().join(format!("{engine:?}"));
         let device =
-            open(&OpenOptions { engine, queue_depth: 1, ..options(&path, MIB) }).unwrap().device;
+            open(&OpenOptions { io_engine: engine, queue_depth: 1, ..options(&path, MIB) })
+                .unwrap()
+                .device;
         let order = Arc::new(Mutex::new(Vec::new()));
         let (hold, held) = mpsc::channel::<()>();
         let mut held = Some(held);
@@ -179,7 +181,7 @@ fn reads_overtake_queued_writes() {
             let done = Box::new(move |result: io::Result<()>| {
                 drop(buf);
                 result.unwrap();
-                // The first one occupies the only engine thread until all are queued.
+                // The first one occupies the only driver thread until all are queued.
                 if let Some(held) = held {
                     entered.send(()).unwrap();
                     held.recv().unwrap();
@@ -198,7 +200,7 @@ fn reads_overtake_queued_writes() {
     }
 }
 
-/// Submits a write whose `done` occupies the engine's thread until the sender is used or dropped.
+/// Submits a write whose `done` occupies the driver's thread until the sender is used or dropped.
 fn occupy(device: &dyn Device) -> mpsc::Sender<()> {
     let (hold, held) = mpsc::channel::<()>();
     let (entered, is_entered) = mpsc::channel();
@@ -220,7 +222,7 @@ fn a_slot_that_is_free_is_used_before_done_is_called() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("device");
     let device = open(&OpenOptions { queue_depth: 1, ..options(&path, MIB) }).unwrap().device;
-    if device.info().engine != "io_uring" {
+    if device.info().io_engine != "io_uring" {
         return println!("no io_uring here: left out");
     }
     let hold = occupy(&*device);
