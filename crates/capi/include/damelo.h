@@ -59,7 +59,7 @@ enum damelo_durability {
 enum damelo_io_engine {
     DAMELO_IO_ENGINE_AUTO = 0,     /* io_uring where permitted, else threads (default) */
     DAMELO_IO_ENGINE_IO_URING = 1, /* io_uring or an error */
-    DAMELO_IO_ENGINE_THREADS = 2    /* a pool of threads with pread and pwrite */
+    DAMELO_IO_ENGINE_THREADS = 2   /* a pool of threads with pread and pwrite */
 };
 
 /* What happens when readers hold all memory. */

@@ -276,8 +276,8 @@ impl Space {
             .max(512)
     }
 
-    pub(crate) fn rotational(&self) -> bool {
-        self.volumes.iter().any(|v| v.device.info().rotational)
+    pub(crate) fn seeks(&self) -> bool {
+        self.volumes.iter().any(|v| v.device.info().seeks)
     }
 
     pub(crate) fn all_gone(&self) -> bool {

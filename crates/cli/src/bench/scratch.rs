@@ -133,7 +133,7 @@ mod tests {
             config.objects_max = Some(objects_max);
             let store = scratch.create(config).unwrap();
             assert!(store.info().created && !store.may_contain(b"k"));
-            assert!(store.info().volumes[0].rotational, "as it was said");
+            assert!(store.info().volumes[0].seeks, "as it was said");
             store.create(b"k", GroupId::new(1), b"v").wait().unwrap();
             files.push((std::fs::metadata(&path).unwrap().ino(), store.info().index_bytes));
             store.close().unwrap();

@@ -85,7 +85,7 @@ pub(crate) fn volume_text(volume: &VolumeInfo) -> String {
         ByteSize::new(volume.size_bytes),
         volume.io_engine,
         if volume.direct { ", page cache bypassed" } else { ", through the page cache" },
-        if volume.rotational { ", a disk with seeks" } else { "" },
+        if volume.seeks { ", a disk with seeks" } else { "" },
         out.unwrap_or_default(),
         silent.unwrap_or_default(),
     )
@@ -123,7 +123,7 @@ fn info_json(info: &StoreInfo) -> Value {
                 "size_bytes": volume.size_bytes,
                 "io_engine": volume.io_engine,
                 "direct": volume.direct,
-                "rotational": volume.rotational,
+                "seeks": volume.seeks,
                 "in_service": volume.in_service,
                 "out_because": volume.out_because,
                 "unanswering_s": volume.unanswering_for.map(|time| time.as_secs()),

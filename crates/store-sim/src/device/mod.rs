@@ -44,7 +44,7 @@ pub struct SimOptions {
     /// Alignment it demands: 512 or 4096.
     pub block_bytes: u32,
     /// Claim to be a disk with seeks.
-    pub rotational: bool,
+    pub seeks: bool,
     /// Keep all history, so that images of every past tick can be made.
     pub history: bool,
     /// Faults from the start.
@@ -58,7 +58,7 @@ impl SimOptions {
             seed,
             completion: Completion::Inline,
             block_bytes: 512,
-            rotational: false,
+            seeks: false,
             history: true,
             faults: FaultPlan::none(),
         }
@@ -85,7 +85,7 @@ impl SimDevice {
             size_bytes: disk.size_bytes(),
             block_bytes: options.block_bytes,
             direct: true,
-            rotational: options.rotational,
+            seeks: options.seeks,
             io_engine: "sim",
         };
         let state = State {

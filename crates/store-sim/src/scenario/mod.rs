@@ -104,7 +104,7 @@ fn options(rng: &mut fastrand::Rng, seed: u64, history: bool) -> SimOptions {
     SimOptions {
         completion: if is_alone(seed) { Completion::Inline } else { completion },
         block_bytes: [512, 4096][rng.usize(0..2)],
-        rotational: rng.u8(0..4) == 0,
+        seeks: rng.u8(0..4) == 0,
         history,
         ..SimOptions::new(seed)
     }

@@ -24,9 +24,9 @@ use super::open::IoEngine;
 use super::queue::IoQueue;
 use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journal, threads};
 
-/// I/Os in flight at a rotational disk: enough for it to sort by angle, few enough that the
+/// I/Os in flight at a disk with seeks: enough for it to sort by angle, few enough that the
 /// elevator and the priority of reads stay effective.
-const ROTATIONAL_DEPTH: u32 = 8;
+const SEEKS_DEPTH: u32 = 8;
 
 /// Most writes in flight at a device. More wait in our queue, where reads overtake them: that many
 /// writes of a mebibyte keep any disk busy, and a disk that takes requests in order of arrival
@@ -88,7 +88,7 @@ pub(super) struct Limits {
     /// Writes in flight: fewer, so that a burst of writes leaves room for reads.
     pub(super) writes: u32,
     /// Use the elevator.
-    pub(super) rotational: bool,
+    pub(super) seeks: bool,
 }
 
 /// An accepted I/O in a driver.
@@ -247,10 +247,10 @@ impl FileDevice {
     ) -> io::Result<(FileDevice, Option<io::Error>)> {
         let block = u64::from(info.block_bytes.max(1));
         let core = Arc::new(Core::new(file, path, block));
-        let cap = if info.rotational { ROTATIONAL_DEPTH } else { DEPTH_MAX };
+        let cap = if info.seeks { SEEKS_DEPTH } else { DEPTH_MAX };
         let depth = queue_depth.clamp(1, cap);
         let writes = (depth - depth / 4).clamp(1, WRITES_DEPTH);
-        let limits = Limits { depth, writes, rotational: info.rotational };
+        let limits = Limits { depth, writes, seeks: info.seeks };
         let (driver, refused) = match choice {
             IoEngine::Threads => (None, None),
             IoEngine::IoUring => (Some(start_uring(&core, limits)?), None),
@@ -380,7 +380,7 @@ impl Device for FileDevice {
         // SAFETY: the buffer is borrowed exclusively until this function returns, and both ways
         // below return only after the transfer is over.
         let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
-        if self.info.rotational && !on_completion_thread() {
+        if self.info.seeks && !on_completion_thread() {
             return self.read_queued(offset, piece);
         }
         self.blocking(IoOp::Read, offset, piece)

@@ -117,7 +117,7 @@ pub struct DeviceInfo {
     /// True when the page cache is bypassed (`O_DIRECT`).
     pub direct: bool,
     /// True for a disk with seeks; requests then go through a two-way elevator.
-    pub rotational: bool,
+    pub seeks: bool,
     /// What performs the I/O: `io_uring`, `threads`, `sim`.
     pub io_engine: &'static str,
 }

@@ -66,11 +66,11 @@ pub struct OpenOptions {
     pub io_engine: IoEngine,
     /// Bypass the page cache where the file system supports it.
     pub direct: bool,
-    /// I/Os in flight at the device (at most 8 on a rotational device; the rest waits in the
+    /// I/Os in flight at the device (at most 8 on a disk with seeks; the rest waits in the
     /// elevator).
     pub queue_depth: u32,
     /// Whether the disk has seeks; `None` asks the system.
-    pub rotational: Option<bool>,
+    pub seeks: Option<bool>,
 }
 
 impl OpenOptions {
@@ -86,7 +86,7 @@ impl OpenOptions {
             io_engine: IoEngine::Auto,
             direct: true,
             queue_depth: 64,
-            rotational: None,
+            seeks: None,
         }
     }
 }
@@ -492,7 +492,7 @@ fn inspect(
         size_bytes,
         block_bytes: block,
         direct: direct.is_some(),
-        rotational: options.rotational.unwrap_or_else(|| sys::seeks(meta)),
+        seeks: options.seeks.unwrap_or_else(|| sys::seeks(meta)),
         io_engine: "threads",
     })
 }

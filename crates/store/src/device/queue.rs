@@ -5,7 +5,7 @@
 //! Owns: only the waiting items; a pure data structure without threads, clocks or I/O, which each
 //! driver keeps behind its own mutex. Invariants: every pushed item is popped exactly once. While a
 //! write waits and may be started, at most [`READS_PER_WRITE`] reads are started before a write is.
-//! On a rotational device at most [`WRITE_PASS_LIMIT`] writes overtake a write, and a sweep of
+//! On a disk with seeks at most [`WRITE_PASS_LIMIT`] writes overtake a write, and a sweep of
 //! reads, upward or downward, only moves forward, so that it ends.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,9 +32,9 @@ enum Order<T> {
 }
 
 impl<T> IoQueue<T> {
-    /// An empty queue; `rotational` turns the elevator on, otherwise I/Os go in order of arrival.
-    pub(super) fn new(rotational: bool) -> IoQueue<T> {
-        let order = if rotational {
+    /// An empty queue; `seeks` turns the elevator on, otherwise I/Os go in order of arrival.
+    pub(super) fn new(seeks: bool) -> IoQueue<T> {
+        let order = if seeks {
             Order::Elevator(Elevator::new())
         } else {
             let (first, reads, writes) = Default::default();
@@ -219,14 +219,14 @@ mod tests {
 
     #[test]
     fn a_write_waits_for_a_bounded_number_of_reads() {
-        for rotational in [false, true] {
-            let mut q = IoQueue::new(rotational);
+        for seeks in [false, true] {
+            let mut q = IoQueue::new(seeks);
             q.push(IoOp::Write, 1 << 30, 1, 999);
             for id in 0..100 {
                 q.push(IoOp::Read, id, 1, id);
             }
             let at = drain(&mut q).iter().position(|id| *id == 999);
-            assert_eq!(at, Some(READS_PER_WRITE as usize), "rotational {rotational}");
+            assert_eq!(at, Some(READS_PER_WRITE as usize), "seeks {seeks}");
         }
     }
 
@@ -308,9 +308,9 @@ mod tests {
 
     #[test]
     fn everything_comes_out_once() {
-        for rotational in [false, true] {
+        for seeks in [false, true] {
             let mut rng = fastrand::Rng::with_seed(7);
-            let mut q = IoQueue::new(rotational);
+            let mut q = IoQueue::new(seeks);
             let mut seen = vec![0u8; 5000];
             for id in 0..5000u64 {
                 let op = if rng.bool() { IoOp::Read } else { IoOp::Write };

@@ -99,20 +99,20 @@ fn run(device: &dyn Device, op: IoOp, offset: u64, bufs: Vec<Aligned>) -> io::Re
 }
 
 fn options(path: &Path, bytes: u64) -> OpenOptions {
-    OpenOptions { create_bytes: Some(bytes), rotational: Some(false), ..OpenOptions::new(path) }
+    OpenOptions { create_bytes: Some(bytes), seeks: Some(false), ..OpenOptions::new(path) }
 }
 
-/// Runs a test over engines, rotational or not, direct or not.
+/// Runs a test over engines, with seeks or not, direct or not.
 fn each_io_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
     for engine in [IoEngine::Threads, IoEngine::IoUring] {
-        for (rotational, direct, queue_depth) in
+        for (seeks, direct, queue_depth) in
             [(false, true, 64), (true, true, 64), (false, false, 3), (false, true, 1)]
         {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("device");
             let how = OpenOptions {
                 io_engine: engine,
-                rotational: Some(rotational),
+                seeks: Some(seeks),
                 direct,
                 queue_depth,
                 ..options(&path, bytes)
@@ -123,7 +123,7 @@ fn each_io_engine(bytes: u64, test: impl Fn(Arc<dyn Device>, &Path)) {
                     let expected =
                         ["threads", "io_uring"][usize::from(engine != IoEngine::Threads)];
                     assert_eq!(opened.device.info().io_engine, expected);
-                    assert_eq!(opened.device.info().rotational, rotational);
+                    assert_eq!(opened.device.info().seeks, seeks);
                     test(opened.device, &path);
                 }
                 Err(DeviceOpenError::IoEngine { source, .. }) if engine == IoEngine::IoUring => {
@@ -216,7 +216,7 @@ fn many_threads_with_many_in_flight() {
         assert_eq!(stats.write_bytes, stats.read_bytes);
         assert_eq!((stats.read_errors, stats.write_errors), (0, 0));
         assert!(stats.device_ns > 0 && stats.depth_max >= 1 && stats.depth_max <= 64);
-        if device.info().rotational {
+        if device.info().seeks {
             assert!(stats.depth_max <= 8, "{}", stats.depth_max);
         }
     });
@@ -283,7 +283,7 @@ fn writing_through_a_read_only_descriptor_fails() {
             size_bytes: BLOCK as u64,
             block_bytes: 1,
             direct: false,
-            rotational: false,
+            seeks: false,
             io_engine: "",
         };
         let file = File::open(&path).unwrap();

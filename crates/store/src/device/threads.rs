@@ -45,7 +45,7 @@ struct State {
 impl ThreadsDriver {
     /// Starts the threads.
     pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<ThreadsDriver> {
-        let queue = IoQueue::new(limits.rotational);
+        let queue = IoQueue::new(limits.seeks);
         let state = Mutex::new(State { queue, idle: 0, writing: 0, stop: false });
         let count = limits.depth.min(THREADS);
         // With fewer threads than slots, each thread is a slot.

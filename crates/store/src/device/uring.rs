@@ -66,7 +66,7 @@ struct State {
 impl UringDriver {
     /// Sets up the ring and starts its thread.
     pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<UringDriver> {
-        let queue = IoQueue::new(limits.rotational);
+        let queue = IoQueue::new(limits.seeks);
         let state = Mutex::new(State { queue, stop: false });
         let sleeping = AtomicBool::new(false);
         let shared = Arc::new(Shared { state, sleeping, wake: eventfd()? });

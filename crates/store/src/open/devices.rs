@@ -63,7 +63,7 @@ fn open_device(
     options.force = config.force;
     options.anew = config.anew;
     options.direct = config.direct;
-    options.rotational = config.seeks;
+    options.seeks = config.seeks;
     options.queue_depth = config.queue_depth;
     options.io_engine = config.io_engine;
     let (opened, undo) = crate::device::open_undoable(&options)?;

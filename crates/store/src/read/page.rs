@@ -100,7 +100,7 @@ impl Engine {
     }
 
     fn rotates(&self) -> bool {
-        self.space.rotational()
+        self.space.seeks()
     }
 
     /// The group that a page mostly holds, if known.

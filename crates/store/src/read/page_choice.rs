@@ -39,15 +39,10 @@ impl ReadCosts {
     /// Cost of reading `page_bytes` in percent of the cost of `object_bytes`. For a disk with seeks
     /// the measured times give it. On flash they do so only while the queue is short: behind a long
     /// queue both reads wait equally long, although the page keeps the device busy for longer.
-    pub(crate) fn ratio_percent(
-        &self,
-        page_bytes: u64,
-        object_bytes: u64,
-        rotational: bool,
-    ) -> u64 {
+    pub(crate) fn ratio_percent(&self, page_bytes: u64, object_bytes: u64, seeks: bool) -> u64 {
         let busy = (FLASH_READ_BYTES + page_bytes) * 100
             / (FLASH_READ_BYTES + object_bytes.min(page_bytes));
-        if rotational { self.measured_percent() } else { self.measured_percent().max(busy) }
+        if seeks { self.measured_percent() } else { self.measured_percent().max(busy) }
     }
 
     fn measured_percent(&self) -> u64 {

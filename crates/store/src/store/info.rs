@@ -60,7 +60,7 @@ pub struct VolumeInfo {
     /// True if the page cache is bypassed.
     pub direct: bool,
     /// True for a disk with seeks.
-    pub rotational: bool,
+    pub seeks: bool,
     /// False once it is out of service, after repeated errors mostly.
     pub in_service: bool,
     /// Why it is out of service; `None` while it is not.
@@ -131,7 +131,7 @@ impl VolumeInfo {
             size_bytes: volume.superblock.volume_bytes,
             io_engine: info.io_engine,
             direct: info.direct,
-            rotational: info.rotational,
+            seeks: info.seeks,
             in_service: out_because.is_none(),
             out_because,
             unanswering_for: engine.space.silent_for(volume),

@@ -77,7 +77,7 @@ impl Memory {
             size_bytes: state.lock().unwrap().bytes.len() as u64,
             block_bytes: 512,
             direct: true,
-            rotational: false,
+            seeks: false,
             io_engine: "memory",
         };
         Arc::new(Memory { info, state: Arc::clone(state) })

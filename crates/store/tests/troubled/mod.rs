@@ -89,7 +89,7 @@ impl Disk {
             size_bytes: self.bytes.lock().unwrap().len() as u64,
             block_bytes: 512,
             direct: true,
-            rotational: false,
+            seeks: false,
             io_engine: "memory",
         };
         Arc::new(Troubled { info, disk: self.clone() })

@@ -101,7 +101,7 @@ impl Recorder {
             size_bytes,
             block_bytes: 512,
             direct: true,
-            rotational: matches!(drive, Drive::Mechanical(_)),
+            seeks: matches!(drive, Drive::Mechanical(_)),
             io_engine: "lab",
         };
         let shared = Shared {

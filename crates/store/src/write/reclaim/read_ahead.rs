@@ -100,7 +100,7 @@ impl<'a> ReadAhead<'a> {
         ReadAhead {
             engine,
             segment,
-            limits: if engine.space.rotational() { WITH_SEEKS } else { ON_FLASH },
+            limits: if engine.space.seeks() { WITH_SEEKS } else { ON_FLASH },
             rest: keepers,
             under_way: VecDeque::new(),
             landed: None,
