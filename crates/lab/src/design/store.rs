@@ -96,19 +96,31 @@ impl Default for StoreOptions {
     }
 }
 
-const DISK_POLICIES: [(&str, DiskPolicyKind); 4] = [
-    ("fbc", DiskPolicyKind::Fbc),
-    ("lfu-aging", DiskPolicyKind::LfuAging),
-    ("lru", DiskPolicyKind::Lru),
-    ("fifo", DiskPolicyKind::Fifo),
-];
+const DISK_POLICIES: [&str; DiskPolicyKind::ALL.len()] = {
+    let mut names = [""; DiskPolicyKind::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = DiskPolicyKind::ALL[at].name();
+        at += 1;
+    }
+    names
+};
 
-const MEMORY_POLICIES: [(&str, ResidencyPolicyKind); 4] = [
-    ("hit-density", ResidencyPolicyKind::HitDensity),
-    ("s3-fifo", ResidencyPolicyKind::S3Fifo),
-    ("lru", ResidencyPolicyKind::Lru),
-    ("clock", ResidencyPolicyKind::Clock),
-];
+const MEMORY_POLICIES: [&str; ResidencyPolicyKind::ALL.len()] = {
+    let mut names = [""; ResidencyPolicyKind::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = ResidencyPolicyKind::ALL[at].name();
+        at += 1;
+    }
+    names
+};
+
+/// The one of `all` that is called so.
+fn kind<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+    let named: Vec<_> = all.iter().map(|&kind| (name(kind), kind)).collect();
+    choice(text, &named)
+}
 
 const ADMISSIONS: [(&str, Admission); 3] = [
     ("always", Admission::Always),
@@ -135,16 +147,22 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "disk",
         default: "fbc",
-        values: Values::OneOf(&["fbc", "lfu-aging", "lru", "fifo"]),
+        values: Values::OneOf(&DISK_POLICIES),
         about: "what survives a turn of the ring: fbc, lfu-aging, lru, fifo",
-        set: |o, text| choice(text, &DISK_POLICIES).map(|kind| o.store.disk = kind),
+        set: |o, text| {
+            o.store.disk = kind(text, DiskPolicyKind::ALL, DiskPolicyKind::name)?;
+            Ok(())
+        },
     },
     Parameter {
         name: "memory",
         default: "hit-density",
-        values: Values::OneOf(&["hit-density", "s3-fifo", "lru", "clock"]),
+        values: Values::OneOf(&MEMORY_POLICIES),
         about: "what stays in memory: hit-density, s3-fifo, lru, clock",
-        set: |o, text| choice(text, &MEMORY_POLICIES).map(|kind| o.store.memory = kind),
+        set: |o, text| {
+            o.store.memory = kind(text, ResidencyPolicyKind::ALL, ResidencyPolicyKind::name)?;
+            Ok(())
+        },
     },
     Parameter {
         name: "admission",
@@ -503,5 +521,20 @@ impl Design for EngineDesign {
             ("reinserted_objects", stats.reinserted_objects),
             ("refused", self.refused),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_of_the_store_is_told_of() {
+        for (name, choices) in [("disk", &DISK_POLICIES[..]), ("memory", &MEMORY_POLICIES[..])] {
+            let parameter = PARAMETERS.iter().find(|p| p.name == name).expect("it is there");
+            assert_eq!(parameter.default, choices[0], "{name}");
+            let told = format!(": {}", choices.join(", "));
+            assert!(parameter.about.ends_with(&told), "{name}: {}", parameter.about);
+        }
     }
 }

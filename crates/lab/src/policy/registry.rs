@@ -421,6 +421,19 @@ mod tests {
     }
 
     #[test]
+    fn every_policy_of_the_store_is_here() {
+        let kind_of = |name: String| PolicySpec::parse(&name).expect(&name).info.kind;
+        for &kind in DiskPolicyKind::ALL {
+            let name = format!("store-disk-{}", kind.name());
+            assert_eq!(kind_of(name), Kind::StoreDisk(kind));
+        }
+        for &kind in ResidencyPolicyKind::ALL {
+            let name = format!("store-memory-{}", kind.name());
+            assert_eq!(kind_of(name), Kind::StoreMemory(kind));
+        }
+    }
+
+    #[test]
     fn errors_say_what_would_be_right() {
         for (given, reason) in [
             ("best", "there is no policy `best`; there are fifo, lru,"),

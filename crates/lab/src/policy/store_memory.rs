@@ -189,7 +189,7 @@ mod tests {
     /// 1 go, the oldest without a hit.
     #[test]
     fn what_was_hit_stays() {
-        for kind in ResidencyPolicyKind::ALL {
+        for &kind in ResidencyPolicyKind::ALL {
             let mut cache = StoreMemory::new(3, kind);
             // By density: it has found out that a single use of a byte is too little, and two are
             // enough, 2% for each 64 KiB that stayed, from 1e-9 to 1.4.
@@ -206,7 +206,7 @@ mod tests {
     /// As if each object had that size: what is decided, and what is there, but for the unit.
     #[test]
     fn objects_without_sizes_are_pages() {
-        for kind in ResidencyPolicyKind::ALL {
+        for &kind in ResidencyPolicyKind::ALL {
             let mut without = StoreMemory::of_objects(1_000, kind);
             let mut with = StoreMemory::new(1_000 * OBJECT_BYTES, kind);
             for key in by_popularity(30_000) {

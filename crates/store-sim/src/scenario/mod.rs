@@ -77,12 +77,7 @@ fn varied_config(rng: &mut fastrand::Rng, seed: u64, wild: bool) -> Config {
     config.residency = ResidencyPolicyKind::ALL[rng.usize(..ResidencyPolicyKind::ALL.len())];
     config.queue_depth = [1, 4, 64][rng.usize(0..3)];
     if wild {
-        config.disk_policy = [
-            DiskPolicyKind::Fbc,
-            DiskPolicyKind::LfuAging,
-            DiskPolicyKind::Lru,
-            DiskPolicyKind::Fifo,
-        ][rng.usize(0..4)];
+        config.disk_policy = DiskPolicyKind::ALL[rng.usize(..DiskPolicyKind::ALL.len())];
         config.admission = [
             Admission::Always,
             Admission::SecondHit,

@@ -22,6 +22,22 @@ pub enum DiskPolicyKind {
     Fifo,
 }
 
+impl DiskPolicyKind {
+    /// All kinds, the default first.
+    pub const ALL: &'static [DiskPolicyKind] =
+        &[DiskPolicyKind::Fbc, DiskPolicyKind::LfuAging, DiskPolicyKind::Lru, DiskPolicyKind::Fifo];
+
+    /// Its name where it is chosen by one.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DiskPolicyKind::Fbc => "fbc",
+            DiskPolicyKind::LfuAging => "lfu-aging",
+            DiskPolicyKind::Lru => "lru",
+            DiskPolicyKind::Fifo => "fifo",
+        }
+    }
+}
+
 /// The facts about an object whose segment is about to be reused.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {

@@ -32,12 +32,22 @@ pub enum ResidencyPolicyKind {
 
 impl ResidencyPolicyKind {
     /// All kinds, the default first.
-    pub const ALL: [ResidencyPolicyKind; 4] = [
+    pub const ALL: &'static [ResidencyPolicyKind] = &[
         ResidencyPolicyKind::HitDensity,
         ResidencyPolicyKind::S3Fifo,
         ResidencyPolicyKind::Lru,
         ResidencyPolicyKind::Clock,
     ];
+
+    /// Its name where it is chosen by one.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ResidencyPolicyKind::HitDensity => "hit-density",
+            ResidencyPolicyKind::S3Fifo => "s3-fifo",
+            ResidencyPolicyKind::Lru => "lru",
+            ResidencyPolicyKind::Clock => "clock",
+        }
+    }
 }
 
 /// The caller's hint for a group.
@@ -331,7 +341,7 @@ mod tests {
 
     #[test]
     fn hated_goes_first_and_loved_last() {
-        for kind in ResidencyPolicyKind::ALL {
+        for &kind in ResidencyPolicyKind::ALL {
             let policy = residency_policy(kind, 1 << 20);
             assert_eq!(policy.victim(&usage([1, 5, 0, 90]), Hint::Loved), Some(Queue::Hated));
             assert_eq!(policy.victim(&usage([0, 5, 0, 90]), Hint::Loved), Some(Queue::Probation));
