@@ -1,7 +1,7 @@
 //! Fetches one resource from the origin, and updates the store by the response.
 //!
 //! ```text
-//! fetch ─► 304 that we asked for ─► freshen, serve              (see `revalidate`)
+//! fetch ─► 304 that we asked for ─► freshen, serve              (see `freshen`)
 //!      ├► 304 about another variant ─► adopt it                 (see `variants`)
 //!      ├► 200 to a HEAD ─► freshen or make stale, pass on       (see `head`)
 //!      ├► an error, or none ─► serve what is stale, if it may  (see `stale_if_error`)
@@ -17,7 +17,7 @@ pub(crate) mod fill;
 pub(crate) mod head;
 pub(crate) mod pass;
 mod range_of_fill;
-mod revalidate;
+mod freshen;
 mod stale_if_error;
 mod store;
 mod variants;
@@ -45,7 +45,7 @@ use crate::vault::entry::StoredResponse;
 use crate::vault::{Epoch, Found, RangeReader, Variant};
 use crate::worker::Worker;
 
-pub(crate) use revalidate::Stored;
+pub(crate) use freshen::Stored;
 
 /// The conditions of the request to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

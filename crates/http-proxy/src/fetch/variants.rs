@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
 use crate::fetch::Fetch;
-use crate::fetch::revalidate::{Renewed, Stored, cookies_of, with_cookies};
+use crate::fetch::freshen::{Freshened, Stored, cookies_of, with_cookies};
 use crate::request::hooks;
 use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, TAGS_SENT_MAX};
@@ -61,15 +61,15 @@ impl Fetch<'_> {
         for index in meant {
             let Variant { key, blob, response, length_bytes } = &self.variants[index];
             let stored = Stored { key, blob, response, length_bytes: Some(*length_bytes) };
-            let renewed = self.merged(&stored, &news);
+            let freshened = self.merged(&stored, &news);
             // What may no longer be stored is forgotten; a concurrent change is more recent.
-            let _ = self.keep_freshened(stored, &renewed).await;
+            let _ = self.keep_freshened(stored, &freshened).await;
         }
         worker.counters.revalidated.one();
-        let Renewed { response: renewed, effects } =
+        let Freshened { response: freshened, effects } =
             self.merged(&self.stored_of(&found), response.headers());
-        self.note_age(&renewed, response.headers(), &effects);
-        found.response = renewed;
+        self.note_age(&freshened, response.headers(), &effects);
+        found.response = freshened;
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         self.status.validated = true;
         let kept = self.store_adopted(&found, &effects).await;

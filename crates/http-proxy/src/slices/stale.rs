@@ -112,10 +112,10 @@ async fn freshened(worker: &Arc<Worker>, ask: &Ask, asked: &Asked, stale: Slice)
     let lying = StoredResponse { part, ..response.clone() };
     let length_bytes = part.map(|part| part.complete_bytes);
     let stored = Stored { key: &key, blob: &blob, response: &lying, length_bytes };
-    let renewed = fetching.merged(&stored, news);
+    let freshened = fetching.merged(&stored, news);
     // Of which groups a slice is a member is settled when it is stored.
     let named = |headers| Groups::named(&target.host, headers);
-    if named(&renewed.response.headers) != named(&lying.headers) {
+    if named(&freshened.response.headers) != named(&lying.headers) {
         return None;
     }
     let found = Found::assembled(response, FoundBody::Whole(bytes), placement);
@@ -123,11 +123,11 @@ async fn freshened(worker: &Arc<Worker>, ask: &Ask, asked: &Asked, stale: Slice)
         return None;
     }
     let Found { response, body, placement, .. } = found;
-    let kept = fetching.keep_freshened(stored, &renewed).await;
-    let merged = StoredResponse { part: response.part, ..renewed.response.clone() };
-    let own = renewed.with_own_cookies(news);
+    let kept = fetching.keep_freshened(stored, &freshened).await;
+    let merged = StoredResponse { part: response.part, ..freshened.response.clone() };
+    let own = freshened.with_own_cookies(news);
     if kept.is_ok() {
-        vault.note_confirmed(&target.primary, epoch, renewed.response);
+        vault.note_confirmed(&target.primary, epoch, freshened.response);
     }
     worker.counters.revalidated.one();
     let caching = &worker.shared.config.caching;

@@ -26,13 +26,16 @@ use crate::vault::{Found, Older};
 /// Replaces the cookies of a response, which may include some that must not be stored.
 pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Answer {
     if !cookies.is_empty() {
-        let headers = answer.0.headers_mut();
-        headers.remove(SET_COOKIE);
-        for cookie in cookies {
-            headers.append(SET_COOKIE, cookie);
-        }
+        replace_cookies(answer.0.headers_mut(), cookies);
     }
     answer
+}
+
+fn replace_cookies(headers: &mut HeaderMap, cookies: Vec<HeaderValue>) {
+    headers.remove(SET_COOKIE);
+    for cookie in cookies {
+        headers.append(SET_COOKIE, cookie);
+    }
 }
 
 /// The cookies that a 304 sets, as edited by the rules. They are for the client of this exchange,
@@ -51,20 +54,17 @@ pub(super) fn cookies_of(effects: &ResponseEffects<'_>, news: &HeaderMap) -> Vec
 const REPEATED_MS: u64 = 1000;
 
 /// A stored response as a validation has made it, and what the rules say of it.
-pub(crate) struct Renewed<'r> {
+pub(crate) struct Freshened<'r> {
     pub(crate) response: StoredResponse,
     pub(super) effects: ResponseEffects<'r>,
 }
 
-impl Renewed<'_> {
+impl Freshened<'_> {
     /// Its fields for the client of the exchange, if the 304 sets cookies.
     pub(crate) fn with_own_cookies(&self, news: &HeaderMap) -> Option<HeaderMap> {
         let cookies = cookies_of(&self.effects, news);
         let mut headers = (!cookies.is_empty()).then(|| self.response.headers.clone())?;
-        headers.remove(SET_COOKIE);
-        for cookie in cookies {
-            headers.append(SET_COOKIE, cookie);
-        }
+        replace_cookies(&mut headers, cookies);
         Some(headers)
     }
 }
@@ -104,12 +104,12 @@ impl<'a> Fetch<'a> {
 
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
     /// client.
-    pub(crate) fn merged(&self, stored: &Stored<'_>, news: &HeaderMap) -> Renewed<'a> {
+    pub(crate) fn merged(&self, stored: &Stored<'_>, news: &HeaderMap) -> Freshened<'a> {
         self.merged_as(stored, news, stored.response.policy.is_personal)
     }
 
     /// The same, where it is known whether what is stored may be for one user.
-    fn merged_as(&self, stored: &Stored<'_>, news: &HeaderMap, is_for_one: bool) -> Renewed<'a> {
+    fn merged_as(&self, stored: &Stored<'_>, news: &HeaderMap, is_for_one: bool) -> Freshened<'a> {
         let (length_bytes, stored) = (stored.length_bytes, stored.response);
         let caching = self.caching();
         let mut headers = validation::merge(&stored.headers, news, caching, self.response_time_s());
@@ -137,7 +137,7 @@ impl<'a> Fetch<'a> {
         // it a lifetime. A rule's lifetime of nothing begins with the age on arrival.
         let was_fresh = policy.lifetime_ms > policy.initial_age_ms;
         policy.never_stale |= stored.policy.never_stale && !was_fresh;
-        Renewed { response: StoredResponse { policy, headers, ..stored.clone() }, effects }
+        Freshened { response: StoredResponse { policy, headers, ..stored.clone() }, effects }
     }
 
     /// After a 304 that was asked for: the stored body with the merged headers, or with those that
@@ -168,16 +168,16 @@ impl<'a> Fetch<'a> {
         let stored = self.stored_of(&found);
         let was_for_one = stored.response.policy.is_personal;
         let is_for_one = was_for_one && !self.shows_for_all(stored.response, news);
-        let renewed = self.merged_as(&stored, news, is_for_one);
-        let kept = self.keep_freshened(stored, &renewed).await;
-        if was_for_one && !renewed.response.policy.is_personal && kept.is_ok() {
+        let freshened = self.merged_as(&stored, news, is_for_one);
+        let kept = self.keep_freshened(stored, &freshened).await;
+        if was_for_one && !freshened.response.policy.is_personal && kept.is_ok() {
             let with_cookie = Who { with_cookie: true, ..Who::default() };
             worker.shared.collapse.remember_shared(&self.key, with_cookie);
         }
         self.settle(kept);
-        let cookies = cookies_of(&renewed.effects, news);
-        self.note_age(&renewed.response, news, &renewed.effects);
-        found.response = renewed.response;
+        let cookies = cookies_of(&freshened.effects, news);
+        self.note_age(&freshened.response, news, &freshened.effects);
+        found.response = freshened.response;
         with_cookies(reused(worker, ask, found, self.status), cookies)
     }
 
@@ -192,9 +192,9 @@ impl<'a> Fetch<'a> {
     pub(crate) async fn keep_freshened(
         &self,
         stored: Stored<'_>,
-        renewed: &Renewed<'_>,
+        freshened: &Freshened<'_>,
     ) -> Result<(), NotStoredReason> {
-        let Renewed { response: merged, effects } = renewed;
+        let Freshened { response: merged, effects } = freshened;
         let worker = self.worker;
         let vault = &worker.shared.vault;
         let caching = self.caching();
@@ -272,8 +272,8 @@ impl<'a> Fetch<'a> {
         {
             HeadEffect::None => return,
             HeadEffect::Update => {
-                let renewed = self.merged(&self.stored_of(found), response.headers());
-                let kept = self.keep_freshened(self.stored_of(found), &renewed).await;
+                let freshened = self.merged(&self.stored_of(found), response.headers());
+                let kept = self.keep_freshened(self.stored_of(found), &freshened).await;
                 self.status.stored = kept.is_ok();
                 return;
             }
