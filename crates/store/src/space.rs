@@ -118,7 +118,7 @@ pub(crate) struct Space {
 }
 
 /// What the device has: dropped once that is over, whatever came of it.
-struct Asked {
+struct SubmittedIo {
     space: Arc<Space>,
     volume: usize,
     op: IoOp,
@@ -126,7 +126,7 @@ struct Asked {
     events: u32,
 }
 
-impl Asked {
+impl SubmittedIo {
     fn volume(&self) -> &Volume {
         &self.space.volumes[self.volume]
     }
@@ -136,7 +136,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for SubmittedIo {
     fn drop(&mut self) {
         if self.op == IoOp::Read {
             self.volume().answers.end();
@@ -467,7 +467,7 @@ impl Space {
         }
         let volume = spot.volume.superblock.volume_index as usize;
         let events = spot.volume.error_events(op).count();
-        let asked = Asked { space: Arc::clone(self), volume, op, events };
+        let asked = SubmittedIo { space: Arc::clone(self), volume, op, events };
         let done = Box::new(move |outcome: io::Result<()>| done(asked.noted(outcome)));
         Some(Io { op, offset: spot.offset, bufs, done })
     }

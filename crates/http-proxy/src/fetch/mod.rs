@@ -14,10 +14,10 @@
 //! Threads: the worker's.
 
 pub(crate) mod fill;
+mod freshen;
 pub(crate) mod head;
 pub(crate) mod pass;
 mod range_of_fill;
-mod freshen;
 mod stale_if_error;
 mod store;
 mod variants;

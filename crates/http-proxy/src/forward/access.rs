@@ -60,7 +60,7 @@ impl Rule {
     }
 
     /// `None` if the result depends on the address.
-    fn matches(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Option<bool> {
+    fn matches(&self, asked: &AccessRequest<'_>, address: Option<IpAddr>) -> Option<bool> {
         let fits = self.clients.as_ref().is_none_or(|clients| clients.contain(asked.client))
             && self.methods.as_ref().is_none_or(|methods| methods.contains(asked.method))
             && self.ports.as_ref().is_none_or(|all| all.iter().any(|p| p.contains(&asked.port)));
@@ -75,7 +75,7 @@ impl Rule {
 
 /// A request as the rules see it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct AccessRequest<'a> {
     pub(crate) client: IpAddr,
     pub(crate) method: &'a Method,
     /// Lower case, without brackets or trailing dot.
@@ -117,7 +117,7 @@ impl Access {
     }
 
     /// Decides by name alone, or for one resolved address.
-    pub(crate) fn decide(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Verdict {
+    pub(crate) fn decide(&self, asked: &AccessRequest<'_>, address: Option<IpAddr>) -> Verdict {
         let address = address.or_else(|| asked.host.parse().ok()).map(|a| a.to_canonical());
         if address.is_some_and(|address| self.is_out_of_bounds(asked, address)) {
             return Verdict::Deny;
@@ -133,7 +133,7 @@ impl Access {
         if asked.client.is_loopback() { Verdict::Allow } else { Verdict::Deny }
     }
 
-    fn is_out_of_bounds(&self, asked: &Asked<'_>, address: IpAddr) -> bool {
+    fn is_out_of_bounds(&self, asked: &AccessRequest<'_>, address: IpAddr) -> bool {
         if address.is_unspecified() || forms(address).any(|form| form.is_multicast()) {
             return true;
         }
@@ -192,8 +192,8 @@ mod tests {
         Access::default().with_rules(&rules).unwrap()
     }
 
-    fn asked<'a>(client: &str, method: &'a Method, host: &'a str, port: u16) -> Asked<'a> {
-        Asked { client: client.parse().unwrap(), method, host, port }
+    fn asked<'a>(client: &str, method: &'a Method, host: &'a str, port: u16) -> AccessRequest<'a> {
+        AccessRequest { client: client.parse().unwrap(), method, host, port }
     }
 
     #[test]

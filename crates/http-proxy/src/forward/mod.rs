@@ -31,7 +31,7 @@ use http::{Method, Request, StatusCode, Uri};
 use crate::config::ProxyConfig;
 use crate::config::transport::ListenAddress;
 use crate::error::{FetchError, ProxyError, Refusal, refusal};
-use crate::forward::access::{Access, Asked, ListFile, Verdict};
+use crate::forward::access::{Access, AccessRequest, ListFile, Verdict};
 use crate::forward::access_rule::AccessRule;
 use crate::forward::auth::Auth;
 use crate::forward::checks::CheckLimits;
@@ -86,8 +86,12 @@ impl std::fmt::Debug for ForwardProxy {
 
 impl Route {
     fn verdict(&self, address: Option<IpAddr>) -> Verdict {
-        let asked =
-            Asked { client: self.client, method: &self.method, host: &self.host, port: self.port };
+        let asked = AccessRequest {
+            client: self.client,
+            method: &self.method,
+            host: &self.host,
+            port: self.port,
+        };
         self.forward.access.decide(&asked, address)
     }
 }

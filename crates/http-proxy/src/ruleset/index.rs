@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Asked, Glob, Rule, Term};
+use super::{AskedUrl, Glob, Rule, Term};
 
 /// Places of rules, in their order, by a text that they name.
 type ByText = HashMap<Box<[u8]>, Vec<usize>>;
@@ -43,7 +43,7 @@ impl RuleIndex {
     }
 
     /// Places of the rules that may match.
-    pub(super) fn candidates(&self, asked: Asked<'_>) -> impl Iterator<Item = usize> {
+    pub(super) fn candidates(&self, asked: AskedUrl<'_>) -> impl Iterator<Item = usize> {
         let by_path = places(&self.by_path, asked.path);
         let by_host = places(&self.by_host, asked.host);
         InOrder([&self.others, by_path, by_host])

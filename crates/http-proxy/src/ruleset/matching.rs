@@ -61,7 +61,7 @@ pub(crate) struct RequestView<'a> {
 
 /// What a request asks for, taken apart once for all rules.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct AskedUrl<'a> {
     /// Without the port and the root's dot: with and without, a client gets the same stored
     /// responses.
     pub(super) host: &'a str,
@@ -74,16 +74,16 @@ impl<'a> RequestView<'a> {
         self.client.is_some_and(|client| network.contains(&client))
     }
 
-    pub(crate) fn asked(&self) -> Asked<'a> {
-        Asked::of(self.host, self.path_and_query)
+    pub(crate) fn asked(&self) -> AskedUrl<'a> {
+        AskedUrl::of(self.host, self.path_and_query)
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AskedUrl<'a> {
     /// `host` is in lower case, with or without its port.
-    pub(crate) fn of(host: &'a str, path_and_query: &'a str) -> Asked<'a> {
+    pub(crate) fn of(host: &'a str, path_and_query: &'a str) -> AskedUrl<'a> {
         let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
-        Asked { host: key::without_root(without_port(host)), path, query }
+        AskedUrl { host: key::without_root(without_port(host)), path, query }
     }
 }
 
@@ -111,7 +111,7 @@ impl Conditions {
     }
 
     /// `asked` is that of the request.
-    pub(crate) fn match_request(&self, request: &RequestView<'_>, asked: Asked<'_>) -> bool {
+    pub(crate) fn match_request(&self, request: &RequestView<'_>, asked: AskedUrl<'_>) -> bool {
         self.match_url(request.scheme, asked)
             && any_met(&self.clients, |network| request.is_in(network))
             && any_met(&self.cookies, |cookie| cookie.is_in(request.headers))
@@ -120,8 +120,8 @@ impl Conditions {
     }
 
     /// Whether a URL meets the conditions on it.
-    pub(super) fn match_url(&self, scheme: &str, asked: Asked<'_>) -> bool {
-        let Asked { host, path, query } = asked;
+    pub(super) fn match_url(&self, scheme: &str, asked: AskedUrl<'_>) -> bool {
+        let AskedUrl { host, path, query } = asked;
         self.scheme.is_none_or(|wanted| wanted == scheme)
             && any_met(&self.hosts, |glob| glob.matches(host.as_bytes()))
             && any_met(&self.paths, |glob| glob.matches(path.as_bytes()))

@@ -25,7 +25,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use self::index::RuleIndex;
-pub(crate) use self::matching::Asked;
+pub(crate) use self::matching::AskedUrl;
 use crate::rules::key::QueryRule;
 pub(crate) use answers::{AnswerEdits, edited_answer};
 pub(crate) use filled::{FieldValue, Told};
@@ -273,7 +273,7 @@ impl Ruleset {
 
     /// What keys have of the query of a URL, where a rule says so. Of the conditions only those on
     /// URLs count, also of a rule with `last`: the URL alone decides, whoever asks for it.
-    pub(crate) fn query_of(&self, scheme: &str, asked: Asked<'_>) -> QueryOfKey<'_> {
+    pub(crate) fn query_of(&self, scheme: &str, asked: AskedUrl<'_>) -> QueryOfKey<'_> {
         let (mut query, mut sort_query) = (None, None);
         if !self.changes_queries {
             return (query, sort_query);

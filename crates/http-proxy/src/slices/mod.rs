@@ -28,13 +28,13 @@ use crate::answer::{self, Answer, with_hit_status};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Outcome, Role, Who};
 use crate::error::FetchError;
-use crate::fetch::{Conditions, Fetch, Sent};
+use crate::fetch::{Conditions, Fetch};
 use crate::request::{Ask, hooks};
 use crate::rules::parts::{self, Part, Slices};
 use crate::rules::ranges::{self, Spec};
 use crate::rules::{CacheStatus, ForwardReason, Policy};
 use crate::slices::reader::SliceReader;
-use crate::slices::slice::{Asked, Got, How, Lack};
+use crate::slices::slice::{Got, How, Lack, SliceResponse};
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody, KnownSlice, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
@@ -432,8 +432,7 @@ pub(crate) async fn probe(
         Ok(asked) => asked,
         Err(error) => return fetching.failed(error).await,
     };
-    let Asked { epoch, request_time_ms, response_time_ms, .. } = asked;
-    fetching.sent = Sent { epoch, request_time_ms, response_time_ms };
+    fetching.sent = asked.sent;
     let collapse = &worker.shared.collapse;
     let lead = &mut fetching.lead;
     let begun = slice::begin(worker, ask, asked, |is_whole| {
@@ -483,7 +482,7 @@ pub(crate) async fn probe(
 }
 
 /// Whether the received part happens to be exactly the client's range.
-fn is_part_wanted(want: &Want, asked: &Asked) -> bool {
+fn is_part_wanted(want: &Want, asked: &SliceResponse) -> bool {
     let Some(part) = Part::of(asked.response.headers()) else { return false };
     want.spec().within(part.complete_bytes) == (part.start..part.end)
 }

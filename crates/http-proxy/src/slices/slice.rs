@@ -19,7 +19,7 @@ use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Lead, Leader, News, Outcome, Role, Who};
 use crate::error::{BodyError, FetchError};
 use crate::fetch::fill::{Fill, FillLimits, Storing};
-use crate::fetch::note_age;
+use crate::fetch::{Sent, note_age};
 use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
 use crate::rules::parts::{self, Part, Slices};
@@ -32,7 +32,7 @@ use crate::slices::stale::{self, Said};
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
-use crate::vault::{Epoch, FoundBody, Placement, Slice, Stretch, slice_key};
+use crate::vault::{FoundBody, Placement, Slice, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Where a slice came from.
@@ -86,12 +86,10 @@ impl Lack {
 }
 
 /// The origin's response to a request for a slice.
-pub(crate) struct Asked {
+pub(crate) struct SliceResponse {
     pub(crate) slices: Slices,
     pub(crate) index: u64,
-    pub(crate) epoch: Epoch,
-    pub(crate) request_time_ms: u64,
-    pub(crate) response_time_ms: u64,
+    pub(crate) sent: Sent,
     pub(crate) response: Response<FetchedBody>,
 }
 
@@ -319,9 +317,8 @@ pub(crate) async fn ask_origin(
     slices: Slices,
     index: u64,
     tag: Option<&HeaderValue>,
-) -> Result<Asked, FetchError> {
-    let epoch = worker.shared.vault.epoch(&ask.target.primary);
-    let request_time_ms = worker.now_ms();
+) -> Result<SliceResponse, FetchError> {
+    let sent = Sent::now(worker, &ask.target.primary);
     let (first, last) = slices.bounds(index);
     let ranged = |body| {
         let mut request = ask.to_origin_request(&worker.shared, body);
@@ -339,8 +336,8 @@ pub(crate) async fn ask_origin(
     if response.status() == StatusCode::NOT_MODIFIED && tag.is_none() {
         return Err(FetchError::Unasked);
     }
-    let response_time_ms = worker.now_ms();
-    Ok(Asked { slices, index, epoch, request_time_ms, response_time_ms, response })
+    let sent = Sent { response_time_ms: worker.now_ms(), ..sent };
+    Ok(SliceResponse { slices, index, sent, response })
 }
 
 /// Begins to store and read an arriving slice. Returns the response itself if it is no slice, and
@@ -349,9 +346,9 @@ pub(crate) async fn ask_origin(
 pub(crate) async fn begin(
     worker: &Worker,
     ask: &Ask,
-    asked: Asked,
+    asked: SliceResponse,
     lead_for: impl FnOnce(bool) -> Option<Lead>,
-) -> Result<Got, Asked> {
+) -> Result<Got, SliceResponse> {
     let unsliced = &worker.shared.collapse.unsliceable;
     let Judged { stored, own, groups, hint } = match judge(worker, ask, &asked) {
         Ok(judged) => judged,
@@ -387,11 +384,11 @@ pub(crate) async fn begin(
 async fn insert(
     worker: &Worker,
     ask: &Ask,
-    asked: &Asked,
+    asked: &SliceResponse,
     stored: StoredResponse,
     groups: &Groups,
 ) -> Result<Box<Insertion>, NotStoredReason> {
-    let (vault, target, epoch) = (&worker.shared.vault, &ask.target, asked.epoch);
+    let (vault, target, epoch) = (&worker.shared.vault, &ask.target, asked.sent.epoch);
     let length_bytes = asked.response.body().size_hint().exact();
     let mut insertion = match stored.part {
         Some(_) => {
@@ -414,7 +411,7 @@ struct Judged {
 
 /// Judges a response: the form in which it will be stored, or else the reason why its resource
 /// cannot be sliced.
-fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Unsliceable>> {
+fn judge(worker: &Worker, ask: &Ask, asked: &SliceResponse) -> Result<Judged, Option<Unsliceable>> {
     let (shared, response) = (&worker.shared, &asked.response);
     let caching = &shared.config.caching;
     match response.status() {
@@ -446,7 +443,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         status: response.status(),
         response: &headers,
         directives: &directives,
-        response_time_s: asked.response_time_ms / 1000,
+        response_time_s: asked.sent.response_time_ms / 1000,
         with_cookie: ask.has_cookie(),
         selective: true,
     };
@@ -459,20 +456,20 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         received: &headers,
         directives: &directives,
         with_cookie: ask.has_cookie(),
-        request_time_ms: asked.request_time_ms,
-        response_time_ms: asked.response_time_ms,
+        request_time_ms: asked.sent.request_time_ms,
+        response_time_ms: asked.sent.response_time_ms,
     };
     let policy = effects.policy(arrived, caching);
     let groups = effects.groups_of(&shared.config, ask, &headers);
     let mut kept =
-        storing::stored_headers(&headers, &directives, caching, asked.response_time_ms / 1000);
+        storing::stored_headers(&headers, &directives, caching, asked.sent.response_time_ms / 1000);
     kept.remove(CONTENT_RANGE);
     let mut stored = StoredResponse::new(status, response.version(), policy, kept);
     if !part.is_whole() {
         parts::remove_digests(&mut stored.headers);
         stored.part = Some(part);
     }
-    note_age(worker, ask, &stored, (&headers, asked.request_time_ms), &effects);
+    note_age(worker, ask, &stored, (&headers, asked.sent.request_time_ms), &effects);
     Ok(Judged { stored, own: answer::own_fields(&headers), groups, hint: effects.hint })
 }
 

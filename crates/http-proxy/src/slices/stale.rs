@@ -11,13 +11,13 @@ use http::StatusCode;
 use http::header::ETAG;
 
 use crate::error::FetchError;
-use crate::fetch::{Fetch, Sent, Stored};
+use crate::fetch::{Fetch, Stored};
 use crate::request::Ask;
 use crate::rules::group::Groups;
 use crate::rules::parts::{self, Slices};
 use crate::rules::reuse::{self, Decision};
 use crate::rules::{ForwardReason, is_passing_failure, validation};
-use crate::slices::slice::{Asked, Got, How, ask_origin, is_usable};
+use crate::slices::slice::{Got, How, SliceResponse, ask_origin, is_usable};
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody, Placement, Slice};
 use crate::worker::Worker;
@@ -27,7 +27,7 @@ pub(super) enum Said {
     /// The stored one is right, and fresh from now on.
     Confirmed(Box<Got>),
     /// It sent one, or something else.
-    Else(Box<Asked>),
+    Else(Box<SliceResponse>),
 }
 
 /// A stale slice that may be served since another one of its version was confirmed, and is kept so.
@@ -98,15 +98,19 @@ pub(super) async fn ask_about(
 }
 
 /// The slice updated by a 304; `None` if that says nothing about it, or it is gone.
-async fn freshened(worker: &Arc<Worker>, ask: &Ask, asked: &Asked, stale: Slice) -> Option<Got> {
+async fn freshened(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    asked: &SliceResponse,
+    stale: Slice,
+) -> Option<Got> {
     let (vault, target) = (&worker.shared.vault, &ask.target);
     let news = asked.response.headers();
     let Slice { response, bytes, placement, key, blob, part } = stale;
     if validation::updated_by_304(news, &[&response.headers]).is_empty() {
         return None;
     }
-    let Asked { epoch, request_time_ms, response_time_ms, .. } = *asked;
-    let sent = Sent { epoch, request_time_ms, response_time_ms };
+    let sent = asked.sent;
     let fetching =
         Fetch { sent, ..Fetch::new(worker, ask, None, key.clone(), ForwardReason::Stale) };
     let lying = StoredResponse { part, ..response.clone() };
@@ -119,7 +123,7 @@ async fn freshened(worker: &Arc<Worker>, ask: &Ask, asked: &Asked, stale: Slice)
         return None;
     }
     let found = Found::assembled(response, FoundBody::Whole(bytes), placement);
-    if !vault.still_stands(&target.primary, &found, asked.epoch) {
+    if !vault.still_stands(&target.primary, &found, sent.epoch) {
         return None;
     }
     let Found { response, body, placement, .. } = found;
@@ -127,11 +131,11 @@ async fn freshened(worker: &Arc<Worker>, ask: &Ask, asked: &Asked, stale: Slice)
     let merged = StoredResponse { part: response.part, ..freshened.response.clone() };
     let own = freshened.with_own_cookies(news);
     if kept.is_ok() {
-        vault.note_confirmed(&target.primary, epoch, freshened.response);
+        vault.note_confirmed(&target.primary, sent.epoch, freshened.response);
     }
     worker.counters.revalidated.one();
     let caching = &worker.shared.config.caching;
-    let reason = match reuse::decide(&ask.wishes, &lying.policy, caching, asked.request_time_ms) {
+    let reason = match reuse::decide(&ask.wishes, &lying.policy, caching, sent.request_time_ms) {
         Decision::Validate(reason) => reason,
         _ => ForwardReason::Stale,
     };

@@ -29,7 +29,7 @@ type Outcome = Result<Option<Object>, ReadError>;
 pub(crate) type Promise = OneShot<Outcome>;
 
 /// What an awaited read asks for, and who is told.
-pub(crate) struct Asked {
+pub(crate) struct AwaitedRead {
     pub(crate) hash: KeyHash,
     pub(crate) key: Arc<[u8]>,
     pub(crate) promise: Arc<Promise>,

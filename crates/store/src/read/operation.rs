@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::disk::{Asked, InHand, Indirect};
+use super::disk::{AwaitedRead, InHand, Indirect};
 use super::large::LargeObject;
 use super::memory::InMemory;
 use super::range::KeptHead;
@@ -179,6 +179,6 @@ impl Engine {
                 }),
             );
         };
-        self.submit_object_read(Asked { hash, key, promise }, fallback, None);
+        self.submit_object_read(AwaitedRead { hash, key, promise }, fallback, None);
     }
 }

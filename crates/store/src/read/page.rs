@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::disk::{Asked, Found, InHand, Look, RawRecord};
+use super::disk::{AwaitedRead, Found, InHand, Look, RawRecord};
 use super::flight::{Flight, Joined, Lead};
 use super::memory::InMemory;
 use super::page_choice::{Question, page_pays};
@@ -277,7 +277,7 @@ impl Engine {
     /// `reserved`: what a read has that waited for room.
     pub(crate) fn submit_page_read(
         self: &Arc<Engine>,
-        asked: Asked,
+        asked: AwaitedRead,
         candidate: &Candidate,
         was_loading: bool,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
@@ -304,7 +304,7 @@ impl Engine {
             self.pages_read(pages, None, started);
             return fallback(None);
         }
-        let Asked { hash, key, promise } = asked;
+        let AwaitedRead { hash, key, promise } = asked;
         self.index.bump_freq(hash.get(), candidate.location, 1);
         let (this, held) = (Arc::clone(self), runs.clone());
         let (candidate, life) = (*candidate, self.life_of(candidate.location));
@@ -347,7 +347,7 @@ impl Engine {
     pub(crate) fn follow(
         self: &Arc<Engine>,
         flight: &Flight,
-        asked: Asked,
+        asked: AwaitedRead,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         add(&self.counters.shared_reads, 1);

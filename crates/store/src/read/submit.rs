@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::disk::{Asked, Found, InHand, Look, RawRecord, Source};
+use super::disk::{AwaitedRead, Found, InHand, Look, RawRecord, Source};
 use super::flight::{Joined, Lead};
 use super::memory::InMemory;
 use super::under_way::{Room, UnderWay};
@@ -50,7 +50,7 @@ impl Engine {
     /// read has that waited for room.
     pub(crate) fn submit_object_read(
         self: &Arc<Engine>,
-        asked: Asked,
+        asked: AwaitedRead,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
         reserved: Option<Room>,
     ) {
@@ -120,14 +120,14 @@ impl Engine {
     /// the workers.
     fn probe(
         self: &Arc<Engine>,
-        asked: Asked,
+        asked: AwaitedRead,
         candidate: Candidate,
         was_loading: bool,
         turn: Turn,
     ) {
         let this = Arc::clone(self);
         let job = move || {
-            let Asked { hash, key, promise } = asked;
+            let AwaitedRead { hash, key, promise } = asked;
             promise
                 .begin(|| promise.put(this.probe_now(hash, &key, &candidate, was_loading, turn)));
         };
@@ -168,13 +168,13 @@ impl Engine {
     /// Ends a submitted read of one record, which is in hand if `done`.
     fn object_was_read(
         self: &Arc<Engine>,
-        asked: Asked,
+        asked: AwaitedRead,
         in_hand: InHand,
         done: bool,
         lead: Lead,
         fallback: impl FnOnce(Option<InHand>),
     ) {
-        let Asked { hash, key, promise } = asked;
+        let AwaitedRead { hash, key, promise } = asked;
         if done && !self.is_plain(hash, &in_hand.raw) {
             drop(lead);
             return fallback(Some(in_hand));
@@ -209,7 +209,7 @@ impl Engine {
         self: &Arc<Engine>,
         segment: SegmentId,
         bytes: usize,
-        asked: Asked,
+        asked: AwaitedRead,
         fallback: impl FnOnce(Option<InHand>) + Send + 'static,
     ) {
         add(&self.counters.reads_queued, 1);

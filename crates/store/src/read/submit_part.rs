@@ -32,7 +32,7 @@ type OutcomeOf<T> = Box<dyn FnOnce(Result<Piece, Lost>) -> Option<Outcome<T>> + 
 type Work<T> = Box<dyn FnOnce() -> Outcome<T> + Send>;
 
 /// What an awaited read of a part asks for, and who is told.
-struct Asked<T> {
+struct AwaitedPart<T> {
     large: Arc<LargeObject>,
     /// Within the object, and not empty.
     range: Range<u64>,
@@ -82,7 +82,10 @@ impl Engine {
                 }
             };
             let (outcome, on_worker) = (Box::new(outcome), Box::new(move || again(None)));
-            this.submit_part(Asked { large, range: clamped, promise, outcome, on_worker }, None);
+            this.submit_part(
+                AwaitedPart { large, range: clamped, promise, outcome, on_worker },
+                None,
+            );
         })
     }
 
@@ -110,12 +113,16 @@ impl Engine {
                 Some(piece.map(bytes).map_err(|_| ReadError::Gone))
             };
             let (outcome, on_worker) = (Box::new(outcome), Box::new(again));
-            this.submit_part(Asked { large, range, promise, outcome, on_worker }, None);
+            this.submit_part(AwaitedPart { large, range, promise, outcome, on_worker }, None);
         })
     }
 
     /// `reserved`: what a read has that waited for room.
-    fn submit_part<T: Send + 'static>(self: &Arc<Engine>, asked: Asked<T>, reserved: Option<Room>) {
+    fn submit_part<T: Send + 'static>(
+        self: &Arc<Engine>,
+        asked: AwaitedPart<T>,
+        reserved: Option<Room>,
+    ) {
         if self.is_closed() {
             return asked.promise.put(Err(ReadError::Closed));
         }
@@ -149,7 +156,7 @@ impl Engine {
     /// Reads a part on a thread of its own, for the same reasons as `probe`.
     fn probe_with_part<T: Send + 'static>(
         self: &Arc<Engine>,
-        asked: Asked<T>,
+        asked: AwaitedPart<T>,
         chunks: Chunks,
         turn: Turn,
     ) {
@@ -179,7 +186,7 @@ impl Engine {
         self: &Arc<Engine>,
         segment: SegmentId,
         bytes: usize,
-        asked: Asked<T>,
+        asked: AwaitedPart<T>,
     ) {
         add(&self.counters.reads_queued, 1);
         let this = Arc::clone(self);

@@ -155,7 +155,7 @@ impl Pool {
         let timer = idle.is_none().then_some(&mut connection.timer);
         let pinned = request.extensions().get::<Pinned>().cloned();
         let sending = connection.sender.try_send_request(as_http1(*request));
-        let asked = Asked(Some(connection.task.clone()));
+        let asked = AskedConnection(Some(connection.task.clone()));
         let sent = match timer {
             Some(timer) => self.head_within(timer, sending).await?,
             None => self.head_of(sending, idle.clone()).await?,
@@ -301,15 +301,15 @@ impl Pool {
 /// A connection of HTTP/1.1 that was asked. It ends if nobody waits for its answer any more: its
 /// task may be writing a body that the origin takes nothing of, and would do so for as long as that
 /// likes.
-struct Asked(Option<AbortHandle>);
+struct AskedConnection(Option<AbortHandle>);
 
-impl Asked {
+impl AskedConnection {
     fn answered(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Asked {
+impl Drop for AskedConnection {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {
             task.abort();

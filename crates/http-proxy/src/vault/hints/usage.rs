@@ -37,7 +37,7 @@ const CHANGES_MAX: usize = 64;
 
 /// Which objects of a group had hits, and their lengths.
 #[derive(Debug, Clone, Copy, Default)]
-struct Asked {
+struct GroupHits {
     /// Bitmap of hashed objects, this window's and the one before; one bit stands for many objects.
     seen: u64,
     seen_before: u64,
@@ -45,7 +45,7 @@ struct Asked {
     uses: u32,
 }
 
-impl Asked {
+impl GroupHits {
     fn one(&mut self, object: u64, length_bytes: u64) {
         self.seen |= 1 << (object >> 58);
         self.bytes = self.bytes.saturating_add(length_bytes);
@@ -70,7 +70,7 @@ impl Asked {
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     group: u64,
-    asked: Asked,
+    asked: GroupHits,
     stores: u32,
 }
 
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_group_is_as_large_as_what_is_asked_for() {
         for objects in [1, 3, 10, 30, 100] {
-            let mut asked = Asked::default();
+            let mut asked = GroupHits::default();
             for number in 0..1000 {
                 asked.one(object(number % objects), LENGTH_BYTES);
             }
@@ -309,7 +309,7 @@ mod tests {
             let right = (objects * LENGTH_BYTES) as f64;
             assert!((right * 0.7..right * 1.4).contains(&bytes), "{objects}: {bytes}");
         }
-        let mut many = Asked::default();
+        let mut many = GroupHits::default();
         (0..5000).for_each(|number| many.one(object(number), LENGTH_BYTES));
         assert_eq!(many.distinct_bytes(), None);
     }
