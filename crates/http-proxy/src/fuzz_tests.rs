@@ -12,7 +12,7 @@ use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::transport::{Listener, OriginChoice};
-use crate::config::{Grouping, Target};
+use crate::config::{Grouping, OriginTarget};
 use crate::forward::access_rule::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
 use crate::handler::purge::order_of_json;
@@ -161,8 +161,8 @@ pub fn proxy_values(data: &[u8]) {
         assert_eq!(AccessRule::from_str(&rule.to_string()), Ok(rule));
     }
     let _ = OriginChoice::from_str(text);
-    let Ok(target) = Target::from_str(text);
-    assert_eq!(target == Target::Demo, text == "demo");
+    let Ok(target) = OriginTarget::from_str(text);
+    assert_eq!(target == OriginTarget::Demo, text == "demo");
     if let Ok(size) = ByteSize::from_str(text) {
         let exact = format!("{}B", size.bytes());
         assert_eq!(ByteSize::from_str(&exact), Ok(size));

@@ -10,9 +10,9 @@
 //!
 //! ```no_run
 //! use damelo::{ByteSize, Config, Store};
-//! use damelo_http_proxy::{ProxyConfig, Target, run};
+//! use damelo_http_proxy::{ProxyConfig, OriginTarget, run};
 //! let store = Store::open(Config::new("/var/cache/damelo.store", ByteSize::new(20 << 30)))?;
-//! let to = Target::Url("https://example.org".to_owned());
+//! let to = OriginTarget::Url("https://example.org".to_owned());
 //! let config = ProxyConfig::new("127.0.0.1:8080".parse()?, to);
 //! let forever = std::future::pending::<()>();
 //! run(config, store.clone(), |info| println!("{}", info.address), forever)?;
@@ -99,7 +99,7 @@ pub use config::transport::{
     OriginChoice, ParseListenerError, ParseOriginChoiceError, Upstream,
 };
 pub use config::{
-    Grouping, LogFormat, LogTarget, ParseGroupingError, ProxyConfig, Target, WriteLimit,
+    Grouping, LogFormat, LogTarget, OriginTarget, ParseGroupingError, ProxyConfig, WriteLimit,
 };
 pub use damelo_http_rules::CachingConfig;
 pub use error::ProxyError;

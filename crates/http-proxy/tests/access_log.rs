@@ -216,7 +216,7 @@ fn a_reload_moves_the_log_or_changes_nothing() {
     let paths = ["one", "two"].map(|name| home.path().join(name));
     let proxy = Proxy::start(&origin);
     let reload = |target: LogTarget| {
-        let to = damelo_http_proxy::Target::Demo;
+        let to = damelo_http_proxy::OriginTarget::Demo;
         let mut new = damelo_http_proxy::ProxyConfig::new(proxy.info.address, to);
         new.log.to = target;
         proxy.info.control.reload(new)

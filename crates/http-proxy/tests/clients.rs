@@ -446,7 +446,7 @@ fn the_proxy_protocol_is_demanded_where_configured_and_believed_nowhere_else() {
     let answer = raw(tcp_address(&untrusted.info, 0), &[header, GET].concat());
     assert!(answer.starts_with("HTTP/1.1 400 "), "not from there: {answer}");
     assert_eq!(origin.count(), 0);
-    let to = damelo_http_proxy::Target::Demo;
+    let to = damelo_http_proxy::OriginTarget::Demo;
     let mut config = damelo_http_proxy::ProxyConfig::new(untrusted.info.address, to);
     config.proxy_protocol.networks = vec!["127.0.0.1/32".parse().expect("network")];
     untrusted.info.control.reload(config).expect("reloaded");

@@ -324,7 +324,7 @@ fn a_reload_brings_other_certificates_or_changes_nothing() {
     let address = tls_address(&proxy.info);
     let ask = |name: &str| block_on(get_tls(&authority, address, name, BOTH, "/"));
     let reload = |name: &str, certificates: Vec<CertificateFiles>| {
-        let to = damelo_http_proxy::Target::Demo;
+        let to = damelo_http_proxy::OriginTarget::Demo;
         let mut config = ProxyConfig::new(proxy.info.address, to);
         with_tls(&mut config, certificates);
         config.name = name.to_owned();
@@ -362,7 +362,7 @@ fn certificates_that_cannot_be_used_keep_the_proxy_from_starting() {
         let mut config = damelo::Config::new(home.path().join("store"), size);
         config.memory = damelo::ByteSize::new(8 << 20);
         let store = damelo::Store::open(config).expect("store");
-        let to = damelo_http_proxy::Target::Demo;
+        let to = damelo_http_proxy::OriginTarget::Demo;
         let mut config = ProxyConfig::new("127.0.0.1:0".parse().expect("address"), to);
         with_tls(&mut config, certificates);
         let never = std::future::pending::<()>();

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use damelo_http_proxy::Target;
+use damelo_http_proxy::OriginTarget;
 use http::{Method, Request};
 use http_body_util::Full;
 use support::frames::{
@@ -50,7 +50,7 @@ fn via_of_an_origin_that_speaks_http2_is_kept_with_what_is_stored() {
     let (origin, home) = (Http2Origin::start(None), Home::new());
     let url = format!("http://{}", origin.address);
     let proxy = || {
-        Proxy::start_in(&home, Target::Url(url.clone()), |config| {
+        Proxy::start_in(&home, OriginTarget::Url(url.clone()), |config| {
             config.upstream.http2_clear_text = true;
         })
     };
@@ -139,9 +139,10 @@ fn trailers_of_a_request_are_announced_to_origins_of_http2_alone() {
     const SENT: &[u8] = b"POST /passed HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
         Trailer: X-Req\r\n\r\n1\r\na\r\n0\r\nX-Req: t\r\n\r\n";
     let (new, home) = (Http2Origin::start(None), Home::new());
-    let proxy = Proxy::start_in(&home, Target::Url(format!("http://{}", new.address)), |config| {
-        config.upstream.http2_clear_text = true;
-    });
+    let proxy =
+        Proxy::start_in(&home, OriginTarget::Url(format!("http://{}", new.address)), |config| {
+            config.upstream.http2_clear_text = true;
+        });
     let answer = raw_answer(proxy.info.address, SENT);
     assert_eq!((&*answer.header("seen-trailer"), &*answer.header("seen-x-req")), ("X-Req", "t"));
 
@@ -155,7 +156,7 @@ fn trailers_of_a_request_are_announced_to_origins_of_http2_alone() {
 fn trailers_pass_between_http2_and_http2() {
     let (origin, home) = (Http2Origin::start(None), Home::new());
     let url = format!("http://{}", origin.address);
-    let proxy = Proxy::start_in(&home, Target::Url(url), |config| {
+    let proxy = Proxy::start_in(&home, OriginTarget::Url(url), |config| {
         config.upstream.http2_clear_text = true;
     });
     block_on(async {
@@ -192,7 +193,7 @@ fn reasons_pass_and_are_not_invented() {
         }
     });
     let home = Home::new();
-    let proxy = Proxy::start_in(&home, Target::Url(format!("http://{address}")), |_| {});
+    let proxy = Proxy::start_in(&home, OriginTarget::Url(format!("http://{address}")), |_| {});
     for (asked, told) in [
         ("/200_Fine", "HTTP/1.1 200 Fine"),
         ("/299_Odd", "HTTP/1.1 299 Odd"),
@@ -339,7 +340,7 @@ fn a_reset_without_error_is_no_end_of_a_body() {
         }
     });
     let home = Home::new();
-    let proxy = Proxy::start_in(&home, Target::Url(format!("http://{address}")), |config| {
+    let proxy = Proxy::start_in(&home, OriginTarget::Url(format!("http://{address}")), |config| {
         config.upstream.http2_clear_text = true;
     });
     for method in ["GET", "POST"] {

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use damelo_http_proxy::Target;
+use damelo_http_proxy::OriginTarget;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use support::wire::{block_on, http2_to};
@@ -97,7 +97,7 @@ fn an_origin_that_breaks_off_at_any_byte_is_seen_to_do_so() {
     for framing in [Framing::Length, Framing::Chunks, Framing::ChunksAndTrailer] {
         let home = Home::new();
         let origin = breaking(framing);
-        let proxy = Proxy::start_in(&home, Target::Url(format!("http://{origin}")), |_| {});
+        let proxy = Proxy::start_in(&home, OriginTarget::Url(format!("http://{origin}")), |_| {});
         let address = proxy.info.address;
         for (version, name) in [("HTTP/1.1", "a"), ("HTTP/1.0", "b"), ("HTTP/2", "c")] {
             let length = whole_answer(framing).len();

@@ -5,7 +5,7 @@ mod support;
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use damelo_http_proxy::{LogTarget, ProxyConfig, Settings, Target};
+use damelo_http_proxy::{LogTarget, OriginTarget, ProxyConfig, Settings};
 use serde_json::json;
 use support::wire::raw;
 use support::{Message, Nobody, Origin, Proxy, Reply, date, eventually, reply};
@@ -169,7 +169,7 @@ fn purges_and_invalidations_are_counted() {
 #[test]
 fn trouble_with_origins_is_counted() {
     let (missing, home) = (Nobody::new(), support::Home::new());
-    let to = Target::Url(missing.url());
+    let to = OriginTarget::Url(missing.url());
     let proxy = Proxy::start_in(&home, to, |_| {});
     assert_eq!(moved(&proxy, ["origin_errors", "own_errors"], || drop(proxy.get("/"))), [1, 1]);
     // A connection that the origin closed after its answer, without having said so.
@@ -294,7 +294,7 @@ fn reloads_are_counted_and_the_last_failure_shows() {
     let names = ["reloads_total", "reload_errors_total", "reload_failed"];
     let read = || names.map(|name| proxy.metric(&format!("damelo_proxy_{name}")));
     assert_eq!(read(), [0, 0, 0]);
-    let settings = || ProxyConfig::new(proxy.info.address, Target::Demo);
+    let settings = || ProxyConfig::new(proxy.info.address, OriginTarget::Demo);
     let mut bad = settings();
     bad.name = "not a name".to_owned();
     proxy.info.control.reload(bad).expect_err("a name with spaces");

@@ -174,7 +174,7 @@ fn a_reload_counts_from_the_next_request_of_a_connection_that_lives() {
     eventually("the worker sees the new settings", || {
         ask(&mut stream).contains("cache-status: other; fwd=bypass")
     });
-    let mut wrong = ProxyConfig::new(proxy.info.address, Target::Demo);
+    let mut wrong = ProxyConfig::new(proxy.info.address, OriginTarget::Demo);
     wrong.name = "not a token".to_owned();
     assert!(matches!(proxy.info.control.reload(wrong), Err(ProxyError::Name(_))));
     assert!(ask(&mut stream).contains("cache-status: other; fwd=bypass"));
@@ -260,7 +260,8 @@ fn the_origin_changes_under_load_and_no_request_is_lost_or_goes_to_the_former_on
         for round in 0..10 {
             let to = if round % 2 == 0 { &second } else { &first };
             let former = if round % 2 == 0 { &first } else { &second };
-            let mut new = ProxyConfig::new(address, Target::Url(format!("http://{}", to.address)));
+            let mut new =
+                ProxyConfig::new(address, OriginTarget::Url(format!("http://{}", to.address)));
             new.workers = 2;
             proxy.info.control.reload(new).unwrap();
             for number in 0..8 {
@@ -294,7 +295,7 @@ fn a_request_under_way_ends_at_the_origin_that_it_began_with() {
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| proxy.get("/slow").text());
         eventually("it is asked", || first.count() == 1);
-        let to = Target::Url(format!("http://{}", second.address));
+        let to = OriginTarget::Url(format!("http://{}", second.address));
         proxy.info.control.reload(ProxyConfig::new(proxy.info.address, to)).unwrap();
         assert_eq!(proxy.get("/slow").text(), "second");
         gate.open();
@@ -307,7 +308,7 @@ fn a_second_proxy_on_the_same_address_is_refused() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
     let proxy = Proxy::start(&origin);
     let home = Home::new();
-    let config = ProxyConfig::new(proxy.info.address, Target::Demo);
+    let config = ProxyConfig::new(proxy.info.address, OriginTarget::Demo);
     let error = damelo_http_proxy::run(config, home.open(), |_| {}, std::future::ready(()));
     assert!(
         matches!(error, Err(ProxyError::Listen { address, .. }) if address == proxy.info.address)

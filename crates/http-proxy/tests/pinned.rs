@@ -102,7 +102,7 @@ impl Client {
 fn proxied() -> (ByConnection, Proxy) {
     let (origin, unused) = (ByConnection::start(), Origin::start(|_| reply(200, "", "")));
     let proxy = Proxy::start_with(&unused, |config| {
-        config.to = damelo_http_proxy::Target::Url(format!("http://{}", origin.address));
+        config.to = damelo_http_proxy::OriginTarget::Url(format!("http://{}", origin.address));
         config.workers = 1;
     });
     (origin, proxy)

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use damelo_http_proxy::Target;
+use damelo_http_proxy::OriginTarget;
 use support::{Gate, Home, Nobody, Origin, Proxy, Reply, ask_at, date, eventually, noise, reply};
 
 /// An origin that gives every request the same answer.
@@ -400,7 +400,7 @@ fn an_invalidation_beats_a_fill_under_way() {
 fn hits_survive_a_restart() {
     let origin = same(200, "Cache-Control: max-age=600\nETag: \"x\"", "kept");
     let home = Home::new();
-    let to = || Target::Url(format!("http://{}", origin.address));
+    let to = || OriginTarget::Url(format!("http://{}", origin.address));
     let proxy = Proxy::start_in(&home, to(), |_| {});
     proxy.get("/a");
     proxy.get_with("/b", "Accept: x");
@@ -447,7 +447,7 @@ fn client_preconditions_are_answered_from_the_cache() {
 #[test]
 fn origin_failures_have_their_own_answers() {
     let (nobody, home) = (Nobody::new(), Home::new());
-    let proxy = Proxy::start_in(&home, Target::Url(nobody.url()), |_| {});
+    let proxy = Proxy::start_in(&home, OriginTarget::Url(nobody.url()), |_| {});
     let answer = proxy.get("/");
     assert_eq!(answer.status(), 502);
     assert!(answer.cache().contains("fwd=uri-miss; detail=connect-failed"), "{}", answer.cache());
@@ -457,7 +457,7 @@ fn origin_failures_have_their_own_answers() {
         answer.text()
     );
     let home = Home::new();
-    let nameless = Target::Url("http://nobody.invalid".to_owned());
+    let nameless = OriginTarget::Url("http://nobody.invalid".to_owned());
     let answer = Proxy::start_in(&home, nameless, |_| {}).get("/");
     assert_eq!(answer.status(), 502);
     assert!(answer.cache().contains("fwd=uri-miss; detail=unresolved"), "{}", answer.cache());
@@ -489,7 +489,7 @@ fn stale_pooled_connections_are_replaced() {
 #[test]
 fn the_demo_and_the_admin_listener() {
     let home = Home::new();
-    let proxy = Proxy::start_in(&home, Target::Demo, |config| {
+    let proxy = Proxy::start_in(&home, OriginTarget::Demo, |config| {
         config.admin.from = Some(([127, 0, 0, 1], 0).into());
     });
     for path in ["/", "/style.css", "/img/0.svg", "/slow", "/hello", "/missing"] {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use damelo::{ByteSize, Config, Store};
-use damelo_http_proxy::{ProxyConfig, Settings, Target, ask_admin};
+use damelo_http_proxy::{OriginTarget, ProxyConfig, Settings, ask_admin};
 use damelo_store_sim::{CrashKind, SimClock, SimDisk, SimOptions, SimWorld};
 use serde_json::{Value, json};
 use support::{
@@ -280,7 +280,7 @@ fn on_disks(disks: &[SimDisk]) -> (SimWorld, Store) {
 #[test]
 fn a_purge_of_a_url_holds_after_a_loss_of_power() {
     let origin = Origin::start(answer);
-    let to = || Target::Url(format!("http://{}", origin.address));
+    let to = || OriginTarget::Url(format!("http://{}", origin.address));
     let (world, store) = on_disks(&[SimDisk::blank(64 << 20)]);
     let proxy = Proxy::start_on(store.clone(), to(), allow);
     fill(&proxy, &["/a", "/b"]);
@@ -346,7 +346,7 @@ fn a_fill_that_began_before_a_purge_is_covered_by_it() {
 fn purges_hold_after_a_restart() {
     let origin = Origin::start(answer);
     let home = Home::new();
-    let to = || Target::Url(format!("http://{}", origin.address));
+    let to = || OriginTarget::Url(format!("http://{}", origin.address));
     let proxy = Proxy::start_in(&home, to(), allow);
     fill(&proxy, &["/news/1", "/shop/1"]);
     purge(&proxy, &json!({ "tag": "news" }));

@@ -509,7 +509,7 @@ fn spaces_before_the_colon_of_an_origins_fields_are_removed() {
         "HTTP/1.1 200 OK\r\nCache-Control : max-age=60\r\nX-A \t: b\r\nContent-Length : 5\r\n\r\nhello",
     );
     let home = support::Home::new();
-    let proxy = Proxy::start_in(&home, damelo_http_proxy::Target::Url(url), |_| {});
+    let proxy = Proxy::start_in(&home, damelo_http_proxy::OriginTarget::Url(url), |_| {});
     for _ in 0..2 {
         let got =
             raw(proxy.info.address, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -543,7 +543,7 @@ fn an_origins_doubtful_framing_is_never_stored() {
     ] {
         let url = sending(answer);
         let home = support::Home::new();
-        let proxy = Proxy::start_in(&home, damelo_http_proxy::Target::Url(url), |_| {});
+        let proxy = Proxy::start_in(&home, damelo_http_proxy::OriginTarget::Url(url), |_| {});
         let got = proxy.get("/");
         assert!(got.status() == 502 || !got.complete, "{answer:?}: {got:?}");
         if answer.contains("chunked\r\nTransfer")

@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use damelo::{ByteSize, Config, GroupId, Store};
-use damelo_http_proxy::{Target, ask_admin};
+use damelo_http_proxy::{OriginTarget, ask_admin};
 use damelo_store_sim::{
     Effect, FaultPlan, OpKind, Rule, SimClock, SimDisk, SimOptions, SimWorld, When,
 };
@@ -36,7 +36,7 @@ fn a_store_that_cannot_be_written_leaves_a_proxy_that_passes_on() {
     writes_fail(&world);
 
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"));
-    let to = Target::Url(format!("http://{}", origin.address));
+    let to = OriginTarget::Url(format!("http://{}", origin.address));
     let proxy = Proxy::start_on(store, to, |_| {});
     let admin = proxy.info.admin.expect("an admin listener");
     let ready = || ask_at(admin, "GET", "/readyz", "", b"");
@@ -62,7 +62,7 @@ fn a_store_that_cannot_be_written_leaves_a_proxy_that_passes_on() {
 fn a_disk_that_fails_later_leaves_a_proxy_that_says_so() {
     let (world, store) = store(1);
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"));
-    let to = Target::Url(format!("http://{}", origin.address));
+    let to = OriginTarget::Url(format!("http://{}", origin.address));
     let proxy = Proxy::start_on(store.clone(), to, |_| {});
     let admin = proxy.info.admin.expect("an admin listener");
     let ready = || ask_at(admin, "GET", "/readyz", "", b"");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings, Target};
+use damelo_http_proxy::{LogFormat, LogTarget, OriginTarget, ProxyConfig, Settings};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::ext::Protocol;
@@ -69,7 +69,7 @@ fn accept(request: &Message) -> String {
 }
 
 fn start(home: &Home, origin: SocketAddr, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
-    Proxy::start_in(home, Target::Url(format!("http://{origin}")), tweak)
+    Proxy::start_in(home, OriginTarget::Url(format!("http://{origin}")), tweak)
 }
 
 fn upgrade(address: SocketAddr, protocol: &str) -> (Message, BufReader<TcpStream>, TcpStream) {
@@ -95,7 +95,7 @@ fn upgrade_with(
 #[test]
 fn an_upgrade_goes_to_an_origin_that_can_be_reached() {
     let (home, missing) = (Home::new(), [(); 5].map(|()| Nobody::new()));
-    let proxy = Proxy::start_in(&home, Target::Url(missing[0].url()), |config| {
+    let proxy = Proxy::start_in(&home, OriginTarget::Url(missing[0].url()), |config| {
         let upstream = &mut config.upstream;
         upstream.more_origins = missing[1..].iter().map(Nobody::url).collect();
         upstream.more_origins.push(format!("http://{}", echo()));

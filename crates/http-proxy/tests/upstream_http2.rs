@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use damelo_http_proxy::{ProxyConfig, Target};
+use damelo_http_proxy::{OriginTarget, ProxyConfig};
 use support::wire::{Authority, Http2Origin, LARGE_BYTES, acceptor, block_on, http2_frame};
 use support::{Gate, Home, PATIENCE, Proxy, eventually, read_message, read_some, send_to};
 
@@ -301,7 +301,7 @@ fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
     const HEADERS: u8 = 1;
     const PING: u8 = 6;
     const OK: u8 = 0x88;
-    let defaults = ProxyConfig::new(([127, 0, 0, 1], 0).into(), Target::Url(String::new()));
+    let defaults = ProxyConfig::new(([127, 0, 0, 1], 0).into(), OriginTarget::Url(String::new()));
     assert_eq!(defaults.upstream.http2_ping, None);
     let origin = Http2Origin::by_hand({
         // The origin answers a request only when a PING comes.

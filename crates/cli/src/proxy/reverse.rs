@@ -3,7 +3,7 @@
 
 use clap::Args;
 use damelo::{ByteSize, Store};
-use damelo_http_proxy::{RunningInfo, Settings, Target};
+use damelo_http_proxy::{OriginTarget, RunningInfo, Settings};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -100,7 +100,7 @@ fn print(
         ByteSize::new(info.index_bytes),
         thousands(info.objects_max)
     ))?;
-    let is_demo = settings.proxy.to == Target::Demo;
+    let is_demo = settings.proxy.to == OriginTarget::Demo;
     let demo = if is_demo { " (the built-in demo)" } else { "" };
     out.line(format_args!("origin   {}{demo}", running.origin))?;
     out.line(format_args!("look at  {url}/"))?;

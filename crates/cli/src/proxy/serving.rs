@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use damelo::policy::AdmissionPolicy;
 use damelo::{ByteSize, Config, GroupId, OpenError, Store, VolumeConfig};
-use damelo_http_proxy::{Control, LogTarget, RunningInfo, Settings, SettingsError, Target, say};
+use damelo_http_proxy::{
+    Control, LogTarget, OriginTarget, RunningInfo, Settings, SettingsError, say,
+};
 
 use crate::allocator::give_back_from_now_on;
 use crate::descriptors;
@@ -245,7 +247,7 @@ impl<L> Reload<L> {
             new.check_forward().map_err(Failure::Reload)?;
         }
         let names = [&self.settings, &new].map(|settings| cache_name(&settings.proxy.to));
-        let demo = [&self.settings, &new].iter().any(|one| one.proxy.to == Target::Demo);
+        let demo = [&self.settings, &new].iter().any(|one| one.proxy.to == OriginTarget::Demo);
         if new.cache.is_none() && !demo && names[0] != names[1] {
             return Err(Failure::Usage(format!(
                 "`to` has changed, and the cache, {}.store, is named after the former origin: set \
@@ -292,7 +294,7 @@ pub(crate) fn log_in_cache(settings: &Settings) -> Option<SettingsError> {
 
 /// The store's configuration; `volumes` is not empty.
 fn store_config(settings: &Settings, volumes: &[CacheVolume]) -> Config {
-    let is_demo = settings.proxy.to == Target::Demo;
+    let is_demo = settings.proxy.to == OriginTarget::Demo;
     let default_bytes = if is_demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
     let default = Some(ByteSize::new(default_bytes));
     let volume = |CacheVolume { path, size }: &CacheVolume| {
@@ -350,10 +352,10 @@ fn is_writable(dir: &Path) -> bool {
 
 /// A file name for an origin: its host and port, with `_` for characters that are awkward in names,
 /// or its socket's path, with a hash, as many paths look the same then.
-fn cache_name(to: &Target) -> String {
+fn cache_name(to: &OriginTarget) -> String {
     let url = match to {
-        Target::Demo => return "demo".to_owned(),
-        Target::Url(url) => url,
+        OriginTarget::Demo => return "demo".to_owned(),
+        OriginTarget::Url(url) => url,
     };
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
     let named = |text: &str| format!("origin-{}", text.chars().map(plain).collect::<String>());

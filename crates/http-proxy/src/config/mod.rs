@@ -27,19 +27,19 @@ use crate::config::transport::{ForwardedFields, Inherited, Listener, Upstream};
 
 /// The origin behind the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum OriginTarget {
     /// The built-in demo origin, started with the proxy on a free port of 127.0.0.1.
     Demo,
     /// `http://host[:port]` or `https://host[:port]`.
     Url(String),
 }
 
-impl std::str::FromStr for Target {
+impl std::str::FromStr for OriginTarget {
     type Err = std::convert::Infallible;
 
     /// `demo` is the demo; everything else is checked as a URL when the proxy starts.
-    fn from_str(text: &str) -> Result<Target, Self::Err> {
-        Ok(if text == "demo" { Target::Demo } else { Target::Url(text.to_owned()) })
+    fn from_str(text: &str) -> Result<OriginTarget, Self::Err> {
+        Ok(if text == "demo" { OriginTarget::Demo } else { OriginTarget::Url(text.to_owned()) })
     }
 }
 
@@ -174,7 +174,7 @@ pub struct ProxyConfig {
     /// Address to listen on; port 0 takes a free one.
     pub from: SocketAddr,
     /// The origin.
-    pub to: Target,
+    pub to: OriginTarget,
     /// Worker threads, each with its own event loop. Default: one per core.
     pub workers: usize,
     /// Name of this cache in `Cache-Status` and `Via`: a token. Default `damelo`.
@@ -225,7 +225,7 @@ pub struct ProxyConfig {
 
 impl ProxyConfig {
     /// A proxy from `from` to `to` with the defaults for everything else.
-    pub fn new(from: SocketAddr, to: Target) -> ProxyConfig {
+    pub fn new(from: SocketAddr, to: OriginTarget) -> ProxyConfig {
         ProxyConfig {
             from,
             to,
@@ -255,7 +255,7 @@ impl ProxyConfig {
 
     /// A forward proxy on `from` with the defaults for everything else.
     pub fn for_forward(from: SocketAddr) -> ProxyConfig {
-        let mut proxy = ProxyConfig::new(from, Target::Demo).without_origin();
+        let mut proxy = ProxyConfig::new(from, OriginTarget::Demo).without_origin();
         // A forward proxy does not tell origins its clients' addresses.
         proxy.forwarded.x_forwarded = false;
         // A forward proxy is no surrogate of any origin.
@@ -268,13 +268,13 @@ impl ProxyConfig {
     /// A copy for a forward proxy, with neither an origin nor a host of its own: the client names
     /// the origin, whose host is part of the key.
     pub(crate) fn without_origin(self) -> ProxyConfig {
-        let to = Target::Url(NO_ORIGIN.to_owned());
+        let to = OriginTarget::Url(NO_ORIGIN.to_owned());
         ProxyConfig { to, preserve_host: true, ..self }
     }
 
     /// Whether it is one of a forward proxy.
     pub(crate) fn is_without_origin(&self) -> bool {
-        matches!(&self.to, Target::Url(url) if url == NO_ORIGIN)
+        matches!(&self.to, OriginTarget::Url(url) if url == NO_ORIGIN)
     }
 }
 

@@ -313,7 +313,7 @@ mod tests {
     use damelo::{ByteSize, Config, GroupId, Store};
 
     use super::*;
-    use crate::config::{ProxyConfig, Target};
+    use crate::config::{OriginTarget, ProxyConfig};
     use crate::purge::ledger::Ledger;
 
     #[tokio::test]
@@ -324,7 +324,7 @@ mod tests {
         let store = Store::open(config).unwrap();
         store.wait_recovered();
         let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Target::Demo);
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
         let vault = Arc::new(Vault::new(store, ledger, &config));
         let written = |url: &str| Written { url: url.as_bytes().to_vec(), key: None };
         let (target, named) = (written("http://a/"), ["http://a/1", "http://a/2"].map(written));

@@ -29,7 +29,7 @@ use crate::admin;
 use crate::collapse::Collapse;
 use crate::config::name::{Via, check_name};
 use crate::config::transport::{ListenAddress, Listener};
-use crate::config::{ProxyConfig, Target};
+use crate::config::{OriginTarget, ProxyConfig};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::io::blocking;
@@ -166,8 +166,8 @@ impl Proxy {
         let (last_stop, last_stopping) = watch::channel(false);
         let mut last_threads = Vec::new();
         let origin_url = match &config.to {
-            Target::Url(url) => url.clone(),
-            Target::Demo => start_demo(&mut last_threads, last_stopping.clone())?,
+            OriginTarget::Url(url) => url.clone(),
+            OriginTarget::Demo => start_demo(&mut last_threads, last_stopping.clone())?,
         };
         let sites = Sites::new(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use http::Uri;
 
 use super::Settings;
-use crate::config::Target;
+use crate::config::OriginTarget;
 use crate::config::transport::ListenAddress;
 
 /// A key whose value does not go with that of another, and why.
@@ -51,8 +51,8 @@ fn own_origins(settings: &Settings) -> Vec<Contradiction> {
     let from = ListenAddress::Tcp(proxy.from);
     let listeners = || [&from].into_iter().chain(proxy.listen.iter().map(|one| &one.address));
     let to = match &proxy.to {
-        Target::Url(url) => Some(("to", url)),
-        Target::Demo => None,
+        OriginTarget::Url(url) => Some(("to", url)),
+        OriginTarget::Demo => None,
     };
     let more = proxy.upstream.more_origins.iter().map(|url| ("upstream.more_origins", url));
     let is_own = |url: &str| {

@@ -1,6 +1,6 @@
 //! What changes take with them, and what selects among variants.
 
-use damelo_http_proxy::{CachingConfig, Target};
+use damelo_http_proxy::{CachingConfig, OriginTarget};
 
 use crate::support::{Gate, Home, Origin, PATIENCE, Proxy, ask_at, eventually, reply};
 
@@ -416,7 +416,7 @@ fn what_was_stored_before_keys_had_cookies_is_missed() {
     let origin =
         Origin::start(|request| reply(200, "Cache-Control: max-age=600", request.header("cookie")));
     let home = Home::new();
-    let to = || Target::Url(format!("http://{}", origin.address));
+    let to = || OriginTarget::Url(format!("http://{}", origin.address));
     let before = Proxy::start_in(&home, to(), |_| {});
     assert_eq!(before.get_with("/", "Cookie: lang=de").text(), "lang=de");
     before.stop();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use damelo::ByteSize;
-use damelo_http_proxy::{ProxyConfig, Target};
+use damelo_http_proxy::{OriginTarget, ProxyConfig};
 
 use crate::support::{
     Gate, Home, Message, Origin, PATIENCE, Proxy, Reply, ask_at, eventually, noise, read_message,
@@ -154,7 +154,7 @@ fn a_body_may_be_longer_than_the_longest_object_of_the_store() {
     let mut home = Home::new();
     home.object_max = Some(ByteSize::new(2 << 20));
     let url = format!("http://{}", origin.address);
-    let proxy = Proxy::start_in(&home, Target::Url(url), |_| {});
+    let proxy = Proxy::start_in(&home, OriginTarget::Url(url), |_| {});
     let miss = proxy.get("/big");
     assert!(miss.cache().contains("; stored"), "{}", miss.cache());
     let hit = proxy.get("/big");
@@ -437,7 +437,7 @@ fn an_origin_that_fails_at_any_byte_never_looks_whole() {
         4\r\nsome\r\n5;x=y\r\n text\r\n0\r\n\r\n";
     for answer in [&announced[..], &chunked[..]] {
         let home = Home::new();
-        let proxy = Proxy::start_in(&home, Target::Url(cut_off(answer)), |_| {});
+        let proxy = Proxy::start_in(&home, OriginTarget::Url(cut_off(answer)), |_| {});
         for sent in 0..=answer.len() {
             let path = format!("/{sent}");
             let mut stream = send_to(proxy.info.address, "GET", &path, "", b"");
@@ -459,7 +459,7 @@ fn an_origin_that_fails_at_any_byte_never_looks_whole() {
 fn an_origin_that_hangs_up_after_its_head_is_told_of() {
     let head = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 9\r\n\r\n";
     let home = Home::new();
-    let proxy = Proxy::start_in(&home, Target::Url(cut_off(head)), |_| {});
+    let proxy = Proxy::start_in(&home, OriginTarget::Url(cut_off(head)), |_| {});
     let path = format!("/{}", head.len());
     let mut failures = 0;
     for round in 0..40 {

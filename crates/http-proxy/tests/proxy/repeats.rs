@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use damelo_http_proxy::Target;
+use damelo_http_proxy::OriginTarget;
 
 use crate::support::{Message, Origin, Proxy, read_message, reply};
 
@@ -34,7 +34,7 @@ fn what_cannot_be_sent_twice_goes_on_a_connection_that_lives() {
     let start = |header| {
         let to = format!("http://{}", closing_at_the_second(header));
         Proxy::start_with(&origin, move |config| {
-            (config.to, config.workers) = (Target::Url(to), 1);
+            (config.to, config.workers) = (OriginTarget::Url(to), 1);
         })
     };
     let proxy = start("");
@@ -88,7 +88,7 @@ fn what_is_sent_twice_is_the_same_both_times() {
     let origin = Origin::start(|_| reply(200, "", ""));
     let (address, told) = ending_before_every_other_answer();
     let proxy = Proxy::start_with(&origin, move |config| {
-        (config.to, config.workers) = (Target::Url(format!("http://{address}")), 1);
+        (config.to, config.workers) = (OriginTarget::Url(format!("http://{address}")), 1);
     });
     let fields = "X-Many: 1\nTE: trailers\nCookie: a=b\nX-Many: 2\nConnection: x-hop\nX-Hop: h";
     let cases = [
@@ -124,7 +124,7 @@ fn what_names_another_method_is_not_sent_twice() {
     let origin = Origin::start(|_| reply(200, "", ""));
     let to = format!("http://{}", closing_at_the_second("Cache-Control: no-store\r\n"));
     let proxy = Proxy::start_with(&origin, move |config| {
-        (config.to, config.workers) = (Target::Url(to), 1);
+        (config.to, config.workers) = (OriginTarget::Url(to), 1);
     });
     for _ in 0..3 {
         proxy.get_with("/", "X-HTTP-Method-Override: POST");

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use damelo::Clock as _;
-use damelo_http_proxy::{Settings, Target};
+use damelo_http_proxy::{OriginTarget, Settings};
 
 use crate::script::{Action, Ask, Fields, Mistake, OriginAnswer, Script, Wish};
 use crate::support::{Home, Message, PATIENCE, Proxy, TestClock, ask_at, read_message};
@@ -173,7 +173,7 @@ fn start_proxy(
             _ => {}
         }
     }
-    let to = Target::Url(format!("http://{}", origin.address));
+    let to = OriginTarget::Url(format!("http://{}", origin.address));
     Ok(Proxy::start_in(home, to, |config| {
         let usual = std::mem::replace(config, settings.proxy);
         (config.from, config.to, config.workers) = (usual.from, usual.to, usual.workers);

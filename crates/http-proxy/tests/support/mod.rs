@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use damelo::{ByteSize, Clock, Config, Store, SystemClock};
-use damelo_http_proxy::{ProxyConfig, RunningInfo, Target, run};
+use damelo_http_proxy::{OriginTarget, ProxyConfig, RunningInfo, run};
 
 /// Longest wait of a client for anything: a hang fails the test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -328,13 +328,17 @@ impl Proxy {
 
     pub(crate) fn start_with(origin: &Origin, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
         let home = Home::new();
-        let to = Target::Url(format!("http://{}", origin.address));
+        let to = OriginTarget::Url(format!("http://{}", origin.address));
         let mut proxy = Proxy::start_in(&home, to, tweak);
         proxy.home = Some(home);
         proxy
     }
 
-    pub(crate) fn start_in(home: &Home, to: Target, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
+    pub(crate) fn start_in(
+        home: &Home,
+        to: OriginTarget,
+        tweak: impl FnOnce(&mut ProxyConfig),
+    ) -> Proxy {
         Proxy::start_on(home.open(), to, tweak)
     }
 
@@ -343,12 +347,12 @@ impl Proxy {
         url: String,
         tweak: impl FnOnce(&mut ProxyConfig),
     ) -> Proxy {
-        Proxy::start_in(home, Target::Url(url), tweak)
+        Proxy::start_in(home, OriginTarget::Url(url), tweak)
     }
 
     pub(crate) fn start_on(
         store: Store,
-        to: Target,
+        to: OriginTarget,
         tweak: impl FnOnce(&mut ProxyConfig),
     ) -> Proxy {
         let clock = Arc::new(TestClock::at(SystemClock::new().unix_seconds()));

@@ -8,7 +8,7 @@ use http::Uri;
 use ipnet::IpNet;
 
 use super::{Count, Kind, Time, Value, list, parsed, quoted, shown, split_list};
-use crate::config::Target;
+use crate::config::OriginTarget;
 use crate::config::transport::{CertificateFiles, HealthChecks, Listener, OriginChoice};
 use crate::forward::access_rule::AccessRule;
 use crate::rules::key::is_plain_authority;
@@ -73,20 +73,20 @@ impl Kind<Option<SocketAddr>> for Address {
     }
 }
 
-impl Kind<Target> for OriginUrl {
+impl Kind<OriginTarget> for OriginUrl {
     const WRITTEN: &'static str = "http://HOST[:PORT], https://HOST[:PORT], unix:/PATH or demo";
-    fn read(value: &Value) -> Result<Target, String> {
+    fn read(value: &Value) -> Result<OriginTarget, String> {
         let Value::Text(text) = value else { return Err(value.wanted(Self::WRITTEN)) };
         let Ok(target) = text.parse();
-        if let Target::Url(url) = &target {
+        if let OriginTarget::Url(url) = &target {
             crate::upstream::check_url(url).map_err(|error| error.to_string())?;
         }
         Ok(target)
     }
-    fn show(value: &Target) -> String {
+    fn show(value: &OriginTarget) -> String {
         match value {
-            Target::Demo => quoted("demo"),
-            Target::Url(url) => quoted(url),
+            OriginTarget::Demo => quoted("demo"),
+            OriginTarget::Url(url) => quoted(url),
         }
     }
 }
