@@ -498,7 +498,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::purge_group`], and for a prefix outside the limits.
     pub fn purge_prefix(&self, prefix: &[u8]) -> Result<(), PurgeError> {
-        let max = crate::durable::marks::PREFIX_MAX;
+        let max = crate::durable::marks::PURGE_PREFIX_BYTES_MAX;
         if prefix.is_empty() || prefix.len() > max {
             return Err(PurgeError::PrefixLength { length: prefix.len(), max });
         }

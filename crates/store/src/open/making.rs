@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::settings::SEGMENT_MIN;
+use super::settings::SEGMENT_CONFIG_MIN;
 use super::{RawVolume, SUPERBLOCKS_BYTES};
 use crate::config::Config;
 use crate::durable::lives::empty_table;
@@ -170,7 +170,7 @@ fn check_addressable(volumes_bytes: u64, segments_bytes: u64) -> Result<(), Open
 fn segment_bytes(config: &Config, smallest_volume: u64, page: u64) -> u64 {
     let fitting = (smallest_volume / SEGMENTS_WANTED).max(1);
     let fitting = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
-    let default = || fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT);
+    let default = || fitting.clamp(SEGMENT_CONFIG_MIN.max(4 * page), SEGMENT_DEFAULT);
     config.segment.map_or_else(default, ByteSize::bytes)
 }
 

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::config::{Admission, Config, Reinsertion};
 use crate::error::OpenError;
-use crate::format::VALUE_MAX_BYTES;
+use crate::format::{PAGE_MAX_BYTES, PAGE_MIN_BYTES, SEGMENT_MAX_BYTES, VALUE_MAX_BYTES};
 use crate::policy::reinsertion::REINSERT_PERCENT_LIMIT;
 use crate::types::ByteSize;
 
@@ -20,10 +20,17 @@ const MEMORY_MAX: u64 = 16 << 40;
 const TABLE_SHARE: u64 = 16;
 const QUEUE_DEPTH_MAX: u64 = 4096;
 const GROUPS_TRACKED_MAX: u64 = 1 << 32;
-const PAGE_MIN: u64 = 16 << 10;
-const PAGE_MAX: u64 = 1 << 20;
-pub(super) const SEGMENT_MIN: u64 = 256 << 10;
-const SEGMENT_MAX: u64 = 64 << 20;
+// What a new store may be given; what the format can hold is more.
+const PAGE_CONFIG_MIN: u64 = 16 << 10;
+const PAGE_CONFIG_MAX: u64 = 1 << 20;
+pub(super) const SEGMENT_CONFIG_MIN: u64 = 256 << 10;
+const SEGMENT_CONFIG_MAX: u64 = 64 << 20;
+
+// What is accepted can be written.
+const _: () = {
+    assert!(PAGE_CONFIG_MIN >= PAGE_MIN_BYTES as u64 && PAGE_CONFIG_MAX <= PAGE_MAX_BYTES as u64);
+    assert!(SEGMENT_CONFIG_MAX <= SEGMENT_MAX_BYTES);
+};
 
 /// Checks the settings that do not depend on the volumes.
 pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
@@ -51,14 +58,15 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     }
     check_counts(config)?;
     if let Some(page) = config.page {
-        let fits = (PAGE_MIN..=PAGE_MAX).contains(&page.bytes()) && page.bytes().is_power_of_two();
+        let fits = (PAGE_CONFIG_MIN..=PAGE_CONFIG_MAX).contains(&page.bytes())
+            && page.bytes().is_power_of_two();
         if !fits {
             return bad("page", page.to_string(), "a power of two from 16KiB to 1MiB");
         }
         enough_memory(config, page.bytes())?;
     }
     if let Some(segment) = config.segment {
-        let fits = (SEGMENT_MIN..=SEGMENT_MAX).contains(&segment.bytes())
+        let fits = (SEGMENT_CONFIG_MIN..=SEGMENT_CONFIG_MAX).contains(&segment.bytes())
             && segment.bytes().is_power_of_two();
         if !fits {
             return bad("segment", segment.to_string(), "a power of two from 256KiB to 64MiB");
