@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use damelo_http_proxy::{
-    Inherited, LogFormat, LogTarget, ProxyConfig, ProxyError, Settings, Target, ask_admin,
+    Inherited, LogFormat, LogTarget, OriginTarget, ProxyConfig, ProxyError, Settings, ask_admin,
 };
 use support::{Gate, Home, Origin, PATIENCE, Proxy, eventually, reply, send_to};
 

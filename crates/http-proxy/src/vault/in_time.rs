@@ -73,7 +73,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::config::{ProxyConfig, Target as Origin};
+    use crate::config::{OriginTarget, ProxyConfig};
     use crate::metrics::Counters;
     use crate::purge::ledger::Ledger;
     use crate::rules::group::Groups;
@@ -164,7 +164,7 @@ mod tests {
         let store = Store::open_on(config, disks, world.clock()).unwrap();
         store.wait_recovered();
         let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
         let vault = Vault::new(store.clone(), ledger, &config);
         let (none, vary) =
             (HeaderMap::new(), HeaderMap::from_iter([(http::header::VARY, "a".parse().unwrap())]));

@@ -268,7 +268,7 @@ mod tests {
     use http::{HeaderMap, StatusCode, Version};
 
     use super::*;
-    use crate::config::{ProxyConfig, Target as Origin};
+    use crate::config::{OriginTarget, ProxyConfig};
     use crate::purge::ledger::Ledger;
     use crate::rules::Policy;
 
@@ -278,7 +278,7 @@ mod tests {
     fn vault_on(store: Store) -> Vault {
         store.wait_recovered();
         let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
         Vault::new(store, ledger, &config)
     }
 

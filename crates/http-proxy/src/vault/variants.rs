@@ -208,7 +208,7 @@ mod tests {
     use http::{StatusCode, Version};
 
     use super::*;
-    use crate::config::{ProxyConfig, Target as Origin};
+    use crate::config::{OriginTarget, ProxyConfig};
     use crate::purge::ledger::Ledger;
     use crate::rules::group::Groups;
     use crate::rules::validation::TAGS_SENT_MAX;
@@ -243,7 +243,7 @@ mod tests {
         let store = Store::open(config).unwrap();
         store.wait_recovered();
         let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Origin::Demo);
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
         let vault = Vault::new(store, ledger, &config);
         let target = Target {
             primary: b"http://a/".to_vec(),

@@ -95,4 +95,15 @@ fn doc_matches_code() {
     } else {
         assert!(doc == expected, "docs/format.md is out of date: run the test with DAMELO_BLESS=1");
     }
+    let version = format::FORMAT_VERSION;
+    let root = path.ancestors().nth(2).unwrap();
+    for (file, said) in [
+        ("docs/format.md", format!("# On-disk format, version {version}\n")),
+        ("CHANGELOG.md", format!("On-disk format: version {version}.")),
+        ("CHANGELOG.md", format!("\n- Version {version}, described byte by byte")),
+        ("README.md", format!("The disk format is version {version},")),
+    ] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.contains(&said), "{file} does not say {said:?}");
+    }
 }
