@@ -24,7 +24,7 @@ pub use document::SettingsError;
 pub(crate) use kinds::Value;
 pub use reference::{reference, reference_json};
 
-use crate::config::{ProxyConfig, Target, WriteLimit};
+use crate::config::{OriginTarget, ProxyConfig, WriteLimit};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::ruleset::Ruleset;
@@ -62,7 +62,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         let from = SocketAddr::from(([127, 0, 0, 1], 8080));
-        let mut proxy = ProxyConfig::new(from, Target::Demo);
+        let mut proxy = ProxyConfig::new(from, OriginTarget::Demo);
         proxy.admin.from = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         Settings {
             proxy,
@@ -227,7 +227,7 @@ impl Settings {
     /// The keys whose values differ between two settings and that a reload cannot change.
     pub fn needs_restart(&self, running: &Settings) -> Vec<&'static str> {
         // The demo lives as long as the proxy.
-        let demo = [&self.proxy.to, &running.proxy.to].contains(&&Target::Demo);
+        let demo = [&self.proxy.to, &running.proxy.to].contains(&&OriginTarget::Demo);
         let live = |key: &keys::Key| key.live && !(demo && key.name == "to");
         let differs = |key: &&keys::Key| !live(key) && (key.show)(self) != (key.show)(running);
         KEYS.iter().filter(differs).map(|key| key.name).collect()
@@ -264,7 +264,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(settings.proxy.from.port(), 81);
-        assert_eq!(settings.proxy.to, Target::Url("http://10.0.0.5:8000".to_owned()));
+        assert_eq!(settings.proxy.to, OriginTarget::Url("http://10.0.0.5:8000".to_owned()));
         assert_eq!(settings.memory.bytes(), 1 << 30);
         assert_eq!(settings.proxy.workers, 3);
         assert_eq!(settings.proxy.timeouts.connect.as_millis(), 1500);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::config::{ProxyConfig, Target};
+use crate::config::{OriginTarget, ProxyConfig};
 use crate::error::ProxyError;
 use crate::metrics::exposition::OriginState;
 use crate::ruleset::SiteId;
@@ -38,8 +38,8 @@ impl Sites {
     /// not change.
     pub(crate) fn with(&self, config: &ProxyConfig) -> Result<Sites, ProxyError> {
         let main_url = match &config.to {
-            Target::Url(url) => url,
-            Target::Demo => &self.main_url,
+            OriginTarget::Url(url) => url,
+            OriginTarget::Demo => &self.main_url,
         };
         let known = self.all().flat_map(|site| site.endpoints.iter().cloned()).collect();
         Sites::make(config, main_url, self.is_forward, known)
@@ -57,7 +57,7 @@ impl Sites {
         }
         let mut endpoints = Endpoints::new(&config.upstream, known);
         let mut main = Origin::new(main_url, &mut endpoints)?;
-        if config.to == Target::Demo {
+        if config.to == OriginTarget::Demo {
             // The demo's port differs at each start; its objects are the same.
             "demo".clone_into(&mut main.authority);
         }
@@ -72,7 +72,7 @@ impl Sites {
         // Used for https origins only, but a reload may add some.
         config.upstream.authorities.as_deref().map(check_authorities).transpose()?;
         let mut endpoints = Endpoints::new(&config.upstream, Vec::new());
-        if let Target::Url(url) = &config.to {
+        if let OriginTarget::Url(url) = &config.to {
             Origin::new(url, &mut endpoints)?;
         }
         let mut of_rules = config.ruleset.sites().iter();

@@ -93,7 +93,7 @@ mod tests {
     use damelo::{ByteSize, Config, GroupId, Store};
 
     use super::*;
-    use crate::config::{ProxyConfig, Target};
+    use crate::config::{OriginTarget, ProxyConfig};
     use crate::purge::ledger::Ledger;
     use crate::rules::group::{Rule, full_name};
 
@@ -104,7 +104,7 @@ mod tests {
         let store = Store::open(config).unwrap();
         store.wait_recovered();
         let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), Target::Demo);
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
         Vault::new(store, ledger, &config)
     }
 

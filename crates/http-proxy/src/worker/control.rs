@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use crate::config::name::Via;
-use crate::config::{ProxyConfig, Target};
+use crate::config::{OriginTarget, ProxyConfig};
 use crate::error::ProxyError;
 use crate::forward::{ForwardConfig, check_shared};
 use crate::io::error_page::ErrorPage;
@@ -241,7 +241,7 @@ impl Control {
 pub(crate) fn keep_from_start(new: &mut ProxyConfig, kept: &ProxyConfig) {
     new.from = kept.from;
     // The demo lives as long as the proxy.
-    if [&new.to, &kept.to].contains(&&Target::Demo) {
+    if [&new.to, &kept.to].contains(&&OriginTarget::Demo) {
         new.to = kept.to.clone();
     }
     new.admin.from = kept.admin.from;
