@@ -10,7 +10,7 @@ use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write as _;
 
-use damelo::{CreateError, OpenError, PurgeError, ReadError, SyncError};
+use damelo::{CreateError, MetadataError, OpenError, PurgeError, ReadError, SyncError};
 
 use crate::border::{guard_or, optional_text};
 use crate::status::Status;
@@ -82,7 +82,7 @@ macro_rules! failure_from {
     };
 }
 
-failure_from!(OpenError, CreateError, ReadError, PurgeError, SyncError);
+failure_from!(OpenError, CreateError, MetadataError, ReadError, PurgeError, SyncError);
 
 thread_local! {
     static LAST: RefCell<(Status, CString)> = RefCell::new((Status::Ok, CString::default()));

@@ -2,7 +2,7 @@
 //! store gives which number. Plain values, no threads.
 
 use damelo::device::DeviceOpenError;
-use damelo::{CreateError, OpenError, PurgeError, ReadError, SyncError};
+use damelo::{CreateError, MetadataError, OpenError, PurgeError, ReadError, SyncError};
 
 /// Declares the results once: number, name in C, words.
 macro_rules! statuses {
@@ -127,10 +127,19 @@ impl From<&CreateError> for Status {
             CreateError::Closed => Status::Closed,
             CreateError::VolumesGone { .. } => Status::Volume,
             CreateError::Write { .. } => Status::Io,
-            CreateError::StillWriting { .. } => Status::StillWriting,
-            CreateError::Superseded => Status::Superseded,
             CreateError::Torn => Status::Torn,
-            CreateError::Unanswered { .. } => Status::Io,
+            _ => Status::Other,
+        }
+    }
+}
+
+impl From<&MetadataError> for Status {
+    fn from(error: &MetadataError) -> Status {
+        match error {
+            MetadataError::StillWriting { .. } => Status::StillWriting,
+            MetadataError::Unanswered { .. } => Status::Io,
+            MetadataError::Superseded => Status::Superseded,
+            MetadataError::Create(error) => Status::from(error),
             _ => Status::Other,
         }
     }

@@ -98,6 +98,9 @@ pub(crate) enum Failure {
     /// Writing to the store failed.
     #[error("the store did not take the object")]
     Create(#[from] damelo::CreateError),
+    /// New metadata were not stored.
+    #[error("the store did not take the new metadata")]
+    Metadata(#[from] damelo::MetadataError),
     /// Deleting failed.
     #[error("the store could not record the deletion")]
     Purge(#[from] damelo::PurgeError),

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, CreateError, GroupId, Object, ReadError, Store, WhenMemoryFull};
+use damelo::{
+    ByteSize, Config, CreateError, GroupId, MetadataError, Object, ReadError, Store, WhenMemoryFull,
+};
 use damelo_store_sim::content;
 use damelo_store_sim::harness::{fail, guarded, replay, resident_bytes, seeds};
 use damelo_store_sim::scenario::tiny_config;
@@ -151,7 +153,7 @@ impl Shared {
     fn set_metadata(store: &Store, rng: &mut fastrand::Rng) -> Result<(), String> {
         let key = format!("shared/{}", rng.usize(0..SHARED_KEYS)).into_bytes();
         match store.set_metadata(&key, b"new").wait() {
-            Ok(_) | Err(CreateError::Superseded | CreateError::StillWriting { .. }) => Ok(()),
+            Ok(_) | Err(MetadataError::Superseded | MetadataError::StillWriting { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }

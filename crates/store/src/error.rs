@@ -219,23 +219,10 @@ pub enum CreateError {
          `create_wait` (by default `memory_wait`), or create more slowly"
     )]
     MemoryFull,
-    /// The object whose metadata is to be replaced was not written to disk in time.
-    #[error(
-        "the object is still on its way to disk after {waited_ms} ms: try again, or `sync` first"
-    )]
-    StillWriting {
-        /// How long the call waited, in milliseconds.
-        waited_ms: u64,
-    },
-    /// The volume of the object whose metadata is to be replaced does not answer; see
-    /// [`ReadError::Unanswered`].
-    #[error("the volume of the object has answered no read for {waited_ms} ms: ask again later")]
-    Unanswered {
-        /// How long it has not answered, in milliseconds.
-        waited_ms: u64,
-    },
-    /// The object whose metadata was to be replaced has been stored anew in the meantime.
-    #[error("the object was stored anew meanwhile: its new metadata stays")]
+    /// What was to be replaced has been stored anew in the meantime. Seen within the store only:
+    /// callers get [`MetadataError::Superseded`].
+    #[doc(hidden)]
+    #[error("the object was stored anew meanwhile")]
     Superseded,
     /// The admission policy refused the object.
     #[error("not admitted: {rule}")]
@@ -258,6 +245,42 @@ pub enum CreateError {
         /// The device's error.
         reason: String,
     },
+}
+
+/// Why an object's metadata were not replaced.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetadataError {
+    /// The object whose metadata is to be replaced was not written to disk in time.
+    #[error(
+        "the object is still on its way to disk after {waited_ms} ms: try again, or `sync` first"
+    )]
+    StillWriting {
+        /// How long the call waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// The volume of the object whose metadata is to be replaced does not answer; see
+    /// [`ReadError::Unanswered`].
+    #[error("the volume of the object has answered no read for {waited_ms} ms: ask again later")]
+    Unanswered {
+        /// How long it has not answered, in milliseconds.
+        waited_ms: u64,
+    },
+    /// The object whose metadata was to be replaced has been stored anew in the meantime.
+    #[error("the object was stored anew meanwhile: its new metadata stays")]
+    Superseded,
+    /// The object could not be stored with them.
+    #[error(transparent)]
+    Create(CreateError),
+}
+
+impl From<CreateError> for MetadataError {
+    fn from(error: CreateError) -> MetadataError {
+        match error {
+            CreateError::Superseded => MetadataError::Superseded,
+            error => MetadataError::Create(error),
+        }
+    }
 }
 
 /// Why a read returned neither an object nor a miss.

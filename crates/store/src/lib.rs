@@ -114,7 +114,7 @@ pub use config::{
 pub use device::{Deferral, submit_deferred};
 pub use durable::progress::RecoveryProgress;
 pub use entries::{Entries, Entry};
-pub use error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
+pub use error::{CreateError, MetadataError, OpenError, PurgeError, ReadError, SyncError};
 pub use group::GroupStats;
 pub use object::{Object, ObjectInfo, ObjectRange};
 pub use ops::{Commit, Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::deferred::Deferred;
-use crate::error::{CreateError, ReadError};
+use crate::error::{CreateError, MetadataError, ReadError};
 use crate::object::{Object, ObjectInfo, ObjectRange};
 use crate::read::prefetch::PrefetchReport;
 use crate::read::stream::Reader;
@@ -82,7 +82,7 @@ operations! {
     /// The end of a streamed creation; see [`Writer::commit`](crate::Writer::commit).
     Commit -> Result<(), CreateError>;
     /// New metadata for an object; see [`Store::set_metadata`](crate::Store::set_metadata).
-    SetMetadata -> Result<bool, CreateError>;
+    SetMetadata -> Result<bool, MetadataError>;
     /// Bringing a group into memory; see [`Store::prefetch`](crate::Store::prefetch).
     Prefetch -> Result<PrefetchReport, ReadError>;
 }

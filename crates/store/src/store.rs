@@ -372,9 +372,10 @@ impl Store {
     ///
     /// Concurrent operations on the same key take precedence: if the object is stored anew with
     /// another value, it keeps the metadata stored with that value, and this fails with
-    /// [`CreateError::Superseded`]. Rarely, the same error is returned because the store itself
-    /// moved a large object at that moment; the caller may try again. For an operation dropped
-    /// before it is done, see [Cancellation](Store#cancellation).
+    /// [`MetadataError::Superseded`](crate::MetadataError::Superseded). Rarely, the same error is
+    /// returned because the store itself moved a large object at that moment; the caller may try
+    /// again. For an operation dropped before it is done, see
+    /// [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         self.renew(NewMetadata {
             key,
@@ -417,7 +418,7 @@ impl Store {
 
     fn renew(&self, new: NewMetadata<'_>) -> SetMetadata {
         if self.engine().is_closed() {
-            return SetMetadata(Deferred::ready(Err(CreateError::Closed)));
+            return SetMetadata(Deferred::ready(Err(CreateError::Closed.into())));
         }
         let first = match self.engine().set_metadata_now(&new) {
             Ok(done) => return SetMetadata(Deferred::ready(done)),

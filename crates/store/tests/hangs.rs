@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Object, Read, ReadError, Store};
+use damelo::{ByteSize, Clock, Config, GroupId, MetadataError, Object, Read, ReadError, Store};
 use troubled::{Disk, get, put};
 
 /// A clock that is told what time it is.
@@ -213,7 +213,7 @@ fn a_volume_that_answers_nothing_is_not_asked_until_it_does() {
         assert!(is_unanswered(store.lookup(key).wait()));
         assert!(store.may_contain(key));
         let set = store.set_metadata(key, b"new").wait();
-        assert_eq!(set, Err(CreateError::Unanswered { waited_ms: 5_000 }));
+        assert_eq!(set, Err(MetadataError::Unanswered { waited_ms: 5_000 }));
     }
     store.prefetch(GroupId::new(1)).wait().unwrap();
     assert_eq!((disks[1].hanging(), disks[1].transfers()), (2, transfers), "it is left alone");

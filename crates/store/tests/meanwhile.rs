@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
-use damelo::{ByteSize, Config, CreateError, CreateOptions, GroupId, Store};
+use damelo::{ByteSize, Config, CreateError, CreateOptions, GroupId, MetadataError, Store};
 
 mod in_memory;
 use in_memory::{Memory, State, Stopped};
@@ -134,7 +134,7 @@ fn read(store: &Store, key: &[u8]) -> Option<(u64, String)> {
     Some((u64::from_le_bytes(words[0]), metadata))
 }
 
-type Outcome = (Result<bool, CreateError>, Option<(u64, String)>);
+type Outcome = (Result<bool, MetadataError>, Option<(u64, String)>);
 
 /// What another does meanwhile.
 #[derive(Debug, Clone, Copy)]
@@ -199,7 +199,7 @@ impl Meanwhile {
     fn outcomes(self, bytes: usize) -> Vec<Outcome> {
         let there = |version, metadata: &str| Some((version, metadata.to_owned()));
         let superseded =
-            |version| (Err(CreateError::Superseded), there(version, &format!("of {version}")));
+            |version| (Err(MetadataError::Superseded), there(version, &format!("of {version}")));
         match self {
             // What comes before the object was found is what is found.
             Create | CreateSynced => vec![superseded(2), (Ok(true), there(2, "new"))],
@@ -234,7 +234,7 @@ fn interleave(
     patched: bool,
     meanwhile: Meanwhile,
     reads: usize,
-) -> Option<Result<bool, CreateError>> {
+) -> Option<Result<bool, MetadataError>> {
     let case = format!("{bytes} bytes, patched: {patched}, {meanwhile:?} before read {reads}");
     let (state, between) = (State::new(DEVICE_BYTES, false), Arc::default());
     let store = filled(&state, &between, bytes, patched);
@@ -275,7 +275,7 @@ fn what_is_acknowledged_while_metadata_is_replaced_stands() {
                 let is_known = patched || bytes > 60_000 || !matches!(meanwhile, PurgeAndCreate);
                 let is_replaced = matches!(meanwhile, Create | CreateSynced | PurgeAndCreate);
                 if bytes > 8 << 10 && is_replaced && is_known {
-                    assert_eq!(last, Err(CreateError::Superseded), "{bytes}, {meanwhile:?}");
+                    assert_eq!(last, Err(MetadataError::Superseded), "{bytes}, {meanwhile:?}");
                 }
             }
         }
@@ -328,7 +328,10 @@ fn threads_that_replace_metadata_bring_nothing_back() {
                     let key = format!("{}/{}", rng.u64(0..2), rng.u64(0..KEYS));
                     match store.set_metadata(key.as_bytes(), b"new").wait() {
                         Ok(done) => drop(replaced.fetch_add(done.into(), Ordering::Relaxed)),
-                        Err(CreateError::Superseded | CreateError::Overwritten { .. }) => {}
+                        Err(
+                            MetadataError::Superseded
+                            | MetadataError::Create(CreateError::Overwritten { .. }),
+                        ) => {}
                         Err(error) => panic!("{error}"),
                     }
                 }

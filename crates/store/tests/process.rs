@@ -60,7 +60,7 @@ fn in_a_child_the_store_is_closed_and_the_parent_s_goes_on() {
                 store.create(&key, GROUP, b"child").wait() == Err(CreateError::Closed),
                 matches!(store.read(&key).wait(), Err(ReadError::Closed)),
                 matches!(store.length(&key).wait(), Err(ReadError::Closed)),
-                store.set_metadata(&key, b"child").wait() == Err(CreateError::Closed),
+                store.set_metadata(&key, b"child").wait() == Err(CreateError::Closed.into()),
                 matches!(store.remove(&key), Err(PurgeError::Closed)),
                 matches!(store.purge_all(), Err(PurgeError::Closed)),
                 matches!(store.sync(), Err(SyncError::Closed)),

@@ -3,7 +3,7 @@
 //! object.
 
 use clap::Args;
-use damelo::{ByteSize, Config, CreateError, GroupId, Store, WriterOptions};
+use damelo::{ByteSize, Config, GroupId, MetadataError, Store, WriterOptions};
 use fastrand::Rng;
 use serde_json::json;
 
@@ -184,7 +184,7 @@ fn ask(
     if renew {
         match store.set_metadata(key.as_bytes(), &seen.requests.to_le_bytes()).wait() {
             // `Superseded`: the store relocated the object concurrently.
-            Ok(_) | Err(CreateError::Superseded) => {}
+            Ok(_) | Err(MetadataError::Superseded) => {}
             Err(error) => return Err(error.into()),
         }
     }

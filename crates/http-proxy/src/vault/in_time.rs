@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use damelo::{CreateError, ReadError};
+use damelo::{MetadataError, ReadError};
 use tokio::time::{Duration, sleep};
 
 use crate::rules::NotStoredReason;
@@ -40,9 +40,9 @@ impl<T> Outcome for Result<T, ReadError> {
     }
 }
 
-impl<T> Outcome for Result<T, CreateError> {
+impl<T> Outcome for Result<T, MetadataError> {
     fn is_unanswered(&self) -> bool {
-        matches!(self, Err(CreateError::Unanswered { .. }))
+        matches!(self, Err(MetadataError::Unanswered { .. }))
     }
 }
 

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use damelo::{CreateError, GroupId, ObjectInfo, Store};
+use damelo::{GroupId, MetadataError, ObjectInfo, Store};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName};
 use tokio::sync::{Mutex, MutexGuard};
@@ -494,7 +494,7 @@ impl Vault {
         match in_time(set).await? {
             Ok(true) => Ok(()),
             // Removed or replaced since: the newer state stands.
-            Ok(false) | Err(CreateError::Superseded) => Err(NotStoredReason::Superseded),
+            Ok(false) | Err(MetadataError::Superseded) => Err(NotStoredReason::Superseded),
             Err(_) => Err(NotStoredReason::Store),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use damelo::{CreateError, CreateOptions, PurgeError, Writer, WriterOptions};
+use damelo::{CreateError, CreateOptions, MetadataError, PurgeError, Writer, WriterOptions};
 
 use super::{Checked, Driver, Failure, HeldWriter};
 use crate::content;
@@ -162,7 +162,10 @@ impl Driver {
         self.record(begin, Change::SetMetadata { key, version, length, is_refreshed }, outcome);
         match result {
             // The ring may just have moved it.
-            Ok(_) | Err(CreateError::NotAdmitted { .. } | CreateError::Superseded) => Ok(()),
+            Ok(_)
+            | Err(
+                MetadataError::Superseded | MetadataError::Create(CreateError::NotAdmitted { .. }),
+            ) => Ok(()),
             Err(error) => self.expected("set_metadata", &error),
         }
     }

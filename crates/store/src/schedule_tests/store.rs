@@ -204,7 +204,7 @@ fn shuttle_new_metadata_undoes_nothing() {
                             store.drop_memory();
                         }
                         match store.set_metadata(b"key", b"new").wait() {
-                            Ok(_) | Err(crate::CreateError::Superseded) => {}
+                            Ok(_) | Err(crate::MetadataError::Superseded) => {}
                             Err(error) => panic!("{error}"),
                         }
                     })

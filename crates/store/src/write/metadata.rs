@@ -14,7 +14,7 @@ use super::version::Version;
 use super::writer::{Writer, WriterOptions, expires_s};
 use crate::deferred::Caller;
 use crate::engine::Engine;
-use crate::error::{CreateError, ReadError};
+use crate::error::{CreateError, MetadataError, ReadError};
 use crate::format::{Patch, RecordKind};
 use crate::index::Location;
 use crate::object::{Object, ObjectInfo};
@@ -139,7 +139,7 @@ impl Engine {
         self: &Arc<Engine>,
         new: &NewMetadata<'_>,
         mut first: Option<Box<Seen>>,
-    ) -> Result<bool, CreateError> {
+    ) -> Result<bool, MetadataError> {
         let mut waiting = Waiting::default();
         let mut attempts = 0;
         loop {
@@ -152,16 +152,18 @@ impl Engine {
             first = Some(seen);
             match attempt {
                 Attempt::Replaced => return Ok(true),
-                Attempt::Again if attempts == ATTEMPTS_MAX => return Err(CreateError::Superseded),
+                Attempt::Again if attempts == ATTEMPTS_MAX => {
+                    return Err(MetadataError::Superseded);
+                }
                 Attempt::Again => attempts += 1,
                 Attempt::NotYet => {
                     let waited = waiting.elapsed();
                     if waited >= self.config.memory_wait {
                         let waited_ms = waited.as_millis() as u64;
-                        return Err(CreateError::StillWriting { waited_ms });
+                        return Err(MetadataError::StillWriting { waited_ms });
                     }
                     if new.caller.is_some_and(Caller::is_gone) {
-                        return Err(CreateError::Closed);
+                        return Err(CreateError::Closed.into());
                     }
                     waiting.begin(&self.counters.metadata_waits);
                     self.wait_written(WRITTEN_NAP);
@@ -176,7 +178,7 @@ impl Engine {
     pub(crate) fn set_metadata_now(
         self: &Arc<Engine>,
         new: &NewMetadata<'_>,
-    ) -> Result<Result<bool, CreateError>, Option<Box<Seen>>> {
+    ) -> Result<Result<bool, MetadataError>, Option<Box<Seen>>> {
         let object = match self.lookup_memory(self.hash(new.key), new.key) {
             InMemory::Found(object) => object,
             InMemory::Dead => return Ok(Ok(false)),
@@ -189,7 +191,7 @@ impl Engine {
         };
         match self.create_unblocked(&seen.replacement(RecordKind::Object, new, value, None)) {
             Ok(()) => Ok(Ok(true)),
-            Err(CreateBlocked::Failed(error)) => Ok(Err(error)),
+            Err(CreateBlocked::Failed(error)) => Ok(Err(error.into())),
             Err(CreateBlocked::MustWait | CreateBlocked::Outdated) => Err(Some(Box::new(seen))),
         }
     }
@@ -214,7 +216,11 @@ impl Engine {
 
     /// The newest version, with its value if that is small. New metadata counts as one read,
     /// however often it looks: `is_counted` from the second look on.
-    fn see(self: &Arc<Engine>, key: &[u8], is_counted: bool) -> Result<Option<Seen>, CreateError> {
+    fn see(
+        self: &Arc<Engine>,
+        key: &[u8],
+        is_counted: bool,
+    ) -> Result<Option<Seen>, MetadataError> {
         let hash = self.hash(key);
         let family = self.family(hash);
         let known = is_counted.then(|| self.peek_memory(hash, key)).flatten();
@@ -230,11 +236,11 @@ impl Engine {
             Ok(Some(Source::Memory(object))) => (object.seq, ObjectInfo::of(&object), Some(object)),
             Ok(Some(Source::Disk(large))) => (large.seq, large.info.clone(), None),
             Ok(None) | Err(ReadError::Gone) => return Ok(None),
-            Err(ReadError::Closed) => return Err(CreateError::Closed),
+            Err(ReadError::Closed) => return Err(CreateError::Closed.into()),
             Err(ReadError::Unanswered { waited_ms }) => {
-                return Err(CreateError::Unanswered { waited_ms });
+                return Err(MetadataError::Unanswered { waited_ms });
             }
-            Err(_) => return Err(CreateError::MemoryFull),
+            Err(_) => return Err(CreateError::MemoryFull.into()),
         };
         let version = self.version(hash, seq, family);
         Ok(Some(Seen { version, info, object, base: None }))
@@ -245,7 +251,7 @@ impl Engine {
         new: &NewMetadata<'_>,
         seen: &mut Seen,
         first: Option<&Seen>,
-    ) -> Result<Attempt, CreateError> {
+    ) -> Result<Attempt, MetadataError> {
         let base = self.base_of(new.key, seen);
         if let Base::OnDisk(patch) = &base {
             seen.base = Some(*patch);
@@ -254,7 +260,7 @@ impl Engine {
             // Looked at only now: it is a read.
             let base = self.base_at(new.key, first);
             if !seen.is_patch_of(first.version.seq, base.as_ref()) {
-                return Err(CreateError::Superseded);
+                return Err(MetadataError::Superseded);
             }
         }
         let stored = match base {
@@ -273,7 +279,7 @@ impl Engine {
         match stored {
             Ok(()) => Ok(Attempt::Replaced),
             Err(CreateError::Superseded) => Ok(Attempt::Again),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -28,13 +28,8 @@ impl CreateError {
             | CreateError::NotAdmitted { .. }
             | CreateError::Torn
             | CreateError::VolumesGone { .. } => true,
-            // No object can have this key, a newer version stands, or the state of the key is
-            // unknown.
-            CreateError::KeyLength { .. }
-            | CreateError::StillWriting { .. }
-            | CreateError::Unanswered { .. }
-            | CreateError::Superseded
-            | CreateError::Closed => false,
+            // No object can have this key, or a newer version stands.
+            CreateError::KeyLength { .. } | CreateError::Superseded | CreateError::Closed => false,
         }
     }
 }

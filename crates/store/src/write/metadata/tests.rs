@@ -11,7 +11,7 @@ use crate::format::{RecordKind, SummaryEntry};
 use crate::in_memory::{Memory, State};
 use crate::index::Location;
 use crate::sync::Arc;
-use crate::{ByteSize, Clock, Config, CreateError, CreateOptions, GroupId, Object, Stats, Store};
+use crate::{ByteSize, Clock, Config, CreateOptions, GroupId, MetadataError, Object, Stats, Store};
 
 const DEVICE_BYTES: usize = 32 << 20;
 const SMALL: usize = 4_000;
@@ -344,7 +344,7 @@ fn of_two_that_set_the_metadata_of_a_large_object_at_once_none_is_refused() {
     bench.store.sync().unwrap();
     let late = bench.store.set_metadata(b"key", b"late");
     bench.make("key", LARGE);
-    assert!(matches!(late.wait(), Err(CreateError::Superseded)));
+    assert!(matches!(late.wait(), Err(MetadataError::Superseded)));
     assert_eq!(bench.metadata("key").unwrap(), b"old");
     bench.store.close().unwrap();
 }
