@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, WhenMemoryFull};
+use crate::config::{Config, OwnPolicies, WhenMemoryFull};
 use crate::device::DeviceStats;
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
@@ -27,9 +27,9 @@ use crate::memory::cache::Cache;
 use crate::memory::pool::Run;
 use crate::page_frames::PageFrames;
 use crate::page_groups::PageGroups;
-use crate::policy::admission::AdmissionPolicy;
-use crate::policy::disk::DiskPolicy;
-use crate::policy::reinsertion::ReinsertionPolicy;
+use crate::policy::admission::{AdmissionPolicy, unless_always};
+use crate::policy::disk::{DiskPolicy, disk_policy};
+use crate::policy::reinsertion::{ReinsertionPolicy, reinsertion_policy};
 use crate::policy::residency::Hint;
 use crate::process::Process;
 use crate::read::assembled::Assembled;
@@ -82,20 +82,11 @@ pub(crate) struct Engine {
     pub(crate) counters: Padded<Counters>,
     /// Copies of superblocks that the first write writes again.
     pub(crate) damaged_superblocks: DamagedCopies,
-    pub(crate) flights: Flights,
-    /// Of each volume.
-    pub(crate) reads_under_way: Box<[Arc<UnderWay>]>,
-    pub(crate) gathering: Arc<Gathering>,
-    pub(crate) assembled: Assembled,
-    pub(crate) heads: Heads,
-    pub(crate) costs: Padded<ReadCosts>,
+    pub(crate) reads: Reads,
     /// Averages over all groups, assumed for a new group.
     pub(crate) neighbours: Padded<Neighbours>,
     pub(crate) touched: Touched,
-    pub(crate) disk_policy: Arc<dyn DiskPolicy>,
-    pub(crate) reinsertion: Arc<dyn ReinsertionPolicy>,
-    /// `None` admits every object without reading the clock.
-    pub(crate) admission: Option<Arc<dyn AdmissionPolicy>>,
+    pub(crate) policies: Policies,
     pub(crate) recovery: RecoveryState,
     pub(crate) checkpoints: CheckpointState,
     pub(crate) workers: Workers,
@@ -120,6 +111,56 @@ pub(crate) struct Engine {
     pub(crate) warnings: Vec<String>,
     pub(crate) created: bool,
     pub(crate) paths: Vec<PathBuf>,
+}
+
+/// The policies in force: the embedder's own, or those that the settings name.
+pub(crate) struct Policies {
+    pub(crate) disk: Arc<dyn DiskPolicy>,
+    pub(crate) reinsertion: Arc<dyn ReinsertionPolicy>,
+    /// `None` admits every object without reading the clock.
+    pub(crate) admission: Option<Arc<dyn AdmissionPolicy>>,
+}
+
+impl Policies {
+    /// For an index with room for `objects_max` objects.
+    pub(crate) fn new(config: &Config, hash_seed: u64, objects_max: u64) -> Policies {
+        let OwnPolicies { disk, reinsertion, admission, .. } = config.own_policies.clone();
+        let c = config;
+        let named_disk = || disk_policy(c.disk_policy, c.fbc_count_max, c.fbc_average_max_percent);
+        let named_reinsertion = || reinsertion_policy(c.reinsertion, c.reinsert_percent_max);
+        let memory_bytes = c.memory.bytes();
+        Policies {
+            disk: disk.unwrap_or_else(|| named_disk().into()),
+            reinsertion: reinsertion.unwrap_or_else(|| named_reinsertion().into()),
+            admission: admission
+                .or_else(|| unless_always(c.admission, hash_seed, objects_max, memory_bytes)),
+        }
+    }
+}
+
+/// What reads share: those under way, and what lately ended ones leave to the next.
+pub(crate) struct Reads {
+    pub(crate) flights: Flights,
+    /// Of each volume.
+    pub(crate) under_way: Box<[Arc<UnderWay>]>,
+    pub(crate) gathering: Arc<Gathering>,
+    pub(crate) assembled: Assembled,
+    pub(crate) heads: Heads,
+    pub(crate) costs: Padded<ReadCosts>,
+}
+
+impl Reads {
+    /// For so much memory.
+    pub(crate) fn new(memory_bytes: u64, volumes: usize) -> Reads {
+        Reads {
+            flights: Flights::default(),
+            under_way: UnderWay::of_volumes(memory_bytes as usize, volumes),
+            gathering: Arc::new(Gathering::new(memory_bytes as usize)),
+            assembled: Assembled::new(memory_bytes),
+            heads: Heads::new(memory_bytes),
+            costs: Padded(ReadCosts::new()),
+        }
+    }
 }
 
 impl Engine {
@@ -290,8 +331,8 @@ impl Engine {
         let is_current = |segment, life| self.ring.life(segment) == life;
         self.groups.forget_reused(reused, self.ring.segments().into(), is_current);
         let of_pages = self.touched.bytes() + self.page_frames.bytes();
-        let admission = self.admission.as_ref().map_or(0, |policy| policy.bytes());
-        let tables = self.groups.bytes() + of_pages + self.heads.bytes() + admission;
+        let admission = self.policies.admission.as_ref().map_or(0, |policy| policy.bytes());
+        let tables = self.groups.bytes() + of_pages + self.reads.heads.bytes() + admission;
         self.cache.charge_tables(tables + self.nursery.table_bytes() + self.summary_bytes());
     }
 

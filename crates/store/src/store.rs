@@ -578,8 +578,8 @@ impl Store {
             return;
         }
         self.engine().nursery.release_open();
-        self.engine().assembled.clear();
-        self.engine().heads.clear();
+        self.engine().reads.assembled.clear();
+        self.engine().reads.heads.clear();
         self.engine().cache.drop_all();
     }
 

@@ -21,14 +21,14 @@ pub(crate) use self::contents::{is_zero, read_superblocks};
 pub(crate) use self::devices::{check_paths, open_devices};
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
-use crate::config::{Config, OwnPolicies};
+use crate::config::Config;
 use crate::device::{Device, UndoOnDrop, bytes_anew};
 use crate::durable::journal::Journal;
 use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::recovery::Plan;
 use crate::durable::replay::{JournalContents, read_journal};
 use crate::durable::superblocks::{DamagedCopies, DamagedCopy, WrongCopies};
-use crate::engine::Engine;
+use crate::engine::{Engine, Policies, Reads};
 use crate::error::OpenError;
 use crate::format::{FORMAT_VERSION, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES, page_stride_min};
 use crate::group::Groups;
@@ -38,17 +38,8 @@ use crate::memory::cache::Cache;
 use crate::memory::pool::Pool;
 use crate::page_frames::PageFrames;
 use crate::page_groups::PageGroups;
-use crate::policy::admission;
-use crate::policy::disk::disk_policy;
-use crate::policy::reinsertion::reinsertion_policy;
 use crate::policy::residency::residency_policy;
 use crate::process::{Process, SignalsBlocked};
-use crate::read::assembled::Assembled;
-use crate::read::flight::Flights;
-use crate::read::gathering::Gathering;
-use crate::read::heads::Heads;
-use crate::read::page_choice::ReadCosts;
-use crate::read::under_way::UnderWay;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
@@ -349,11 +340,6 @@ fn assemble(parts: Parts) -> Engine {
         warnings,
         paths,
     } = parts;
-    let disk = |c: &Config| disk_policy(c.disk_policy, c.fbc_count_max, c.fbc_average_max_percent);
-    let reinsertion = |c: &Config| reinsertion_policy(c.reinsertion, c.reinsert_percent_max);
-    let OwnPolicies {
-        disk: own_disk, reinsertion: own_reinsertion, admission: own_admission, ..
-    } = config.own_policies.clone();
     let (page_bytes, frames) = (space.page_bytes, cache.pool.frames());
     let pages_per_segment = space.segment_bytes / page_stride_min(page_bytes);
     let nursery_bytes = (config.memory.bytes() / NURSERY_SHARE).min(NURSERY_MAX);
@@ -371,20 +357,10 @@ fn assemble(parts: Parts) -> Engine {
         journal,
         counters: Default::default(),
         damaged_superblocks: DamagedCopies::new(damaged),
-        flights: Flights::default(),
-        reads_under_way: UnderWay::of_volumes(frames * page_bytes as usize, space.volumes.len()),
-        gathering: Arc::new(Gathering::new(frames * page_bytes as usize)),
-        assembled: Assembled::new(frames as u64 * page_bytes),
-        heads: Heads::new(frames as u64 * page_bytes),
-        costs: Padded(ReadCosts::new()),
+        reads: Reads::new(frames as u64 * page_bytes, space.volumes.len()),
         neighbours: Default::default(),
         touched: Touched::new(frames),
-        disk_policy: own_disk.unwrap_or_else(|| disk(&config).into()),
-        reinsertion: own_reinsertion.unwrap_or_else(|| reinsertion(&config).into()),
-        admission: own_admission.or_else(|| {
-            let memory_bytes = config.memory.bytes();
-            admission::unless_always(config.admission, hash_seed, index.slots(), memory_bytes)
-        }),
+        policies: Policies::new(&config, hash_seed, index.slots()),
         recovery: RecoveryState::default(),
         checkpoints: CheckpointState::new(generation),
         workers: Workers::default(),

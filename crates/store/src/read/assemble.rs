@@ -120,7 +120,7 @@ impl Engine {
         if location != Location::MAX || !look.shared {
             return Ok(None);
         }
-        match self.flights.join(VERSION_FLIGHTS | seq.get()) {
+        match self.reads.flights.join(VERSION_FLIGHTS | seq.get()) {
             Joined::Leader(lead) => Ok(Some(lead)),
             Joined::Follower(flight) => Err(flight),
         }
@@ -158,7 +158,7 @@ impl Engine {
         let object = Object::of(&entry.record(), false);
         let records = 0..entry.record().head.stored_bytes() as u32;
         if location == Location::MAX {
-            self.assembled.keep(hash, header.sequence(), run);
+            self.reads.assembled.keep(hash, header.sequence(), run);
         } else if self.publish_read(hash, entry, life) {
             self.track_assembled(hash, header.group(), run, records);
         }

@@ -215,7 +215,7 @@ impl Engine {
 
     /// What an earlier read has put together of this version.
     pub(crate) fn assembled_of(&self, hash: KeyHash, seq: Sequence) -> Option<Object> {
-        let run = self.assembled.get(hash, seq)?;
+        let run = self.reads.assembled.get(hash, seq)?;
         Some(Object::of(&Record::at(&run, 0), true))
     }
 
@@ -305,7 +305,7 @@ impl Engine {
         if !look.shared {
             return self.read_object(hash, key, &candidate, look);
         }
-        match self.flights.join(candidate.location.units()) {
+        match self.reads.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => {
                 add(&self.counters.shared_reads, 1);
                 flight.wait();
@@ -343,7 +343,7 @@ impl Engine {
     /// What the read of an object cost, which later choices between object and page go by.
     pub(crate) fn note_object_read(&self, started: Duration) {
         let time = self.clock.monotonic().saturating_sub(started);
-        self.costs.note(false, time);
+        self.reads.costs.note(false, time);
         self.counters.read_latency.record(time);
     }
 
@@ -417,7 +417,7 @@ impl Engine {
         raw: RawRecord,
         look: Look,
     ) -> Result<Found, ReadError> {
-        match self.flights.join(candidate.location.units()) {
+        match self.reads.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => {
                 drop(raw);
                 add(&self.counters.shared_reads, 1);

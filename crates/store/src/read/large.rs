@@ -133,18 +133,18 @@ impl Engine {
         }
         let head = Arc::new(self.read_head_from_disk(location, first_bytes)?);
         if head.header.chunked || head.header.kind != RecordKind::Object {
-            self.heads.keep(location, &head);
+            self.reads.heads.keep(location, &head);
         }
         Ok(head)
     }
 
     pub(super) fn kept_head(&self, location: Location) -> Option<Arc<Head>> {
-        self.readable_life(location).and_then(|life| self.heads.get(location, life))
+        self.readable_life(location).and_then(|life| self.reads.heads.get(location, life))
     }
 
     /// Whether the head of this record need not be read.
     pub(super) fn has_head(&self, location: Location) -> bool {
-        self.readable_life(location).is_some_and(|life| self.heads.holds(location, life))
+        self.readable_life(location).is_some_and(|life| self.reads.heads.holds(location, life))
     }
 
     /// The life of a location's segment; `None` on a volume out of service, where a head would tell
@@ -169,7 +169,7 @@ impl Engine {
         // One that waits to be written has no place yet.
         if is_long && location != Location::MAX && self.life_of(location) == life {
             let bytes = record[..header.stored_bytes() as usize].to_vec();
-            self.heads.keep(location, &Arc::new(Head { header: *header, bytes, life }));
+            self.reads.heads.keep(location, &Arc::new(Head { header: *header, bytes, life }));
         }
     }
 
@@ -180,7 +180,7 @@ impl Engine {
             && header.kind != RecordKind::Object
         {
             let bytes = record[..header.stored_bytes() as usize].to_vec();
-            self.heads.keep(location, &Arc::new(Head { header, bytes, life }));
+            self.reads.heads.keep(location, &Arc::new(Head { header, bytes, life }));
         }
     }
 
@@ -385,7 +385,8 @@ impl Engine {
         // Room for the result and for the pieces, which together are no longer.
         let bytes = 2 * self.cache.pool.run_bytes_for(len as usize);
         let begun = Instant::now();
-        let room = self.gathering.room(bytes, self.config.memory_wait.saturating_sub(*waited));
+        let room =
+            self.reads.gathering.room(bytes, self.config.memory_wait.saturating_sub(*waited));
         *waited += begun.elapsed();
         room.ok_or_else(|| {
             add(&self.counters.reads_refused, 1);

@@ -65,7 +65,7 @@ impl Engine {
             regret_percent: self.cache.regret_percent(hint),
             memory_free,
             loved,
-            cost_ratio_percent: self.costs.ratio_percent(
+            cost_ratio_percent: self.reads.costs.ratio_percent(
                 self.space.page_bytes,
                 // On average the read also covers half a block at either end of the object.
                 bytes + self.space.block(),
@@ -134,7 +134,7 @@ impl Engine {
         if !self.space.holds_page(page) {
             return Ok(None);
         }
-        let lead = match self.flights.join(self.page_place(page)) {
+        let lead = match self.reads.flights.join(self.page_place(page)) {
             Joined::Follower(flight) if look.shared => {
                 add(&self.counters.shared_reads, 1);
                 flight.wait();
@@ -222,7 +222,7 @@ impl Engine {
                 {
                     break;
                 }
-                match self.flights.join(self.page_place(page)) {
+                match self.reads.flights.join(self.page_place(page)) {
                     Joined::Leader(lead) => pages.push((page, lead)),
                     Joined::Follower(_) => break,
                 }
@@ -260,7 +260,7 @@ impl Engine {
     ) {
         if let Some(runs) = runs {
             let (time, count) = (self.clock.monotonic().saturating_sub(started), runs.len());
-            self.costs.note(true, time / count as u32);
+            self.reads.costs.note(true, time / count as u32);
             self.counters.read_latency.record(time);
             self.count_read(&self.counters.page_reads, count as u64 * pages[0].0.stride);
             add(&self.counters.readahead_pages, count as u64 - 1);
@@ -291,7 +291,7 @@ impl Engine {
         let Some(room) = self.room_to_submit(page.segment, page_bytes, reserved) else {
             return self.submit_when_room(page.segment, page_bytes, asked, fallback);
         };
-        let lead = match self.flights.join(self.page_place(page)) {
+        let lead = match self.reads.flights.join(self.page_place(page)) {
             Joined::Follower(flight) => return self.follow(&flight, asked, fallback),
             Joined::Leader(lead) => lead,
         };

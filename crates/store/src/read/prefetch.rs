@@ -81,7 +81,7 @@ impl Engine {
         }
         // First: whoever follows does not wait for memory, too.
         let run = self.take_for_read(1)?;
-        let lead = match self.flights.join(self.page_place(page)) {
+        let lead = match self.reads.flights.join(self.page_place(page)) {
             Joined::Leader(lead) => lead,
             // Another read brings it.
             Joined::Follower(flight) => {

@@ -29,7 +29,7 @@ impl Engine {
     /// The reads of a segment's volume that are under way.
     pub(super) fn under_way_with(&self, segment: SegmentId) -> &Arc<UnderWay> {
         let volume = self.space.spot(segment, 0).volume.superblock.volume_index;
-        &self.reads_under_way[volume as usize]
+        &self.reads.under_way[volume as usize]
     }
 
     /// Reserves memory for a read of `bytes` of a segment, if available; a reservation that the
@@ -88,7 +88,7 @@ impl Engine {
         let Some(room) = self.room_to_submit(segment, len as usize, reserved) else {
             return self.submit_when_room(segment, len as usize, asked, fallback);
         };
-        let lead = match self.flights.join(candidate.location.units()) {
+        let lead = match self.reads.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => return self.follow(&flight, asked, fallback),
             Joined::Leader(lead) => lead,
         };

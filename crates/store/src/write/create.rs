@@ -334,7 +334,7 @@ impl Engine {
         metadata: &[u8],
         bytes: Option<u64>,
     ) -> Result<(), CreateError> {
-        let Some(policy) = &self.admission else { return Ok(()) };
+        let Some(policy) = &self.policies.admission else { return Ok(()) };
         let new = Newcomer {
             key,
             hash: self.hash(key).get(),
@@ -365,14 +365,14 @@ impl Engine {
 
     /// Tells the admission policy what a record has beside the value that it was asked about.
     pub(crate) fn written_with(&self, bytes: u64) {
-        if let Some(policy) = &self.admission {
+        if let Some(policy) = &self.policies.admission {
             policy.written_with(bytes, self.clock.monotonic());
         }
     }
 
     /// Tells the admission policy of written bytes that it was not asked about.
     pub(crate) fn written_beside(&self, bytes: u64) {
-        if let Some(policy) = self.admission.as_ref().filter(|_| bytes > 0) {
+        if let Some(policy) = self.policies.admission.as_ref().filter(|_| bytes > 0) {
             policy.written_beside(bytes, self.clock.monotonic());
         }
     }
@@ -482,7 +482,7 @@ impl Engine {
             let header = RecordHeader { seq: seq.get(), ..whole.header }.encode();
             // SAFETY: the run is fresh, and known to this thread until it is kept.
             unsafe { whole.run.bytes_mut(0, header.len()) }.copy_from_slice(&header);
-            self.assembled.keep(hash, seq, whole.run.clone());
+            self.reads.assembled.keep(hash, seq, whole.run.clone());
         }
     }
 

@@ -148,7 +148,7 @@ impl Flusher {
     fn note_empty(&mut self, engine: &Engine) {
         let replaced = replaced_ever(engine);
         if engine.nursery.bytes() == 0 {
-            engine.assembled.clear();
+            engine.reads.assembled.clear();
             self.replaced_before = replaced;
         }
     }

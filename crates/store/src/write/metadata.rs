@@ -308,7 +308,7 @@ impl Engine {
         let lengths = (new.key.len(), new.metadata.len(), object.len() as u64);
         let header = fields.header(lengths.0, lengths.1, lengths.2).ok()?;
         let total = header.stored_bytes();
-        if !self.assembled.takes(total) {
+        if !self.reads.assembled.takes(total) {
             return None;
         }
         let run = self.cache.take(total as usize, self.groups.hint(seen.info.group))?;

@@ -77,7 +77,7 @@ fn publish_placed(
     if entry.record().head.is_object() && !page.passing {
         entry.move_to(page.run.clone(), *offset);
     } else {
-        assembled = engine.assembled.take(*hash, entry.record().head.sequence());
+        assembled = engine.reads.assembled.take(*hash, entry.record().head.sequence());
         shard.remove(*hash);
     }
     if let Some(run) = &assembled {

@@ -273,8 +273,8 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> Chos
             let hint = engine.groups.hint(entry.group());
             let candidate =
                 disk::Candidate { freq, loved: hint == Hint::Loved, hated: hint == Hint::Hated };
-            let worth = engine.disk_policy.worth(candidate, mean);
-            let few = || engine.disk_policy.worth_among_few(candidate).filter(|_| is_sparse);
+            let worth = engine.policies.disk.worth(candidate, mean);
+            let few = || engine.policies.disk.worth_among_few(candidate).filter(|_| is_sparse);
             let worth = worth.or_else(few)?;
             Some(Keeper { entry, location, known_at, hint, worth, freq })
         })
@@ -288,7 +288,7 @@ fn share(engine: &Engine, is_sparse: bool) -> u64 {
     let segment_bytes = engine.space.segment_bytes;
     let limit = segment_bytes * u64::from(REINSERT_PERCENT_LIMIT) / 100;
     let now = engine.clock.monotonic();
-    let share = engine.reinsertion.budget(segment_bytes, now).min(limit);
+    let share = engine.policies.reinsertion.budget(segment_bytes, now).min(limit);
     let sparse = segment_bytes * SPARSE_PERCENT / 100;
     if is_sparse && share > 0 { share.max(sparse) } else { share }
 }
@@ -309,7 +309,7 @@ fn take_within(engine: &Engine, left: &mut u64, keepers: &mut VecDeque<Keeper>) 
         };
         if survivor.bytes > *left {
             keepers.push_back(k);
-        } else if engine.reinsertion.keeps(&survivor) {
+        } else if engine.policies.reinsertion.keeps(&survivor) {
             *left -= survivor.bytes;
             fit.push(k);
         }
@@ -354,7 +354,7 @@ fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32, ahead: &mut ReadAhead<
         expires_s: newest.expires_s,
         internal: true,
         replaces: Replaces::Itself(keeper.known_at),
-        freq: engine.disk_policy.next_freq(keeper.freq, mean),
+        freq: engine.policies.disk.next_freq(keeper.freq, mean),
         ..NewObject::of(key, newest.group(), Value::Whole(value))
     };
     // `purge_lock` orders purges: a later one gets a greater sequence number than the copy, an

@@ -100,7 +100,7 @@ pub(super) fn add_dead(engine: &Engine, object: &Staged, dead: &mut Finished) {
 pub(super) fn let_go_of_copy(engine: &Engine, object: &Staged) {
     let head = object.record().head;
     if !head.is_object() {
-        drop(engine.assembled.take(head.key_hash(), head.sequence()));
+        drop(engine.reads.assembled.take(head.key_hash(), head.sequence()));
     }
 }
 

@@ -80,9 +80,9 @@ fn no_head_is_kept_of_a_list_of_parts_that_waits_to_be_written() {
     writer.commit().wait().unwrap();
     let read_whole = || store.read(b"key").wait().unwrap_err();
     assert!(matches!(read_whole(), ReadError::TooLargeForMemory { length: 2_000_000, .. }));
-    assert_eq!(store.engine().heads.bytes(), 0);
+    assert_eq!(store.engine().reads.heads.bytes(), 0);
     store.sync().unwrap();
     assert!(matches!(read_whole(), ReadError::TooLargeForMemory { length: 2_000_000, .. }));
-    assert!(store.engine().heads.bytes() > 0);
+    assert!(store.engine().reads.heads.bytes() > 0);
     store.close().unwrap();
 }
