@@ -20,65 +20,67 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// How a proxy is started, configured and inspected.
-
-// The configuration file: TOML in, checked settings out.
-mod settings;
-// Start, event loops, reload and graceful stop; the demo origin.
-mod server;
-// Health, metrics, purge orders, `explain` and `top`.
-mod admin;
-
-// The path of a request. Each stage uses only the stages after it.
-
-// Connections of clients: sockets, TLS, PROXY protocol, limits, HTTP/1.1 and HTTP/2.
-mod listen;
-// One request from its headers to its answer: screening, PURGE, CONNECT, upgrades, or the cache.
-mod handler;
-// Lookup and decision: serve, validate, lead a fetch or wait for one.
-mod cache;
-// Range requests for responses that are not stored whole, slice by slice.
-mod slices;
-// Fetches from the origin, and how their results change the store.
-mod fetch;
-// Responses to clients and their bodies.
-mod answer;
-// A request as the cache sees it: key, request directives, the operator's rules, groups.
-mod request;
-
-// State that requests share.
-
-// All parts of a running proxy, per worker and shared; applies new settings to them.
-mod worker;
-// Request coalescing: choice of the leader, waiting followers, and their results.
-mod collapse;
-// HTTP resources in the store: keys, entries, bodies, variants, slices, invalidation.
-mod vault;
-// Origins: balancing, health, connection pools, request and response bodies.
-mod upstream;
-// The state of a client's connection that its requests can see.
-mod client;
-// Parts that only a forward proxy has: access rules and authentication.
-mod forward;
+// In the order of the table in `ARCHITECTURE.md`: a module uses only those above it.
 
 // Building blocks.
 
-// The access log.
-mod log;
-// Counters, histograms, the busiest URLs.
-mod metrics;
-// Purge marks, which every hit is checked against.
-mod purge;
-// The configuration of a proxy: plain data.
-mod config;
-// The operator's rules: conditions and actions.
-mod ruleset;
-// Hand-written bodies, streams, timers and wakers.
-mod io;
-// Every error of this crate.
-mod error;
 // Messages for the operator.
 mod say;
+// Every error of this crate.
+mod error;
+// Hand-written bodies, streams, timers and wakers.
+mod io;
+// The operator's rules: conditions and actions.
+mod ruleset;
+// The configuration of a proxy: plain data.
+mod config;
+// Purge marks, which every hit is checked against.
+mod purge;
+// Counters, histograms, the busiest URLs.
+mod metrics;
+// The access log.
+mod log;
+
+// State that requests share.
+
+// Parts that only a forward proxy has: access rules and authentication.
+mod forward;
+// The state of a client's connection that its requests can see.
+mod client;
+// Origins: balancing, health, connection pools, request and response bodies.
+mod upstream;
+// HTTP resources in the store: keys, entries, bodies, variants, slices, invalidation.
+mod vault;
+// Request coalescing: choice of the leader, waiting followers, and their results.
+mod collapse;
+// All parts of a running proxy, per worker and shared; applies new settings to them.
+mod worker;
+
+// The path of a request, from its end. Each stage uses only the stages before it in this list.
+
+// A request as the cache sees it: key, request directives, the operator's rules, groups.
+mod request;
+// Responses to clients and their bodies.
+mod answer;
+// Fetches from the origin, and how their results change the store.
+mod fetch;
+// Range requests for responses that are not stored whole, slice by slice.
+mod slices;
+// Lookup and decision: serve, validate, lead a fetch or wait for one.
+mod cache;
+// One request from its headers to its answer: screening, PURGE, CONNECT, upgrades, or the cache.
+mod handler;
+// Connections of clients: sockets, TLS, PROXY protocol, limits, HTTP/1.1 and HTTP/2.
+mod listen;
+
+// How a proxy is started, configured and inspected.
+
+// Health, metrics, purge orders, `explain` and `top`.
+mod admin;
+// Start, event loops, reload and graceful stop; the demo origin.
+mod server;
+// The configuration file: TOML in, checked settings out.
+mod settings;
 
 #[cfg(test)]
 mod documents;

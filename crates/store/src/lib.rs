@@ -20,83 +20,85 @@
 
 #![warn(missing_debug_implementations)]
 
-// The public handle, and opening a store. A module uses only modules below it in this list, which
-// come before it in the table of `ARCHITECTURE.md`.
-
-// A store together with the fetches for what it does not have.
-mod read_through;
-// The public handle.
-mod store;
-// Listing the objects of a store.
-mod entries;
-// Verifying a store that no process has open. Public for `damelo check`.
-pub mod check;
-// Opening and formatting: from a `Config` to a running engine.
-mod open;
-
-// The operations of a store.
-
-// The write path: create, nursery, pages, segments, reuse.
-mod write;
-// The operation types, which callers await or wait for.
-mod ops;
-// The read path: memory, index, disk; ranges, streams, groups.
-mod read;
-// Durable state: journal, purge marks, checkpoints, recovery.
-mod durable;
-// Outcomes that are ready at once or come later.
-mod deferred;
-// `Engine`, the struct that owns all parts of an open store.
-mod engine;
+// A module uses only modules above it in this list, as in the table of `ARCHITECTURE.md`.
 
 // The parts that the engine is built from.
 
-// Threads that do blocking work for async callers.
-mod workers;
-// Per-group state: pages, hints, counters.
-mod group;
-// Where in memory the frame of a page on disk lies.
-mod page_frames;
-// The main group of each page on disk.
-mod page_groups;
-// The state of each segment (free, open, sealed, …) and the order of reuse.
-mod ring;
-// All volumes as one address space of segments.
-mod space;
-// The guards that reads return.
-mod object;
-// Frames and runs, the resident table, eviction.
-mod memory;
-// Whether the store is at rest, and how long its threads sleep.
-mod rest;
-// A condition variable that costs nothing while nobody waits.
-mod signal;
-// How long an operation has waited for memory.
-mod waiting;
-// Every counter and gauge.
-mod stats;
-// From key hash to locations on disk, 8 bytes per object. Public because it is useful by itself:
-// the table knows nothing of stores.
-pub mod index;
-// The configuration of a store.
-mod config;
-// Policies for residency in memory, survival on disk, and admission; pure. Public for simulators
-// and for programs with policies of their own.
-pub mod policy;
-// Every error.
-mod error;
-// The trait `Device`. Public for programs that supply their own device, such as `store-sim`.
-pub mod device;
+// The store's process: forks and signals.
+mod process;
+// Locks, channels and threads of `std`, replaced by shuttle's in the schedule tests.
+mod sync;
+// Ids, sizes, clocks.
+mod types;
 // The format of every byte on disk. Public for tools and tests that read or damage volumes, and for
 // fuzz targets.
 pub mod format;
-// Ids, sizes, clocks.
-mod types;
-// Locks, channels and threads of `std`, replaced by shuttle's in the schedule tests.
-mod sync;
+// The trait `Device`. Public for programs that supply their own device, such as `store-sim`.
+pub mod device;
+// Every error.
+mod error;
+// Policies for residency in memory, survival on disk, and admission; pure. Public for simulators
+// and for programs with policies of their own.
+pub mod policy;
+// The configuration of a store.
+mod config;
+// From key hash to locations on disk, 8 bytes per object. Public because it is useful by itself:
+// the table knows nothing of stores.
+pub mod index;
+// Every counter and gauge.
+mod stats;
+// How long an operation has waited for memory.
+mod waiting;
+// A condition variable that costs nothing while nobody waits.
+mod signal;
+// Whether the store is at rest, and how long its threads sleep.
+mod rest;
+// Frames and runs, the resident table, eviction.
+mod memory;
+// The guards that reads return.
+mod object;
+// Syncs of a volume that failed, and whether callers were told.
 mod sync_errors;
-// The store's process: forks and signals.
-mod process;
+// All volumes as one address space of segments.
+mod space;
+// The state of each segment (free, open, sealed, …) and the order of reuse.
+mod ring;
+// The main group of each page on disk.
+mod page_groups;
+// Where in memory the frame of a page on disk lies.
+mod page_frames;
+// Per-group state: pages, hints, counters.
+mod group;
+// Threads that do blocking work for async callers.
+mod workers;
+
+// The operations of a store.
+
+// `Engine`, the struct that owns all parts of an open store.
+mod engine;
+// Outcomes that are ready at once or come later.
+mod deferred;
+// Durable state: journal, purge marks, checkpoints, recovery.
+mod durable;
+// The read path: memory, index, disk; ranges, streams, groups.
+mod read;
+// The operation types, which callers await or wait for.
+mod ops;
+// The write path: create, nursery, pages, segments, reuse.
+mod write;
+
+// The public handle, and opening a store.
+
+// Opening and formatting: from a `Config` to a running engine.
+mod open;
+// Verifying a store that no process has open. Public for `damelo check`.
+pub mod check;
+// Listing the objects of a store.
+mod entries;
+// The public handle.
+mod store;
+// A store together with the fetches for what it does not have.
+mod read_through;
 
 #[cfg(test)]
 #[path = "../tests/in_memory/mod.rs"]

@@ -10,13 +10,21 @@
 //! goes only to an address that the rules allowed, and a pooled connection is used only if the
 //! rules allow its address to this client, too. Threads: the worker's.
 
+// Who may go where.
 pub(crate) mod access;
+// Its rules as they are written.
 pub(crate) mod access_rule;
+// Who is who.
 pub(crate) mod auth;
+// Passwords that are being checked.
 pub(crate) mod checks;
+// IPv4 addresses within IPv6 ones.
 mod embedded;
+// What rules list, as sets.
 mod lists;
+// Addresses of names.
 mod resolve;
+// The file of users.
 pub(crate) mod users;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

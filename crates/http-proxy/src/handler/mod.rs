@@ -18,16 +18,27 @@
 //! `route` has the rules' edits of answers (`delivery`). Threads: a request is handled on the worker
 //! that read it. Fills and tunnels run as separate tasks on the same worker.
 
+// CONNECT, to a tunnel.
 mod connect;
+// What rules do to the answer in the end.
 mod delivery;
+// Requests that end here: OPTIONS, TRACE.
 mod max_forwards;
+// Logins that count for a connection.
 mod pinning;
+// Orders to purge, by method or by the admin listener.
 pub(crate) mod purge;
+// What such a method says.
 pub(crate) mod purge_method;
+// Counters of a request, and its line in the log.
 pub(crate) mod record;
+// What a rule answers.
 mod respond;
+// Refusals of requests.
 mod screen;
+// Two byte streams joined.
 mod tunnel;
+// Upgrades, to a tunnel.
 pub(crate) mod upgrade;
 
 use std::sync::Arc;

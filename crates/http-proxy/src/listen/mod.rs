@@ -4,19 +4,33 @@
 //! rather than a thread. Each worker accepts from its own TCP sockets (see `server`), and from a
 //! duplicate of each Unix socket and of each inherited socket.
 
+// Bodies of answers as connections send them.
 mod body;
+// A listening socket.
 mod bound;
+// A connection up to its first request.
 mod connection;
+// A client's stream with its deadlines.
 mod deadlines;
+// Requests of a connection of HTTP/1.1.
 mod http1;
+// Requests of a connection of HTTP/2.
 mod http2;
+// Ends single streams.
 mod http2_streams;
+// Which listener a socket that a supervisor handed down is for.
 mod inherited;
+// Has the sockets made.
 mod open;
+// What a proxy before this one says of the client.
 pub(crate) mod proxy_protocol;
+// Which certificate a client gets.
 mod sni;
+// A client's byte stream.
 mod stream;
+// TLS, and its files.
 mod tls;
+// Whether a client takes its answer.
 mod write_progress;
 
 use std::io;

@@ -6,16 +6,27 @@
 //! would have to happen earlier. Invariants: pure functions of message and rules; no rule touches
 //! headers that frame a message or name its host. Threads: read by all workers.
 
+// Edits of what leaves.
 mod answers;
+// Cookies taken off requests.
 mod cookies;
+// Values filled in.
 mod filled;
+// Patterns.
 mod glob;
+// Which rules may be for a request.
 mod index;
+// Conditions.
 mod matching;
+// Another path for the origin.
 mod prefix;
+// An answer at once.
 mod respond;
+// A rule: its conditions and actions.
 mod rule;
+// Another origin.
 mod site;
+// Terms of a condition's list.
 mod term;
 
 use std::collections::HashMap;

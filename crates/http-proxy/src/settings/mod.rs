@@ -4,13 +4,21 @@
 //! unknown key the most similar known one. The caller reads files; nothing here does I/O except to
 //! resolve host names in addresses. No threads.
 
+// Settings that do not go together.
 mod contradictions;
+// The text of the file.
 mod document;
+// Every key.
 mod keys;
+// Kinds of values.
 mod kinds;
+// Kinds of a narrower range.
 mod ranges;
+// The reference of all keys.
 mod reference;
+// Every key of a rule.
 mod rule_keys;
+// Rules that hardly do what is meant.
 mod warnings;
 
 use std::collections::BTreeMap;

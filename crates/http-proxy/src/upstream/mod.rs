@@ -11,22 +11,39 @@
 //! Threads: one `Fetcher` per worker; load, permits and health of endpoints are shared by all
 //! workers.
 
+// Connections of forward proxies: a pool for each origin.
 mod anywhere;
+// Which origin gets a request.
 mod balance;
+// The address of a host that answers first.
 mod dial;
+// Origins: their URLs, and streams to them.
 mod endpoint;
+// What an answer's head says of its connection.
 mod head;
+// Whether an origin may be asked.
 mod health;
+// Bodies as they come in, and the limit on their silence.
 mod incoming;
+// Connections that are one client's.
 mod pinned;
+// Connections to one endpoint: opened, asked, kept for as long as they last.
 mod pool;
+// Redirects to the origin's own name and paths.
 mod redirects;
+// Bodies of clients on their way to origins.
 mod request_body;
+// Bodies from origins.
 mod response_body;
+// Connections of HTTP/2.
 mod shared;
+// The main site, and those that rules name.
 mod sites;
+// A byte stream to an origin.
 mod stream;
+// Bodies of clients' requests as they come in.
 mod upload;
+// The form of a request in each version of HTTP.
 mod version;
 
 use std::sync::Arc;

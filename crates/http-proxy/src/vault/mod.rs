@@ -14,22 +14,39 @@
 //! response. Threads: shared by all workers; a lock chosen by the primary key orders changes to one
 //! resource.
 
+// What counts for all slices of a version.
 mod confirmed;
+// Entries that a thread decoded lately.
 mod decoded;
+// Metadata of a response.
 pub(crate) mod entry;
+// What a lookup gives.
 mod found;
+// Responses that are members of several groups.
 mod groups;
+// Groups loved and hated by use.
 mod hints;
+// The limit on a wait for the store.
 mod in_time;
+// Bodies that are read while they are written, also once the store takes no more of them.
 pub(crate) mod inflight;
+// A response on its way in.
 pub(crate) mod insertion;
+// Removal for good.
 mod invalidate;
+// When a slice is read whole.
 mod part_reads;
+// What was lately invalidated, for fills under way.
 mod recent_invalidations;
+// Large bodies.
 pub(crate) mod sections;
+// Aligned parts of a resource.
 mod slices;
+// Whether purges and groups leave a response valid.
 mod validity;
+// Variants of a resource, and their keys.
 pub(crate) mod variants;
+// How much of origins' answers is written.
 pub(crate) mod writes;
 
 use std::hash::BuildHasher;
