@@ -30,6 +30,7 @@ fn decide_for(
 
 /// RFC 9111 §3, §3.5, §5.2.2.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_may_be_stored() {
     let cc = |value: &'static str| vec![("cache-control", value)];
     let fresh = ("cache-control", "max-age=60");
