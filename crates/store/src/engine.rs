@@ -7,13 +7,13 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, Padded, RwLock};
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, OwnPolicies, WhenMemoryFull};
 use crate::device::DeviceStats;
+use crate::durable::deletes::Deletes;
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
 use crate::durable::progress::{CheckpointState, RecoveryState};
@@ -92,9 +92,8 @@ pub(crate) struct Engine {
     pub(crate) workers: Workers,
     pub(crate) hash_seed: u64,
     pub(crate) next_seq: Padded<AtomicU64>,
-    /// Deletes from the journal, by key hash; consulted until recovery has applied
-    /// them, and afterwards by reads that began before.
-    pub(crate) journal_deletes: RwLock<HashMap<KeyHash, Sequence>>,
+    /// Deletes that are consulted until recovery has applied them.
+    pub(crate) deletes: RwLock<Deletes>,
     /// Held shared while an existing object is written again under a new sequence number,
     /// exclusively by purges.
     pub(crate) purge_lock: RwLock<()>,

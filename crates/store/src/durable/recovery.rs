@@ -7,9 +7,9 @@
 
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, exclusive, shared};
-use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
+use super::deletes::{Deletes, Latest, note};
 use super::replay::{JournalContents, LostHalf, MARK, Requires};
 use super::segment_contents::segment_entries;
 use crate::engine::Engine;
@@ -35,8 +35,6 @@ const SEQ_GAP_OF_LOST_HALF: u64 = SEQ_GAP << 10;
 /// The input of the recovery thread, found before the store is handed out.
 pub(crate) struct Plan {
     found: Option<Found>,
-    /// First sequence number given after the store was opened.
-    seq_at_open: Sequence,
     follows_crash: bool,
     lost_halves: Vec<LostHalf>,
 }
@@ -57,14 +55,11 @@ impl Engine {
     /// Tells recovery that versions of a key older than `seq` are dead. Called before the index is
     /// changed: recovery applies all notes once more when everything is loaded.
     pub(crate) fn note_delete(&self, hash: KeyHash, seq: Sequence) {
-        let mut deletes = exclusive(&self.journal_deletes);
-        let before = deletes.entry(hash).or_default();
-        *before = seq.max(*before);
+        exclusive(&self.deletes).note(hash, seq);
     }
 
     pub(crate) fn recovery_kills(&self, hash: KeyHash, seq: Sequence) -> bool {
-        let deletes = shared(&self.journal_deletes);
-        deletes.get(&hash).is_some_and(|before| seq < *before)
+        shared(&self.deletes).kills(hash, seq)
     }
 
     /// Applies journal and checkpoint tables; after this the store may be used.
@@ -88,7 +83,7 @@ impl Engine {
             found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.sequence()));
         }
         let since = next_seq;
-        let mut deletes: HashMap<KeyHash, Sequence> = HashMap::new();
+        let mut deletes = Latest::new();
         for record in &contents.records {
             next_seq = next_seq.max(record.sequence().next());
             if record.op == MARK {
@@ -96,8 +91,7 @@ impl Engine {
             }
             if let JournalOp::DeleteKey { hash } = record.op {
                 if record.sequence() >= since {
-                    let before = deletes.entry(KeyHash::from_raw(hash)).or_default();
-                    *before = record.sequence().max(*before);
+                    note(&mut deletes, KeyHash::from_raw(hash), record.sequence());
                 }
             } else {
                 self.marks.apply(&record.op, record.sequence());
@@ -110,7 +104,7 @@ impl Engine {
             // The unreadable records may have deleted any older object.
             self.marks.apply(&JournalOp::PurgeAll, seq);
         }
-        *exclusive(&self.journal_deletes) = deletes;
+        *exclusive(&self.deletes) = Deletes::of_journal(deletes);
         let follows_crash = !self.created && !found.as_ref().is_some_and(|f| f.header.clean);
         if follows_crash {
             // Records written since the last one in journal or checkpoint have greater numbers,
@@ -126,9 +120,8 @@ impl Engine {
             self.marks.apply(&JournalOp::PurgeAll, next_seq);
             lost_halves.clone_from(&contents.lost_halves);
         }
-        let given = self.next_seq.fetch_max(next_seq.get(), Ordering::AcqRel);
-        let seq_at_open = Sequence::from_raw(given).max(next_seq);
-        Plan { found, seq_at_open, follows_crash, lost_halves }
+        self.next_seq.fetch_max(next_seq.get(), Ordering::AcqRel);
+        Plan { found, follows_crash, lost_halves }
     }
 
     /// Deletes that a checkpoint covered were dropped from the journal. Without that checkpoint,
@@ -153,7 +146,7 @@ impl Engine {
             let loaded = checkpoint::load_shards(self, found, same);
             self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
         }
-        self.apply_deletes(Sequence::ZERO);
+        self.apply_deletes();
         // An object that is older than the checkpoint and missing from it was forgotten before it:
         // the journal need not reach back that far. Objects of a damaged piece of the checkpoint
         // are lost.
@@ -172,7 +165,7 @@ impl Engine {
         }
         // Second pass: a delete may have come between the check of an entry and its insertion. The
         // flusher is still waiting, so the index holds nothing newer than those deletes.
-        self.apply_deletes(plan.seq_at_open);
+        self.apply_meanwhile();
         if self.recovery.is_incomplete() {
             // Until a checkpoint is complete, the next recovery may succeed in reading what this
             // one could not. Removes and replacements must therefore be journalled, even for keys
@@ -183,6 +176,8 @@ impl Engine {
         self.recovery.set_ring_known();
         self.counters.recovered_objects.store(self.index.len(), Ordering::Relaxed);
         self.recovery.finish();
+        // Reads that began before go by the index from now on.
+        exclusive(&self.deletes).end();
         for (life, id) in older {
             if self.is_closed() {
                 break;
@@ -334,11 +329,20 @@ impl Engine {
         }
     }
 
-    /// Applies deletes with sequence number `from_seq` or above to the index, whether they come
-    /// from the journal or were made while recovery runs.
-    fn apply_deletes(&self, from_seq: Sequence) {
-        let deletes = shared(&self.journal_deletes).clone();
-        for (hash, _) in deletes.into_iter().filter(|(_, seq)| *seq >= from_seq) {
+    /// Applies the journal's deletes to the index, and those that were made since.
+    fn apply_deletes(&self) {
+        let of_journal = shared(&self.deletes).journal();
+        for hash in of_journal.keys() {
+            self.forget(*hash);
+        }
+        self.apply_meanwhile();
+    }
+
+    /// Applies the deletes that were made while recovery runs. Their lock is not held meanwhile:
+    /// who notes one may have another.
+    fn apply_meanwhile(&self) {
+        let meanwhile = shared(&self.deletes).meanwhile();
+        for hash in meanwhile {
             self.forget(hash);
         }
     }

@@ -366,7 +366,7 @@ fn assemble(parts: Parts) -> Engine {
         workers: Workers::default(),
         hash_seed,
         next_seq: Padded(AtomicU64::new(1)),
-        journal_deletes: Default::default(),
+        deletes: Default::default(),
         purge_lock: Default::default(),
         summary_entries: Default::default(),
         writers_held_bytes: Default::default(),

@@ -465,6 +465,9 @@ impl Engine {
         if let Some(death) = self.death_of(&header, key, look.was_loading) {
             return Ok(self.dead(hash, candidate.location, raw.life, death));
         }
+        if self.is_outlived(hash, candidate.location, raw.life, look.was_loading) {
+            return Ok(Found::LookAgain);
+        }
         match header.kind {
             RecordKind::Object => Ok(self.admit_read(hash, candidate, &raw, &header)),
             RecordKind::Manifest => self.assemble_manifest(hash, candidate, raw, &header, look),

@@ -36,6 +36,18 @@ impl Engine {
         self.index.contains_at(hash.get(), location) && self.life_of(location) == life
     }
 
+    /// Whether recovery has ended since a candidate was chosen that the index has no more: what it
+    /// knew of deletes is gone with it. Asked after `death_of`, while which it may have ended.
+    pub(super) fn is_outlived(
+        &self,
+        hash: KeyHash,
+        location: Location,
+        life: SegmentLife,
+        was_loading: bool,
+    ) -> bool {
+        was_loading && self.recovery.is_done() && !self.knows(hash, location, life)
+    }
+
     /// Forgets a manifest or patch whose value is lost. One that is not on disk yet (its location
     /// is the last there is) leaves memory then, and is not written.
     pub(super) fn value_gone(

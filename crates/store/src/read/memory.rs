@@ -127,7 +127,8 @@ impl Engine {
     }
 
     /// The same of a record on disk, found by a candidate that was chosen while recovery was under
-    /// way or not: what it has not applied yet counts then, though it may have ended since.
+    /// way or not: what it has not applied yet counts then. It may end at any moment, after which
+    /// [`Engine::is_outlived`] tells.
     pub(super) fn death_of(
         &self,
         header: &RecordHeader,

@@ -174,6 +174,9 @@ impl Engine {
         if let Some(death) = self.death_of(&head.header, key, was_loading) {
             return Ok(self.dead(hash, candidate.location, life, death));
         }
+        if self.is_outlived(hash, candidate.location, life, was_loading) {
+            return Ok(Found::LookAgain);
+        }
         self.by_head(hash, key, (candidate.location, life), head)
     }
 
@@ -184,8 +187,10 @@ impl Engine {
         let newest = *self.ordered_candidates(hash).first()?;
         let head = self.kept_head(newest.location)?;
         let header = &head.header;
-        let is_dead = || self.death_of(header, key, was_loading);
-        if !head.is_of(hash, key) || is_dead().is_some() {
+        let is_dead = || self.death_of(header, key, was_loading).is_some();
+        let life = || self.life_of(newest.location);
+        let is_outlived = || self.is_outlived(hash, newest.location, life(), was_loading);
+        if !head.is_of(hash, key) || is_dead() || is_outlived() {
             return None;
         }
         let large = match header.kind {

@@ -496,8 +496,9 @@ impl Engine {
                     && resident.is_none_or(|entry| entry.state.location() == Some(place))
             }
             Replaces::Version(version) | Replaces::OlderState(version) => {
-                self.is_newest_version(hash, version, resident)
-                    && !self.was_deleted(new.group, new.key, version.seq)
+                // In this order: when recovery ends, it is the index that tells.
+                !self.was_deleted(new.group, new.key, version.seq)
+                    && self.is_newest_version(hash, version, resident)
             }
         }
     }
