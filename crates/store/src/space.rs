@@ -115,7 +115,12 @@ pub(crate) struct Space {
     untouched: AtomicBool,
     /// Held by whoever takes a volume out of service that must not be the last.
     leaving: Mutex<()>,
+    /// Told which volume answers again after a silence in which reads may have been lost. Called by
+    /// whichever thread ended a read.
+    regained: OnceLock<Regained>,
 }
+
+type Regained = Box<dyn Fn(usize) + Send + Sync>;
 
 /// What the device has: dropped once that is over, whatever came of it.
 struct SubmittedIo {
@@ -139,17 +144,17 @@ impl SubmittedIo {
 impl Drop for SubmittedIo {
     fn drop(&mut self) {
         if self.op == IoOp::Read {
-            self.volume().answers.end();
+            self.space.read_ended(self.volume());
         }
     }
 }
 
 /// The same of a read on the calling thread, which may panic (a device of the embedder may).
-struct Asking<'a>(&'a Answers);
+struct Asking<'a>(&'a Space, &'a Volume);
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.read_ended(self.1);
     }
 }
 
@@ -211,6 +216,20 @@ impl Space {
             clock,
             untouched: AtomicBool::new(false),
             leaving: Mutex::default(),
+            regained: OnceLock::new(),
+        }
+    }
+
+    /// Has this called, with its number, when a volume answers again. The first one counts.
+    pub(crate) fn when_regained(&self, call: impl Fn(usize) + Send + Sync + 'static) {
+        let _ = self.regained.set(Box::new(call));
+    }
+
+    fn read_ended(&self, volume: &Volume) {
+        if volume.answers.end()
+            && let Some(call) = self.regained.get()
+        {
+            call(volume.superblock.volume_index as usize);
         }
     }
 
@@ -321,7 +340,7 @@ impl Space {
         let events = spot.volume.error_events(IoOp::Read).count();
         let is_silent = self.silent_for(spot.volume).is_some();
         spot.volume.answers.ask(|| self.clock.monotonic());
-        let asking = Asking(&spot.volume.answers);
+        let asking = Asking(self, spot.volume);
         // What was asked before may be lost, and hold all places in the device's queue.
         let outcome = match is_silent {
             true => spot.volume.device.read_past(spot.offset, buf),

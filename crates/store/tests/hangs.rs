@@ -343,6 +343,46 @@ fn a_volume_is_tried_again_though_lost_reads_hold_all_room() {
     }
 }
 
+/// Once a volume answers again, only the callers of the lost reads themselves wait for these.
+#[test]
+fn who_waits_for_what_others_lost_goes_on_once_the_volume_answers() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 800);
+    disk[0].hang(true);
+    let mut lost = begin(&store, 0..3);
+    let followers = begin(&store, [0, 1]);
+    let others = store.clone();
+    let follower = std::thread::spawn(move || get(&others, "2"));
+    while store.stats().shared_reads < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    lost.extend(begin(&store, 3..700));
+    let given = disk[0].hanging();
+    assert!(given < 700 && store.stats().reads_queued > 0, "no room is left");
+    disk[0].hang(false);
+    clock.advance(Duration::from_secs(10));
+    assert!(outcome_of(store.read(b"750")).unwrap().is_some());
+
+    for (n, read) in followers {
+        assert_eq!(outcome_of(read).unwrap().map(|o| o.to_vec()), Some(value(n)));
+    }
+    assert_eq!(follower.join().unwrap(), Some(value(2)));
+    let mut lost = lost.into_iter();
+    let own: Vec<_> = lost.by_ref().take(given).collect();
+    for (n, read) in lost {
+        assert_eq!(outcome_of(read).unwrap().map(|o| o.to_vec()), Some(value(n)), "queued");
+    }
+    // There is as much room as before.
+    let later = (701..750).map(|n| outcome_of(store.read(n.to_string().as_bytes())).unwrap());
+    assert!(later.into_iter().all(|found| found.is_some()));
+    assert_eq!(disk[0].hanging(), given, "what was lost itself is still the device's");
+    disk[0].end_reads(given);
+    for (n, read) in own {
+        assert_eq!(outcome_of(read).unwrap().map(|o| o.to_vec()), Some(value(n)));
+    }
+}
+
 /// One of all that ask, and the next once the silence is twice as long.
 #[test]
 fn a_volume_that_still_hangs_is_asked_for_little() {

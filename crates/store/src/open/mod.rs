@@ -298,6 +298,7 @@ pub(crate) fn start(
         warnings,
         paths,
     }));
+    engine.watch_silences();
     let plan = engine.prepare_recovery(&contents);
     let _ = engine.counted(engine.journal.repair(&contents.repairs));
     if plan.follows_crash() {

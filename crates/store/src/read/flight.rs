@@ -1,7 +1,8 @@
 //! Reads in flight: concurrent callers that want the same bytes share one I/O.
 //!
 //! The first caller for a place leads. The others wait until its read is done, or leave a closure
-//! to run then, and repeat their lookup. Threads: any; the closures run on the leader's thread,
+//! to run then, and repeat their lookup. They do so, too, when a flight is given up since its read
+//! may be lost. Threads: any; the closures run on the thread of the leader, or of who gives up,
 //! without any lock held.
 
 use crate::sync::{Arc, Mutex, lock};
@@ -62,6 +63,15 @@ impl Flights {
         shard.insert(place, Arc::clone(&flight));
         Joined::Leader(Lead { shards: Arc::clone(&self.shards), place, flight })
     }
+
+    /// Gives up all flights, whose reads may be lost: their followers look again at once, and
+    /// nobody follows them any more.
+    pub(super) fn give_up(&self) {
+        for shard in self.shards.iter() {
+            let flights = std::mem::take(&mut *lock(shard));
+            flights.into_values().for_each(|flight| flight.land());
+        }
+    }
 }
 
 impl Drop for Lead {
@@ -70,18 +80,28 @@ impl Drop for Lead {
         if cfg!(all(shuttle, test)) && std::thread::panicking() {
             return;
         }
-        lock(shard_of(&self.shards, self.place)).remove(&self.place);
-        let then = {
-            let mut state = lock(&self.flight.state);
-            state.done = true;
-            std::mem::take(&mut state.then)
-        };
-        self.flight.landed.notify_all();
-        then.into_iter().for_each(|next| next());
+        let mut shard = lock(shard_of(&self.shards, self.place));
+        // Another one goes to the same place if this one was given up.
+        if shard.get(&self.place).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            shard.remove(&self.place);
+        }
+        drop(shard);
+        self.flight.land();
     }
 }
 
 impl Flight {
+    /// Sends on those who follow, and whoever still comes.
+    fn land(&self) {
+        let then = {
+            let mut state = lock(&self.state);
+            state.done = true;
+            std::mem::take(&mut state.then)
+        };
+        self.landed.notify_all();
+        then.into_iter().for_each(|next| next());
+    }
+
     pub(crate) fn wait(&self) {
         let mut state = lock(&self.state);
         while !state.done {
@@ -137,5 +157,25 @@ mod tests {
         flight.wait();
         let Joined::Leader(next) = flights.join(7) else { panic!("that flight is over") };
         drop(next);
+    }
+
+    #[test]
+    fn who_follows_a_flight_that_is_given_up_goes_on_and_the_next_one_is_not_ended_by_it() {
+        let (flights, count) = (Flights::default(), Arc::new(AtomicU32::new(0)));
+        let Joined::Leader(lost) = flights.join(7) else { panic!("nobody flies there yet") };
+        let Joined::Follower(flight) = flights.join(7) else { panic!("somebody leads") };
+        let after = Arc::clone(&count);
+        flight.then(move || {
+            after.fetch_add(1, Ordering::Relaxed);
+        });
+        flights.give_up();
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        flight.wait();
+        let Joined::Leader(next) = flights.join(7) else { panic!("nobody follows what is lost") };
+        drop(lost);
+        assert!(matches!(flights.join(7), Joined::Follower(_)), "the next one is under way");
+        assert_eq!(count.load(Ordering::Relaxed), 1, "once");
+        drop(next);
+        assert!(matches!(flights.join(7), Joined::Leader(_)));
     }
 }

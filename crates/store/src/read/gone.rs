@@ -5,6 +5,7 @@
 //! is a miss and not forgotten: nothing is wrong with it, and the next open may find the volume
 //! well. Threads: any.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::disk::Found;
@@ -101,6 +102,26 @@ impl Engine {
             add(&self.counters.reads_unanswered, 1);
             ReadError::Unanswered { waited_ms: silent.as_millis() as u64 }
         })
+    }
+
+    /// Has what waits for reads that a silent volume may have lost go on once it answers again.
+    pub(crate) fn watch_silences(self: &Arc<Engine>) {
+        let engine = Arc::downgrade(self);
+        self.space.when_regained(move |volume| {
+            let Some(engine) = engine.upgrade() else { return };
+            let this = Arc::clone(&engine);
+            // Whoever ended a read may hold locks, and all workers may wait for what is lost.
+            engine.workers.run_apart(Box::new(move || this.regained(volume)));
+        });
+    }
+
+    /// Reads of a volume from before its silence may be lost. They are not given up, since their
+    /// memory is the device's, but nobody else waits for them.
+    fn regained(&self, volume: usize) {
+        // First: those who follow may wait for room next.
+        self.reads_under_way[volume].forget();
+        // All of them: where else a flight reads is not known, and to read twice is right, too.
+        self.flights.give_up();
     }
 
     /// Forgets a record that differs from what was written.

@@ -5,6 +5,10 @@
 //! of the memory they wait here, as closures, and begin in the order in which they came. The share
 //! is divided among the volumes: reads of one whose device hangs hold up no others.
 //!
+//! Reads that a device has lost end never, and would hold their share for ever: once a volume that
+//! was silent answers again, those from before do not count any more. They hold their memory all
+//! the same, in which the device may still write: each silence may cost the share once more.
+//!
 //! Invariants: reads wait only while others are under way, whose end begins them. One thread at a
 //! time begins reads, in a loop: one that ends as it begins does not begin the next on top of
 //! itself. Threads: any. A read begins on the thread that ends another, which may be an I/O thread,
@@ -24,6 +28,8 @@ struct Waiting {
 #[derive(Default)]
 struct State {
     bytes: usize,
+    /// How often what was under way was forgotten.
+    forgotten: u64,
     waiting: VecDeque<Waiting>,
     /// A thread begins what waits.
     is_beginning: bool,
@@ -38,20 +44,28 @@ pub(crate) struct UnderWay {
 pub(crate) struct Room {
     under_way: Arc<UnderWay>,
     bytes: usize,
+    /// `forgotten` when it was reserved: it counts as long as that is the same.
+    since: u64,
 }
 
 impl Room {
     /// Another amount: the read turned out to need more or less. More may exceed the limit.
     pub(super) fn resize(&mut self, bytes: usize) {
         let mut state = lock(&self.under_way.state);
-        state.bytes = state.bytes - self.bytes + bytes;
+        if state.forgotten == self.since {
+            state.bytes = state.bytes - self.bytes + bytes;
+        }
         self.bytes = bytes;
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        lock(&self.under_way.state).bytes -= self.bytes;
+        let mut state = lock(&self.under_way.state);
+        if state.forgotten == self.since {
+            state.bytes -= self.bytes;
+        }
+        drop(state);
         self.under_way.begin_waiting();
     }
 }
@@ -92,7 +106,16 @@ impl UnderWay {
 
     fn reserve(self: &Arc<UnderWay>, state: &mut State, bytes: usize) -> Room {
         state.bytes += bytes;
-        Room { under_way: Arc::clone(self), bytes }
+        Room { under_way: Arc::clone(self), bytes, since: state.forgotten }
+    }
+
+    /// What is under way may be lost, and counts no more; begins what waits for room.
+    pub(super) fn forget(self: &Arc<UnderWay>) {
+        let mut state = lock(&self.state);
+        state.forgotten += 1;
+        state.bytes = 0;
+        drop(state);
+        self.begin_waiting();
     }
 
     /// Begins what waits and has room, unless another thread does so.
@@ -192,5 +215,23 @@ mod tests {
         assert!(under_way.enter(1).is_none());
         drop(room);
         assert!(under_way.enter(100).is_some());
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_room_to_what_waits_and_takes_none_of_it_when_it_ends() {
+        let under_way = of(100);
+        let (mut lost, other) = (under_way.enter(70).expect("nobody reads"), under_way.enter(30));
+        let begun = Arc::new(Mutex::new(None));
+        let theirs = Arc::clone(&begun);
+        under_way.wait(100, move |room| *lock(&theirs) = Some(room));
+        assert!(lock(&begun).is_none());
+        under_way.forget();
+        assert!(lock(&begun).is_some());
+        lost.resize(10);
+        drop((lost, other));
+        assert!(under_way.enter(1).is_none(), "the one that waited has it all");
+        drop(lock(&begun).take());
+        let all = under_way.enter(100);
+        assert!(all.is_some() && under_way.enter(1).is_none());
     }
 }
