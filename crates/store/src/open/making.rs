@@ -147,6 +147,10 @@ pub(super) fn plan(
 /// Bytes of the journal of a store with so large an index and checkpoint.
 fn journal_bytes(index_slots: u64, checkpoint_bytes: u64) -> u64 {
     let by_slots = (index_slots * JOURNAL_BYTES_PER_SLOT).clamp(JOURNAL_MIN, JOURNAL_BY_SLOTS_MAX);
+    // A small store's checkpoint has more bytes than its index asks for, and costs little.
+    if by_slots < JOURNAL_BY_SLOTS_MAX {
+        return by_slots - by_slots % JOURNAL_STEP;
+    }
     let by_checkpoint = (checkpoint_bytes / JOURNAL_PART).min(JOURNAL_PART_MAX);
     let by_checkpoint = by_checkpoint.max(checkpoint_bytes / JOURNAL_SMALL_PART);
     let journal = by_slots.max(by_checkpoint.min(JOURNAL_MAX));
@@ -305,5 +309,13 @@ mod tests {
             assert!(each <= most || gib > 4 << 10, "{gib} GiB: {each} bytes for each delete");
         }
         assert_eq!(before, JOURNAL_MAX);
+    }
+
+    #[test]
+    fn a_small_store_s_journal_leaves_its_segments_their_room() {
+        let (slots, segments) = (slots_for(4096), segments_upper_bound(6 << 20, 256 << 10));
+        let checkpoint = checkpoint_slot_bytes(slots, segments);
+        assert!(checkpoint > JOURNAL_PART * JOURNAL_MIN, "{checkpoint}");
+        assert_eq!(journal_bytes(slots, checkpoint), JOURNAL_MIN);
     }
 }
