@@ -6,6 +6,7 @@
 //! objects that wait or are being written; back-pressure on creates depends on it. Creates that
 //! wait get in by order of arrival (`line`). Threads: any create adds; one flusher takes.
 
+mod groups;
 mod line;
 mod list;
 mod waiting;
@@ -21,9 +22,10 @@ use crate::memory::resident::{FoundMut, Record};
 use crate::signal::Signal;
 use crate::types::{GroupId, SegmentLife, Sequence};
 
+use groups::{GROUP_BYTES, ListId, earlier};
 use line::Line;
 pub(crate) use line::Place;
-use waiting::{Choice, ListId, Pending, State, Then, earlier};
+use waiting::{Choice, State, Then};
 
 /// An object that waits.
 pub(crate) struct Staged {
@@ -113,10 +115,6 @@ const MAY_WAIT_PART: u64 = 2;
 /// Memory of a list in percent of its contents: its pieces, the copy in one piece that the flusher
 /// works with, and what the allocator keeps of both for each thread that creates.
 const LISTED_PERCENT: usize = 200;
-
-/// Memory of a group besides its list: its place in a table that is half full on average, and the
-/// allocator's header of a list.
-const GROUP_BYTES: usize = 2 * size_of::<(ListId, Pending)>() + 16;
 
 /// Groups that the flusher takes per hold of the lock, about 0.1 ms.
 const GROUPS_AT_ONCE: usize = 512;
@@ -470,7 +468,7 @@ impl Nursery {
             return Some(choice);
         }
         if std::mem::take(&mut state.drain_pages) || state.stop {
-            return state.choose_largest(u64::MAX, false);
+            return state.choose_all();
         }
         if let Some(choice) = self.choose_sparse(state) {
             return Some(choice);
@@ -482,12 +480,8 @@ impl Nursery {
             return Some(choice);
         }
         state.asked_next = over;
-        let largest = |state: &mut State| state.choose_largest(self.flush_at_bytes / 2, spares);
-        if over {
-            state.choose_full(full_bytes, spares, now).or_else(|| largest(state))
-        } else {
-            None
-        }
+        let largest = || state.choose_largest(self.flush_at_bytes / 2, spares);
+        if over { state.choose_full(full_bytes, spares, now).or_else(largest) } else { None }
     }
 
     /// How long before their time groups go along with one that is due. A write ends with a page

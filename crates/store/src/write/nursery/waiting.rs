@@ -5,36 +5,13 @@
 //! the flusher has taken count as `in_flight` until they are finished or put back. Threads: the
 //! holder of the lock.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::StagedExtent;
+use super::groups::{Groups, ListId};
 use super::list::List;
-use crate::types::{GroupId, Sequence};
-
-/// A list of objects that wait. What may wait longer than others of its group has a list of its
-/// own: in one with new objects it would be written whenever one of these is due.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ListId {
-    pub(super) group: GroupId,
-    pub(super) may_wait: bool,
-}
-
-pub(super) struct Pending {
-    pub(super) objects: List,
-    pub(super) bytes: u64,
-    /// Smallest `came_at` of the objects.
-    pub(super) came_at: u64,
-    /// Time on the monotonic clock at which the first of the objects is due.
-    pub(super) due: Option<Duration>,
-}
-
-impl Default for Pending {
-    fn default() -> Pending {
-        Pending { objects: List::default(), bytes: 0, came_at: u64::MAX, due: None }
-    }
-}
+use crate::types::Sequence;
 
 /// Objects that came between the ends of two rounds and are not finished.
 struct Round {
@@ -56,64 +33,41 @@ pub(super) enum Then {
     Move { came_before: u64 },
 }
 
-/// A group as it was when it was chosen.
-struct Chosen {
-    bytes: u64,
-    came_at: u64,
-    id: ListId,
-}
-
-impl Chosen {
-    fn of((id, pending): (&ListId, &Pending)) -> Chosen {
-        Chosen { bytes: pending.bytes, came_at: pending.came_at, id: *id }
-    }
-}
-
 /// Groups chosen for the flusher.
 pub(super) struct Choice {
-    groups: Vec<Chosen>,
-    /// `Some`: take the largest first, until they make up this many bytes. `None`: take all.
-    largest_bytes: Option<u64>,
+    groups: Vec<ListId>,
+    is_by_size: bool,
     pub(super) then: Then,
 }
 
 impl Choice {
-    fn of_all(groups: Vec<Chosen>, then: Then) -> Option<Choice> {
-        (!groups.is_empty()).then_some(Choice { groups, largest_bytes: None, then })
+    fn of(groups: Vec<ListId>, then: Then) -> Option<Choice> {
+        (!groups.is_empty()).then_some(Choice { groups, is_by_size: false, then })
     }
 
-    /// Sorted, independently of the hash map's order: runs of a simulator must be reproducible.
+    fn by_size(groups: Vec<ListId>) -> Option<Choice> {
+        let choice = Choice::of(groups, Then::Write { partial: true });
+        choice.map(|choice| Choice { is_by_size: true, ..choice })
+    }
+
+    /// By their numbers, unless they were chosen by size. Asked without the lock.
     pub(super) fn in_order(mut self) -> Vec<ListId> {
-        let Some(target) = self.largest_bytes else {
-            self.groups.sort_unstable_by_key(|group| group.id);
-            return self.groups.into_iter().map(|group| group.id).collect();
-        };
-        // Of groups that are about as large the oldest, which hold runs of which little is left.
-        let order = |group: &Chosen| (Reverse(group.bytes.ilog2()), group.came_at, group.id);
-        self.groups.sort_unstable_by_key(order);
-        let mut sum = 0;
-        let chosen = self.groups.into_iter().take_while(|group| {
-            let wanted = sum < target;
-            sum += group.bytes;
-            wanted
-        });
-        chosen.map(|group| group.id).collect()
+        if !self.is_by_size {
+            self.groups.sort_unstable();
+        }
+        self.groups
     }
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) groups: HashMap<ListId, Pending>,
+    pub(super) groups: Groups,
     pub(super) extents: Vec<StagedExtent>,
     pub(super) extent_bytes: u64,
     /// A writer waits for one of the extents to be written.
     pub(super) part_waits: bool,
     /// Earliest time at which an extent is due.
     pub(super) extents_due: Option<Duration>,
-    /// Earliest time at which a group is due; a lower bound.
-    pub(super) groups_due: Option<Duration>,
-    /// Bytes of the largest group; an upper bound.
-    pub(super) largest_bytes: u64,
     /// Smallest `came_at` of the objects in `groups`; a lower bound.
     pub(super) oldest_came_at: u64,
     /// Bytes in `groups` and `extents`.
@@ -217,9 +171,9 @@ impl State {
         self.waiting_bytes - self.extent_bytes
     }
 
-    /// True if some group may be due.
+    /// True if some group is due.
     pub(super) fn is_group_due(&self, now: Duration) -> bool {
-        self.groups_due.is_some_and(|due| due <= now)
+        self.groups.first_due().is_some_and(|due| due <= now)
     }
 
     /// Requests a flush of everything that waits now.
@@ -251,19 +205,13 @@ impl State {
             true => came_at,
             false => came_at.min(self.oldest_came_at),
         };
-        self.groups_due = earlier(self.groups_due, due);
         self.waiting_bytes += bytes;
         self.may_wait_bytes += if id.may_wait { bytes } else { 0 };
-        let pending = self.groups.entry(id).or_default();
-        pending.due = earlier(pending.due, due);
-        pending.came_at = pending.came_at.min(came_at);
-        pending.bytes += bytes;
-        self.largest_bytes = self.largest_bytes.max(pending.bytes);
-        &mut pending.objects
+        self.groups.add(id, bytes, came_at, due)
     }
 
     pub(super) fn take_group(&mut self, id: ListId) -> Option<(ListId, List)> {
-        let pending = self.groups.remove(&id)?;
+        let pending = self.groups.remove(id)?;
         self.taken(pending.objects.len() as u64, pending.bytes);
         self.may_wait_bytes -= if id.may_wait { pending.bytes } else { 0 };
         Some((id, pending.objects))
@@ -272,79 +220,51 @@ impl State {
     /// Chooses the groups with at least `full_bytes` bytes, but for what may wait, and is not due,
     /// if that is to be spared.
     pub(super) fn choose_full(
-        &mut self,
+        &self,
         full_bytes: u64,
         spares: bool,
         now: Duration,
     ) -> Option<Choice> {
-        if self.largest_bytes < full_bytes {
-            return None;
-        }
-        let mut full = Vec::new();
-        self.largest_bytes = 0;
-        for group in &self.groups {
-            let is_spared = spares && group.0.may_wait && group.1.due.is_none_or(|due| due > now);
-            match group.1.bytes {
-                bytes if bytes >= full_bytes && !is_spared => full.push(Chosen::of(group)),
-                bytes => self.largest_bytes = self.largest_bytes.max(bytes),
-            }
-        }
-        Choice::of_all(full, Then::Write { partial: false })
+        let full = self.groups.with_at_least(full_bytes).filter(|(id, group)| {
+            !(spares && id.may_wait && group.due.is_none_or(|due| due > now))
+        });
+        Choice::of(full.map(|(id, _)| id).collect(), Then::Write { partial: false })
     }
 
     /// Chooses the largest groups, until they make up `target` bytes, but for what may wait if that
     /// is to be spared.
-    pub(super) fn choose_largest(&mut self, target: u64, spares: bool) -> Option<Choice> {
-        let groups = self.groups.iter().map(Chosen::of);
-        let groups = groups.filter(|group| !(spares && group.id.may_wait)).collect();
-        let choice = Choice::of_all(groups, Then::Write { partial: true });
-        choice.map(|choice| Choice { largest_bytes: Some(target), ..choice })
+    pub(super) fn choose_largest(&self, target: u64, spares: bool) -> Option<Choice> {
+        let mut sum = 0;
+        let groups = self.groups.by_size().filter(|id| !(spares && id.may_wait));
+        let largest = groups.take_while(|id| {
+            let wanted = sum < target;
+            sum += self.groups.with_bytes(*id).1;
+            wanted
+        });
+        Choice::by_size(largest.collect())
+    }
+
+    /// Chooses all groups.
+    pub(super) fn choose_all(&self) -> Option<Choice> {
+        Choice::by_size(self.groups.by_size().collect())
     }
 
     /// Chooses the groups with an object whose `came_at` is below `came_before`.
     pub(super) fn choose_older(&mut self, came_before: u64) -> Option<Choice> {
-        let mut older = Vec::new();
-        self.oldest_came_at = u64::MAX;
-        for group in self.groups.iter().map(Chosen::of) {
-            match group.came_at {
-                at if at < came_before => older.push(group),
-                at => self.oldest_came_at = self.oldest_came_at.min(at),
-            }
-        }
-        Choice::of_all(older, Then::Move { came_before })
+        let (older, rest) = self.groups.older(came_before);
+        self.oldest_came_at = rest;
+        Choice::of(older, Then::Move { came_before })
     }
 
     /// If a group with fewer bytes than this is due, chooses those of them that are so until `by`.
     pub(super) fn choose_due(
-        &mut self,
+        &self,
         now: Duration,
         by: Duration,
         below_bytes: u64,
     ) -> Option<Choice> {
-        if !self.is_group_due(now) {
-            return None;
-        }
-        let (mut soon, mut some_now) = (Vec::new(), false);
-        let (mut first_of_rest, mut first) = (None, None);
-        for group in &self.groups {
-            first = earlier(first, group.1.due);
-            match group.1.due {
-                Some(at) if at <= by && group.1.bytes < below_bytes => {
-                    some_now |= at <= now;
-                    soon.push(Chosen::of(group));
-                }
-                later => first_of_rest = earlier(first_of_rest, later),
-            }
-        }
-        self.groups_due = if some_now { first_of_rest } else { first };
-        if some_now { Choice::of_all(soon, Then::Write { partial: true }) } else { None }
-    }
-}
-
-/// The earlier of two optional times.
-pub(super) fn earlier(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
+        self.groups.due_by(now).find(|(_, bytes)| *bytes < below_bytes)?;
+        let soon = self.groups.due_by(by.max(now)).filter(|(_, bytes)| *bytes < below_bytes);
+        Choice::of(soon.map(|(id, _)| id).collect(), Then::Write { partial: true })
     }
 }
