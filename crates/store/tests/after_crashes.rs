@@ -630,3 +630,35 @@ fn a_segment_that_fills_slowly_does_not_make_recovery_read_the_whole_ring() {
     let left = (0..large).filter(there).count() as u64;
     assert!(left >= segments * 50 / 1_500 - 2, "{left} of {large}");
 }
+
+/// The first try comes while the object is on its way to disk. Nothing of it is known to the store
+/// then, and its record is there.
+#[test]
+fn what_was_removed_on_its_way_to_disk_is_gone_once_a_second_try_succeeds() {
+    type Change = fn(&Store) -> bool;
+    let removes: Change = |store| store.remove(b"key").is_ok();
+    let purges: Change =
+        |store| store.purge_group(GroupId::new(1)).is_ok() || get(store, "key").is_some();
+    let creates: Change = |store| {
+        put(store, "key", 1, b"newer");
+        true
+    };
+    for (first, second) in [(removes, removes), (removes, creates), (purges, removes)] {
+        let disk = Disk::new(24 << 20);
+        let store = open(&disk, |config| config.flush_period = Duration::ZERO);
+        store.wait_recovered();
+        put(&store, "key", 1, b"older");
+        let (said, says) = std::sync::mpsc::channel();
+        let (theirs, its) = (store.clone(), disk.clone());
+        disk.do_in_write(move || {
+            its.set_journal_fails(true);
+            said.send(first(&theirs)).unwrap();
+            its.set_journal_fails(false);
+        });
+        store.sync().unwrap();
+        assert_eq!(says.recv(), Ok(false), "the journal fails");
+        assert!(second(&store), "it works again");
+        let store = open_recovered(&killed(store, &disk));
+        assert_eq!(get(&store, "key"), None);
+    }
+}

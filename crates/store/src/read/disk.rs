@@ -226,7 +226,9 @@ impl Engine {
         let death = self.death(header.group(), key, header.sequence(), header.expires_s);
         let Some(death) = death else { return Indirect::Found(raw, header) };
         let mut shard = self.cache.resident.shard(hash);
-        if shard.get(hash).is_some_and(|e| e.record().head.sequence() == header.sequence()) {
+        let entry = shard.get(hash);
+        if let Some(e) = entry.filter(|e| e.record().head.sequence() == header.sequence()) {
+            self.note_unwritten(hash, &e.state);
             shard.remove(hash);
             self.forget(hash);
         }

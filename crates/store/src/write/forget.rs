@@ -8,10 +8,19 @@
 
 use crate::engine::Engine;
 use crate::format::JournalOp;
-use crate::memory::resident::Found;
+use crate::memory::resident::{Found, Packed};
 use crate::types::KeyHash;
 
 impl Engine {
+    /// Notes that an entry leaves memory whose record may be on its way to disk, where recovery
+    /// would find it, and nobody else: what else happens to its key is journalled, even if the
+    /// record of this cannot be, or waits. Called with the shard of the resident table locked.
+    pub(crate) fn note_unwritten(&self, hash: KeyHash, state: &Packed) {
+        if state.location().is_none() && !state.older_is_dead() {
+            self.index.note_dropped(hash.get());
+        }
+    }
+
     /// Forgets a key, in memory, index and journal, unless `is_current` finds that readers get
     /// another version by now; false then. `is_current` gets what is in memory, whose shard is
     /// locked meanwhile.

@@ -100,6 +100,9 @@ impl Engine {
             return Ok(false);
         }
         let resident = shard.remove(hash);
+        if let Some(entry) = &resident {
+            self.note_unwritten(hash, &entry.state);
+        }
         // Versions that recovery has not found yet must not enter the index later.
         let loading = !self.recovery.is_done();
         if loading {

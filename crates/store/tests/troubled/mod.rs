@@ -136,7 +136,12 @@ impl Disk {
 
     /// The journal can be neither written nor synced from now on.
     pub(crate) fn fail_journal(&self) {
-        self.troubles.fails_journal.store(true, Ordering::SeqCst);
+        self.set_journal_fails(true);
+    }
+
+    /// Whether that is so.
+    pub(crate) fn set_journal_fails(&self, fails: bool) {
+        self.troubles.fails_journal.store(fails, Ordering::SeqCst);
     }
 
     /// The next so many syncs wait until all of them have come.
