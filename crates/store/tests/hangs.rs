@@ -37,6 +37,10 @@ impl Clock for Told {
 const DISK_BYTES: usize = 24 << 20;
 
 fn open(disks: &[Disk], clock: &Arc<Told>) -> Store {
+    open_with(disks, clock, |_| ())
+}
+
+fn open_with(disks: &[Disk], clock: &Arc<Told>, change: impl FnOnce(&mut Config)) -> Store {
     let mut config = Config::new("first", ByteSize::new(DISK_BYTES as u64));
     for _ in &disks[1..] {
         config.volumes.push(config.volumes[0].clone());
@@ -47,6 +51,7 @@ fn open(disks: &[Disk], clock: &Arc<Told>) -> Store {
     config.volume_errors_max = 4;
     config.checkpoint_period = Duration::ZERO;
     config.seed = Some(1);
+    change(&mut config);
     let devices = disks.iter().map(Disk::device).collect();
     let clock = Arc::clone(clock);
     let store = Store::open_on(config, devices, clock).unwrap();
@@ -380,6 +385,59 @@ fn who_waits_for_what_others_lost_goes_on_once_the_volume_answers() {
     disk[0].end_reads(given);
     for (n, read) in own {
         assert_eq!(outcome_of(read).unwrap().map(|o| o.to_vec()), Some(value(n)));
+    }
+}
+
+/// What is too long to be submitted is read by workers: what was lost holds all of them.
+#[test]
+fn a_volume_is_tried_again_though_lost_reads_of_long_objects_hold_all_workers() {
+    type Asked = Pin<Box<dyn Future<Output = Option<Vec<u8>>>>>;
+    type Ask = fn(&Store, u32) -> Asked;
+    let whole: Ask = |store, n| {
+        let read = store.read(n.to_string().as_bytes());
+        Box::pin(async { read.await.unwrap().map(|object| object.to_vec()) })
+    };
+    let part: Ask = |store, n| {
+        let read = store.read_range(n.to_string().as_bytes(), 0..200_000);
+        Box::pin(async { read.await.unwrap().map(|part| part.to_vec()) })
+    };
+    let value = |n: u32, bytes: usize| [n.to_le_bytes().to_vec(), vec![7; bytes - 4]].concat();
+    let is_pending = |asked: &mut Asked| {
+        asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    };
+    let found = |mut asked: Asked| {
+        loop {
+            let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(found) = polled {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    for (ask, bytes) in [(whole, 300_000), (part, 200_000)] {
+        let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+        let store =
+            open_with(&disk, &clock, |config| config.segment = Some(ByteSize::new(1 << 20)));
+        (0..20).for_each(|n| put(&store, &n.to_string(), 1, &value(n, 300_000)));
+        store.sync().unwrap();
+        store.drop_memory();
+        // What tells where it lies is known from now on.
+        assert!((0..20_u32).all(|n| store.lookup(n.to_string().as_bytes()).wait().is_ok()));
+        disk[0].hang(true);
+        let mut lost: Vec<(u32, Asked)> = (0..16).map(|n| (n, ask(&store, n))).collect();
+        assert!(lost.iter_mut().all(|(_, asked)| is_pending(asked)));
+        while disk[0].hanging() < 15 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        disk[0].hang(false);
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(store.stats().volumes_unanswering, 1);
+        assert_eq!(found(ask(&store, 18)), Some(value(18, bytes)));
+        assert_eq!(store.stats().volumes_unanswering, 0);
+        disk[0].end_reads(disk[0].hanging());
+        for (n, asked) in lost {
+            assert_eq!(found(asked), Some(value(n, bytes)));
+        }
     }
 }
 

@@ -341,6 +341,11 @@ impl LargeObject {
         Some(Chunks::of(engine, self.extents[index], head, range))
     }
 
+    /// Where the part of the value begins that starts there; `None` behind its end.
+    pub(super) fn segment_at(&self, offset: u64) -> Option<SegmentId> {
+        self.extent_at(offset).map(|index| self.extents[index].segment)
+    }
+
     fn head_at_hand(&self, engine: &Engine, index: usize) -> Option<Arc<Head>> {
         if let Some((at, head)) = &*lock(&self.head)
             && *at == index

@@ -71,15 +71,16 @@ impl Engine {
                 Some(_) => return fallback(None),
             }
         }
-        let [candidate] = candidates[..] else { return fallback(None) };
-        let bytes = candidate.length_class.units() * UNIT_BYTES;
-        if bytes > SUBMITTED_BYTES_MAX {
-            return fallback(None);
-        }
+        let Some(&candidate) = candidates.first() else { return fallback(None) };
+        // Before it is left to a worker, too: all of them may wait for what is lost.
         match self.ask(self.space.split(candidate.location).0) {
             Ok(None) => {}
             Ok(Some(turn)) => return self.probe(asked, candidate, was_loading, turn),
             Err(error) => return asked.promise.put(Err(error)),
+        }
+        let bytes = candidate.length_class.units() * UNIT_BYTES;
+        if candidates.len() > 1 || bytes > SUBMITTED_BYTES_MAX {
+            return fallback(None);
         }
         if self.wants_page(hash, &candidate) {
             return self.submit_page_read(asked, &candidate, was_loading, fallback, reserved);

@@ -128,15 +128,20 @@ impl Engine {
         }
         let chunks = asked.large.chunks_at_hand(self, &asked.range);
         let is_short = |bytes: usize| bytes as u64 <= CHUNK_BYTES;
-        let Some(chunks) = chunks.filter(|chunks| is_short(chunks.verified_bytes())) else {
-            return self.part_on_worker(asked.promise, asked.on_worker);
+        let chunks = chunks.filter(|chunks| is_short(chunks.verified_bytes()));
+        // Before it is left to a worker, too: all of them may wait for what is lost.
+        let first = asked.large.segment_at(asked.range.start);
+        let turn = match first.map_or(Ok(None), |segment| self.ask(segment)) {
+            Ok(turn) => turn,
+            Err(error) => return asked.promise.put(Err(error)),
+        };
+        let chunks = match (chunks, turn) {
+            (Some(chunks), None) => chunks,
+            (Some(chunks), Some(turn)) => return self.probe_with_part(asked, chunks, turn),
+            (None, None) => return self.part_on_worker(asked.promise, asked.on_worker),
+            (None, Some(turn)) => return self.part_apart(asked.promise, asked.on_worker, turn),
         };
         let segment = chunks.segment();
-        match self.ask(segment) {
-            Ok(None) => {}
-            Ok(Some(turn)) => return self.probe_with_part(asked, chunks, turn),
-            Err(error) => return asked.promise.put(Err(error)),
-        }
         let Some(room) = self.room_to_submit(segment, chunks.len, reserved) else {
             return self.part_when_room(segment, chunks.len, asked);
         };
@@ -194,6 +199,15 @@ impl Engine {
             let promise = Arc::clone(&asked.promise);
             promise.begin(|| this.submit_part(asked, Some(room)));
         });
+    }
+
+    /// As `part_on_worker`, for the same reasons as `probe`. The read takes the turn again itself.
+    fn part_apart<T: Send + 'static>(&self, promise: Promise<T>, work: Work<T>, turn: Turn) {
+        let job = move || {
+            drop(turn);
+            promise.begin(|| promise.put(work()));
+        };
+        self.workers.run_apart(Box::new(job));
     }
 
     fn part_on_worker<T: Send + 'static>(&self, promise: Promise<T>, work: Work<T>) {
