@@ -119,9 +119,9 @@ impl Engine {
     /// memory is the device's, but nobody else waits for them.
     fn regained(&self, volume: usize) {
         // First: those who follow may wait for room next.
-        self.reads_under_way[volume].forget();
+        self.reads.under_way[volume].forget();
         // All of them: where else a flight reads is not known, and to read twice is right, too.
-        self.flights.give_up();
+        self.reads.flights.give_up();
     }
 
     /// Forgets a record that differs from what was written.

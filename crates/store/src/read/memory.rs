@@ -46,7 +46,7 @@ impl Engine {
             self.death(head.group(), key, head.sequence(), expires_s)
         };
         if let Some(death) = death {
-            self.note_unwritten(hash, &entry.state);
+            self.note_unwritten(hash, entry.state);
             shard.remove(hash);
             self.forget(hash);
             self.died(death);
