@@ -251,8 +251,10 @@ int damelo_options_set_seeks(damelo_options *options, int seeks);
  * takes it gives DAMELO_EMEMORY at once, even if nobody reads. */
 int damelo_options_set_when_memory_full(damelo_options *options, int what, uint64_t wait_ms);
 
-/* The longest wait of a create or a writer for memory or the disk, in place of the above, which then
- * bounds reads alone. Default: as long as these. 0: what finds no room gives DAMELO_EMEMORY at once. */
+/* The longest wait of a create, a writer or new metadata for memory or the disk, in place of the
+ * above, which then bounds reads alone. Default: as long as these. 0: what finds no room gives
+ * DAMELO_EMEMORY at once. Only where the death of an older version is to be journalled, and the journal
+ * waits for a checkpoint, a create waits for that as removes do, up to 10 s. */
 int damelo_options_set_create_wait(damelo_options *options, uint64_t wait_ms);
 
 /* One of enum damelo_residency. */

@@ -187,10 +187,12 @@ pub struct Config {
     pub when_memory_full: WhenMemoryFull,
     /// Longest wait for memory before a create or read is refused. Default 10 s.
     pub memory_wait: Duration,
-    /// Longest wait of a create or a writer, in place of `memory_wait`, which then bounds reads
-    /// alone. `None`, the default: as long as reads. A burst that the disk does not keep up with is
-    /// shed by a short one: with zero, what finds no room is refused at once
-    /// ([`CreateError::MemoryFull`](crate::CreateError::MemoryFull)).
+    /// Longest wait of a create, a writer or new metadata, in place of `memory_wait`, which then
+    /// bounds reads alone. `None`, the default: as long as reads. A burst that the disk does not
+    /// keep up with is shed by a short one: with zero, what finds no room is refused at once
+    /// ([`CreateError::MemoryFull`](crate::CreateError::MemoryFull)). Only where the death of an
+    /// older version is to be journalled, and the journal waits for a checkpoint, a create waits
+    /// for that as removes do, up to 10 s.
     pub create_wait: Option<Duration>,
     /// Which objects stay in memory.
     pub residency: ResidencyPolicyKind,

@@ -4,10 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use damelo::{ByteSize, Config, CreateError, GroupId, Store, WhenMemoryFull};
+use damelo::{ByteSize, Clock, Config, CreateError, GroupId, Store, WhenMemoryFull};
 
 mod in_memory;
 use in_memory::{Memory, State, Stopped};
@@ -26,27 +27,32 @@ fn open(state: &Arc<Mutex<State>>, background: bool) -> Store {
 /// room.
 #[test]
 fn what_waits_for_the_journal_is_not_refused_for_want_of_memory() {
-    let open = || {
+    let open = |(when, create_wait)| {
         let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
         config.memory = ByteSize::new(4 << 20);
         config.background = false;
-        config.when_memory_full = WhenMemoryFull::Refuse;
+        (config.when_memory_full, config.create_wait) = (when, create_wait);
         let device = Memory::device(&State::new(DEVICE_BYTES, false));
         Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap()
     };
     let purge = |store: &Store| store.purge_group(GroupId::new(9)).unwrap();
-    let store = open();
+    let refuses = (WhenMemoryFull::Refuse, None);
+    let store = open(refuses);
     let mut purges = 0;
     while store.stats().checkpoints == 0 {
         purge(&store);
         purges += 1;
     }
-    let store = open();
-    store.create(b"key", GroupId::new(1), b"older").wait().unwrap();
-    (1..purges).for_each(|_| purge(&store));
-    assert_eq!(store.create(b"key", GroupId::new(1), b"value").wait(), Ok(()));
-    let stats = store.stats();
-    assert_eq!((stats.checkpoints, stats.drops_memory_full), (1, 0));
+    // As removes would, which a create that is refused becomes.
+    let waits_for_nothing_else = (WhenMemoryFull::Wait, Some(Duration::ZERO));
+    for config in [refuses, waits_for_nothing_else] {
+        let store = open(config);
+        store.create(b"key", GroupId::new(1), b"older").wait().unwrap();
+        (1..purges).for_each(|_| purge(&store));
+        assert_eq!(store.create(b"key", GroupId::new(1), b"value").wait(), Ok(()), "{config:?}");
+        let stats = store.stats();
+        assert_eq!((stats.checkpoints, stats.drops_memory_full), (1, 0), "{config:?}");
+    }
 }
 
 /// A life goes on in a half that the one before has filled, to the last record or nearly so: what
@@ -325,4 +331,40 @@ fn large_objects_that_are_replaced_while_they_wait_are_not_written() {
     let replacements = 400;
     let (records, _) = replace_often(1, 40 << 10, replacements);
     assert!(records < replacements * (40 << 10) / 2, "{records} bytes of records");
+}
+
+/// A clock by which all takes long.
+#[derive(Default)]
+struct Running(AtomicU64);
+
+impl Clock for Running {
+    fn unix_seconds(&self) -> u64 {
+        1_700_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Nobody would apply it later.
+#[test]
+fn a_hint_that_follows_another_reaches_what_is_in_memory_at_once() {
+    let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
+    config.memory = ByteSize::new(4 << 20);
+    config.background = false;
+    let device = Memory::device(&State::new(DEVICE_BYTES, false));
+    let store = Store::open_on(config, vec![device], Arc::new(Running::default())).unwrap();
+    let groups = [1, 2, 3].map(GroupId::new);
+    for group in groups {
+        store.create(&group.get().to_le_bytes(), group, &[7; 200_000]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    let loved = || store.stats().queue_frames[3];
+    let mut before = loved();
+    for group in groups {
+        store.love(group);
+        assert!(loved() > before, "{group:?}");
+        before = loved();
+    }
 }

@@ -36,7 +36,7 @@ use crate::types::Sequence;
 const TURN_NAP: Duration = Duration::from_millis(20);
 /// Longest wait for a checkpoint that allows the other half to be overwritten: for several, where
 /// others take the room that one made.
-const TURN_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const TURN_WAIT: Duration = Duration::from_secs(10);
 /// Most deferred records: those that wait for a checkpoint in place of their callers.
 const LEFT_MAX: usize = 1 << 16;
 /// Most deferred records that follow one another: there may be others of old numbers among them.

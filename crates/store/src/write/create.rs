@@ -13,6 +13,7 @@ use super::value::Value;
 use super::version::Version;
 use crate::config::{Durability, WhenMemoryFull};
 use crate::deferred::Caller;
+use crate::durable::journal::TURN_WAIT;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
@@ -180,9 +181,7 @@ impl Engine {
         let hash = self.hash(new.key);
         let stored = header_of(&fields_of(self, new, hash, false), new).stored_bytes();
         let full = !new.is_moved() && self.is_out_of_turn(stored, place);
-        // What nothing is known of is not journalled, and needs no room there.
-        let is_journalled = || !new.is_unjournalled(self) && self.may_be_journalled(hash);
-        if full || (!self.journal.has_room() && is_journalled()) {
+        if full || (!self.journal.has_room() && self.is_journalled(new)) {
             return Err(CreateBlocked::MustWait);
         }
         if stored <= self.page_record_max() {
@@ -263,7 +262,7 @@ impl Engine {
                         return Ok(false);
                     }
                     let by_readers = idle && self.journal.has_room();
-                    if (refuses && by_readers) || since.elapsed() >= self.config.creates_wait() {
+                    if (refuses && by_readers) || since.elapsed() >= self.longest_wait(new) {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
@@ -272,6 +271,22 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Where the journal waits for a checkpoint, a create does as long as a remove: refused before,
+    /// it would wait for the journal all the same, to remove what it was to replace.
+    fn longest_wait(&self, new: &NewObject<'_>) -> Duration {
+        let wait = self.config.creates_wait();
+        match !self.journal.has_room() && self.is_journalled(new) {
+            true => wait.max(TURN_WAIT),
+            false => wait,
+        }
+    }
+
+    /// Whether what this replaces has to be journalled, unless that changes meanwhile. What nothing
+    /// is known of is not, and needs no room there.
+    fn is_journalled(&self, new: &NewObject<'_>) -> bool {
+        !new.is_unjournalled(self) && self.may_be_journalled(self.hash(new.key))
     }
 
     fn check_create(&self, new: &NewObject<'_>) -> Result<(), CreateError> {
