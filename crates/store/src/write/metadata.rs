@@ -133,7 +133,7 @@ impl Engine {
     /// caller saw when it began, if it looked.
     ///
     /// # Errors
-    /// As for creates; `StillWriting` if the object was not written within `memory_wait`;
+    /// As for creates; `StillWriting` if the object was not written within the wait of creates;
     /// `Superseded` if it has another value by now.
     pub(crate) fn set_metadata(
         self: &Arc<Engine>,
@@ -158,7 +158,7 @@ impl Engine {
                 Attempt::Again => attempts += 1,
                 Attempt::NotYet => {
                     let waited = waiting.elapsed();
-                    if waited >= self.config.memory_wait {
+                    if waited >= self.config.creates_wait() {
                         let waited_ms = waited.as_millis() as u64;
                         return Err(MetadataError::StillWriting { waited_ms });
                     }

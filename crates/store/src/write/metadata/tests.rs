@@ -44,6 +44,10 @@ impl Bench {
     }
 
     fn on(state: Arc<Mutex<State>>) -> Bench {
+        Bench::with(state, |_| ())
+    }
+
+    fn with(state: Arc<Mutex<State>>, change: impl FnOnce(&mut Config)) -> Bench {
         let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
         config.memory = ByteSize::new(8 << 20);
         config.page = Some(ByteSize::new(16 << 10));
@@ -51,6 +55,7 @@ impl Bench {
         config.flush_period = Duration::from_secs(5);
         config.background = false;
         config.seed = Some(1);
+        change(&mut config);
         let clock = Arc::new(Set::default());
         let store = Store::open_on(config, vec![Memory::device(&state)], Arc::<Set>::clone(&clock))
             .unwrap();
@@ -347,4 +352,18 @@ fn of_two_that_set_the_metadata_of_a_large_object_at_once_none_is_refused() {
     assert!(matches!(late.wait(), Err(MetadataError::Superseded)));
     assert_eq!(bench.metadata("key").unwrap(), b"old");
     bench.store.close().unwrap();
+}
+
+/// It is a create by its waits, all of them.
+#[test]
+fn new_metadata_waits_for_the_object_s_write_as_long_as_creates() {
+    let at_once = Err(CreateError::StillWriting { waited_ms: 0 });
+    for (reads_s, creates_s, expected) in [(600, 0, at_once), (0, 600, Ok(true))] {
+        let bench = Bench::with(State::new(DEVICE_BYTES, false), |config| {
+            config.memory_wait = Duration::from_secs(reads_s);
+            config.create_wait = Some(Duration::from_secs(creates_s));
+        });
+        bench.store.create(b"key", GroupId::new(1), &[7; LARGE]).wait().unwrap();
+        assert_eq!(bench.store.set_metadata(b"key", b"new").wait(), expected);
+    }
 }
