@@ -301,12 +301,8 @@ impl Engine {
         self.hints.add(group, hint);
         if self.inline.is_set() {
             // Without background threads, no later tick would apply the hint.
-            self.apply_hints();
+            self.hints.apply_now(|hints| self.cache.requeue(hints));
         }
-    }
-
-    fn apply_hints(&self) {
-        self.hints.apply(|| self.clock.monotonic(), |hints| self.cache.requeue(hints));
     }
 
     /// The thread behind large pages: makes one after the other while frames would lie in them, and
@@ -325,7 +321,7 @@ impl Engine {
     /// Periodic duties of the flusher: charges the current size of the tables to the memory budget,
     /// and applies the hints gathered since to the objects in memory.
     pub(crate) fn tick(&self) {
-        self.apply_hints();
+        self.hints.apply(|| self.clock.monotonic(), |hints| self.cache.requeue(hints));
         let reused = self.counters.segments_reused.load(Ordering::Relaxed);
         let is_current = |segment, life| self.ring.life(segment) == life;
         self.groups.forget_reused(reused, self.ring.segments().into(), is_current);

@@ -448,8 +448,8 @@ impl Store {
     /// Loves a group: its objects are evicted last, from memory and from disk. A hint holds until
     /// it is removed, or until more groups have a hint than are tracked
     /// ([`Config::groups_tracked_max`]): then the groups known longest lose theirs. What is in
-    /// memory follows some milliseconds later, on a thread of the store; without such threads this
-    /// passes over all of memory, a millisecond for a gigabyte.
+    /// memory follows within a second, on a thread of the store, and later while the disk hangs;
+    /// without such threads this passes over all of memory, a millisecond for a gigabyte.
     pub fn love(&self, group: GroupId) {
         self.hint(group, Hint::Loved);
     }

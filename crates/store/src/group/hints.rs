@@ -4,7 +4,8 @@
 //! for a gigabyte. So no caller does it where the store has threads of its own: hints are gathered,
 //! and the flusher applies them together at its next tick, unless the last pass was just now and
 //! took long. Objects that come in meanwhile are queued by their group's hint anyway. Invariant:
-//! the last hint of a group wins. Threads: any; one at a time applies hints.
+//! the last hint of a group wins. Threads: any; one at a time applies hints. Where the store has no
+//! threads, no tick would come: callers apply their hints themselves.
 
 use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
@@ -24,12 +25,16 @@ struct State {
 }
 
 #[derive(Default)]
-pub(crate) struct PendingHints(Mutex<State>);
+pub(crate) struct PendingHints {
+    state: Mutex<State>,
+    /// Held during a pass, and locked first: a later one must not overtake it.
+    passing: Mutex<()>,
+}
 
 impl PendingHints {
     /// Adds a hint.
     pub(crate) fn add(&self, group: GroupId, hint: Hint) {
-        lock(&self.0).waiting.insert(group, hint);
+        lock(&self.state).waiting.insert(group, hint);
     }
 
     /// Applies the hints gathered since the last pass, if there are any and it is time for another.
@@ -38,7 +43,8 @@ impl PendingHints {
         now: impl Fn() -> Duration,
         pass: impl FnOnce(&HashMap<GroupId, Hint>),
     ) {
-        let mut state = lock(&self.0);
+        let passing = lock(&self.passing);
+        let mut state = lock(&self.state);
         if state.waiting.is_empty() {
             return;
         }
@@ -51,7 +57,18 @@ impl PendingHints {
         pass(&hints);
         let end = now();
         let pause = end.saturating_sub(begun).saturating_mul(PAUSE_SHARE);
-        lock(&self.0).next = end.saturating_add(pause);
+        lock(&self.state).next = end.saturating_add(pause);
+        drop(passing);
+    }
+
+    /// As `apply`, however long the last pass took: for a caller that nobody comes after.
+    pub(crate) fn apply_now(&self, pass: impl FnOnce(&HashMap<GroupId, Hint>)) {
+        let passing = lock(&self.passing);
+        let hints = std::mem::take(&mut lock(&self.state).waiting);
+        if !hints.is_empty() {
+            pass(&hints);
+        }
+        drop(passing);
     }
 }
 
@@ -89,5 +106,29 @@ mod tests {
         assert_eq!(apply(0), HashMap::from([(id(3), Hint::Loved)]));
         pending.add(id(4), Hint::Loved);
         assert_eq!(apply(0).len(), 1, "it took no time");
+    }
+
+    /// The later one would end first, and the earlier hint win.
+    #[test]
+    fn one_pass_does_not_overtake_another() {
+        let pending = PendingHints::default();
+        let (hint, last) = (|hint| pending.add(GroupId::new(1), hint), Mutex::new(None));
+        let note = |hints: &HashMap<GroupId, Hint>| *lock(&last) = hints.values().next().copied();
+        let (begun, begins) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            hint(Hint::Loved);
+            scope.spawn(|| {
+                pending.apply_now(|hints| {
+                    begun.send(()).unwrap();
+                    // Time for the other, if it does not wait.
+                    std::thread::sleep(Duration::from_millis(50));
+                    note(hints);
+                });
+            });
+            begins.recv().unwrap();
+            hint(Hint::Hated);
+            pending.apply(|| Duration::ZERO, note);
+        });
+        assert_eq!(*lock(&last), Some(Hint::Hated));
     }
 }
