@@ -133,3 +133,15 @@ fn what_is_found_damaged_is_not_written_down_at_once() {
     assert!(disk.with_bytes(|after| after != before), "the index does not know it any more");
     assert_eq!(there(&open(&disk, Durability::Flushed, true)).len(), 9);
 }
+
+#[test]
+fn a_journal_is_made_ready_for_more_once_it_is_written_to() {
+    let disk = closed(Durability::Flushed).copied();
+    let store = open(&disk, Durability::Flushed, true);
+    assert_eq!(there(&store), (0..10).collect::<Vec<_>>());
+    assert_eq!(disk.journal_prepared(), 0);
+    assert!(store.remove(b"key/0").unwrap());
+    while disk.journal_prepared() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -170,10 +170,16 @@ impl JournalArea for FileJournal {
             let text = format!("{} bytes at {offset} of a journal of {}", bytes.len(), self.len);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if self.memory.as_ref().is_some_and(|memory| memory.store(&self.file, offset, bytes)) {
-            return Ok(());
+        match &self.memory {
+            Some(memory) => memory.write(&self.file, offset, bytes),
+            None => self.file.write_all_at(bytes, self.offset + offset),
         }
-        self.file.write_all_at(bytes, self.offset + offset)
+    }
+
+    fn prepare(&self, offset: u64) {
+        if let Some(memory) = self.memory.as_ref().filter(|_| offset < self.len) {
+            memory.prepare(&self.file, offset);
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -223,6 +223,11 @@ pub trait JournalArea: Send + Sync + 'static {
     /// Whatever the device reports.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Makes ready for writes what lies around this offset, which will be written to soon. Called
+    /// ahead of need, while others write, by a thread that may wait for the device. By default
+    /// there is nothing to do.
+    fn prepare(&self, _offset: u64) {}
+
     /// Makes earlier writes survive a power loss.
     ///
     /// # Errors

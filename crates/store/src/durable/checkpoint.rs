@@ -117,6 +117,7 @@ impl Engine {
             synced: (Duration::ZERO, 0),
         };
         while !self.rest.sleep(KEEPER_NAP) {
+            self.prepare_journal();
             let now = self.clock.monotonic();
             let journalled = self.counters.journal_records.load(Ordering::Relaxed);
             let written_bytes = self.counters.written_bytes.load(Ordering::Relaxed)
@@ -137,6 +138,13 @@ impl Engine {
                     let _ = self.space.sync(volume);
                 }
             }
+        }
+    }
+
+    /// A store that is only read is left as it is: what is made ready is written.
+    pub(crate) fn prepare_journal(&self) {
+        if self.counters.journal_records.load(Ordering::Relaxed) > 0 {
+            self.journal.prepare();
         }
     }
 

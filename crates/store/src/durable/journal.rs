@@ -37,6 +37,8 @@ const TURN_NAP: Duration = Duration::from_millis(20);
 /// Longest wait for a checkpoint that allows the other half to be overwritten: for several, where
 /// others take the room that one made.
 pub(crate) const TURN_WAIT: Duration = Duration::from_secs(10);
+/// How far ahead of the records the area is made ready for writes.
+const AHEAD_BYTES: u64 = 512 << 10;
 /// Most deferred records: those that wait for a checkpoint in place of their callers.
 const LEFT_MAX: usize = 1 << 16;
 /// Most deferred records that follow one another: there may be others of old numbers among them.
@@ -203,6 +205,24 @@ impl Journal {
         state.newest_seq = state.newest_seq.max(record.seq);
         self.note_room(state);
         Ok(())
+    }
+
+    /// Makes ready for writes, in each copy, where the next record will be and where others will be
+    /// soon: who appends does so under a lock, and must not wait for the disk. May do so itself.
+    pub(crate) fn prepare(&self) {
+        let Some(area) = self.area.as_ref().filter(|_| self.durability != Durability::None) else {
+            return;
+        };
+        let (epoch, offset) = {
+            let state = lock(&self.state);
+            (state.epoch, state.offset)
+        };
+        let ahead = offset + AHEAD_BYTES;
+        // Behind the end of a half comes the start of the other.
+        let ahead = if ahead < self.half_bytes { (epoch, ahead) } else { (epoch + 1, 0) };
+        for (epoch, offset) in [(epoch, offset), ahead] {
+            self.half_starts(epoch).into_iter().for_each(|half| area.prepare(half + offset));
+        }
     }
 
     /// Writes what one copy has lost to it again, durably: else the next damage, to the other copy,

@@ -56,6 +56,9 @@ impl Engine {
     /// flusher's own work or inside the gate.
     pub(crate) fn work_inline(&self) {
         self.write_inline();
+        if self.is_inline() {
+            self.prepare_journal();
+        }
         if self.is_inline() && self.journal.take_wants_checkpoint() {
             // A failure is counted; the next caller that finds the journal full tries again.
             let _ = self.write_checkpoint(false);

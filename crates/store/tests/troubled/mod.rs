@@ -43,6 +43,7 @@ struct Troubles {
     fails_syncs: AtomicBool,
     is_full: AtomicBool,
     fails_journal: AtomicBool,
+    journal_prepared: AtomicU64,
     /// Who syncs waits here for the others: so many are still to come.
     syncs_meet: Mutex<(usize, Option<Arc<Barrier>>)>,
     unreadable: Mutex<Range<u64>>,
@@ -142,6 +143,11 @@ impl Disk {
     /// Whether that is so.
     pub(crate) fn set_journal_fails(&self, fails: bool) {
         self.troubles.fails_journal.store(fails, Ordering::SeqCst);
+    }
+
+    /// How often something of the journal was to be made ready for writes.
+    pub(crate) fn journal_prepared(&self) -> u64 {
+        self.troubles.journal_prepared.load(Ordering::SeqCst)
     }
 
     /// The next so many syncs wait until all of them have come.
@@ -442,6 +448,10 @@ impl JournalArea for Journal {
         self.check()?;
         self.disk.put(self.offset + offset, bytes);
         Ok(())
+    }
+
+    fn prepare(&self, _offset: u64) {
+        self.disk.troubles.journal_prepared.fetch_add(1, Ordering::SeqCst);
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -653,3 +653,47 @@ fn each_open_leaves_a_greater_number_and_many_in_a_row_one_record() {
         }
     }
 }
+
+/// An area that notes what is to be made ready, and must not be written.
+#[derive(Clone, Default)]
+struct Noting(Arc<Mutex<Vec<u64>>>);
+
+impl JournalArea for Noting {
+    fn read_all(&self) -> io::Result<Vec<u8>> {
+        Ok(vec![0; 8 << 20])
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::Error::other("not to be written"))
+    }
+
+    fn prepare(&self, offset: u64) {
+        lock(&self.0).push(offset);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_will_be_written_next_is_made_ready_in_both_copies() {
+    const HALF: u64 = 2 << 20;
+    let area = Noting::default();
+    let contents = read_journal(&area, 4 * HALF, NONCE).expect("it can be read");
+    let noting = Box::new(area.clone());
+    let journal = Journal::new(Some(noting), 4 * HALF, NONCE, Durability::Flushed, &contents);
+    for epoch in [6, 7] {
+        let (half, other) = ((epoch % 2) * HALF, ((epoch + 1) % 2) * HALF);
+        let ends = HALF - AHEAD_BYTES;
+        for (offset, next) in [(0, half + AHEAD_BYTES), (ends - 1, half + HALF - 1), (ends, other)]
+        {
+            let mut state = lock(&journal.state);
+            (state.epoch, state.offset) = (epoch as u32, offset);
+            drop(state);
+            journal.prepare();
+            let both = [half + offset, next].map(|at| [at, 2 * HALF + at]);
+            assert_eq!(std::mem::take(&mut *lock(&area.0)), both.concat(), "{epoch} {offset}");
+        }
+    }
+}
