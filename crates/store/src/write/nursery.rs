@@ -9,87 +9,25 @@
 mod groups;
 mod line;
 mod list;
+mod staged;
+mod taking;
 mod waiting;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::mpsc::Sender;
-use crate::sync::{Arc, Mutex, MutexGuard, lock, thread};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
-use crate::memory::resident::{FoundMut, Record};
 use crate::signal::Signal;
-use crate::types::{GroupId, SegmentLife, Sequence};
+use crate::types::{GroupId, Sequence};
 
 use groups::{GROUP_BYTES, ListId, earlier};
 use line::Line;
 pub(crate) use line::Place;
-use waiting::{Choice, State, Then};
-
-/// An object that waits.
-pub(crate) struct Staged {
-    pub(crate) run: Run,
-    pub(crate) offset: u32,
-    pub(crate) stored_bytes: u32,
-    /// The object was kept from a reused segment.
-    pub(crate) reinserted: bool,
-    /// Initial frequency in the index.
-    pub(crate) freq: u8,
-    /// The index has an older state of the object until this one is written.
-    pub(crate) beside_older: bool,
-    /// It waits longer than others of its group, and is not written with them.
-    pub(crate) may_wait: bool,
-    pub(crate) due: Due,
-    /// The round in which it came, modulo 2^32; a new round begins at each drain. Set by the
-    /// nursery.
-    pub(crate) round: u32,
-    /// Value of `handed_in` when it came, or was moved; set by the nursery when it comes.
-    pub(crate) came_at: u64,
-}
-
-// With small objects there are many of them.
-const _: () = assert!(size_of::<Staged>() <= 48);
-
-impl Staged {
-    /// The object's record, which says what is not repeated here.
-    pub(crate) fn record(&self) -> Record<'_> {
-        Record::at(&self.run, self.offset)
-    }
-
-    /// Whether this is what an entry of the resident table shows.
-    pub(crate) fn is_entry(&self, entry: &FoundMut<'_>) -> bool {
-        entry.is_at(self.run.first(), self.offset)
-    }
-}
-
-/// Time on the monotonic clock, in nanoseconds, at which an object is written even if it fills no
-/// page, or, for an extent, even if it is alone in the write.
-#[derive(Clone, Copy)]
-pub(crate) struct Due(u64);
-
-impl Due {
-    /// The object waits as long as it may.
-    pub(crate) const NEVER: Due = Due(u64::MAX);
-
-    pub(crate) fn at(time: Duration) -> Due {
-        Due(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    fn time(self) -> Option<Duration> {
-        (self.0 != u64::MAX).then(|| Duration::from_nanos(self.0))
-    }
-}
-
-/// A record too large for a page: written from where it lies.
-pub(crate) struct StagedExtent {
-    pub(crate) staged: Staged,
-    /// For a part of a streamed object: sends the writer the part's location.
-    pub(crate) part: Option<PartSender>,
-    pub(crate) group: GroupId,
-}
-
-pub(crate) type PartSender = Sender<Result<(crate::index::Location, SegmentLife), String>>;
+pub(crate) use staged::{Due, Finished, Staged, StagedExtent};
+pub(crate) use taking::Work;
+use waiting::State;
 
 #[derive(Default)]
 struct OpenRun {
@@ -109,21 +47,12 @@ const EXTENTS_PART: u64 = 2;
 const HELD_PERCENT: u64 = 150;
 const HELD_PART: u64 = 8;
 
-/// To make room, what may wait is written only if it is 1/`MAY_WAIT_PART` of the flush threshold.
-const MAY_WAIT_PART: u64 = 2;
-
 /// Memory of a list in percent of its contents: its pieces, the copy in one piece that the flusher
 /// works with, and what the allocator keeps of both for each thread that creates.
 const LISTED_PERCENT: usize = 200;
 
-/// Groups that the flusher takes per hold of the lock, about 0.1 ms.
-const GROUPS_AT_ONCE: usize = 512;
-
 /// Most rounds begun by [`Nursery::oldest_seq`]; beyond that, its answer is coarser.
 const ROUNDS_MAX: usize = 16;
-
-/// As long as what waits would fill at most so many pages, all of it goes with what is due.
-const FEW_PAGES: u64 = 8;
 
 /// How often a drain repeats its request to the flusher.
 const DRAIN_NAP: Duration = Duration::from_millis(50);
@@ -147,24 +76,6 @@ pub(crate) struct Nursery {
     flush_at_bytes: u64,
     /// Most objects are due so long after they came.
     flush_period: Duration,
-}
-
-/// The flusher's next piece of work.
-pub(crate) enum Work {
-    /// The objects of these groups. `partial`: build pages even if they are not full.
-    Pages {
-        groups: Vec<(GroupId, Vec<Staged>)>,
-        partial: bool,
-    },
-    Extents(Vec<StagedExtent>),
-    /// Of these groups' objects those with a `came_at` below this lie in runs that little else
-    /// holds. They are to be moved together, and all objects to be put back.
-    Sparse {
-        groups: Vec<(GroupId, Vec<Staged>)>,
-        came_before: u64,
-    },
-    Idle,
-    Stop,
 }
 
 impl Nursery {
@@ -243,28 +154,12 @@ impl Nursery {
         self.span(state) > self.span_max(state)
     }
 
-    /// The groups with objects older than half of that span, so that all older runs are freed.
-    fn choose_sparse(&self, state: &mut State) -> Option<Choice> {
-        if !self.is_sparse(state) {
-            return None;
-        }
-        let came_before = self.handed_in() - self.span_max(state) / 2;
-        state.choose_older(came_before)
-    }
-
     /// True if the waiting extents are worth a write, or must not wait for more.
     fn wants_extents(&self, state: &State) -> bool {
         let enough = EXTENTS_BYTES.min(self.flush_at_bytes / EXTENTS_PART);
         let asked = state.drain_extents || state.stop || state.part_waits;
         let full = state.waiting_bytes >= self.flush_at_bytes || state.extent_bytes >= enough;
         !state.extents.is_empty() && (asked || full)
-    }
-
-    /// True if pages are to be written now.
-    fn wants_pages(&self, state: &State, now: Duration) -> bool {
-        let asked = state.drain_pages || state.stop;
-        let full = state.group_bytes() >= self.flush_at_bytes || self.is_sparse(state);
-        !state.groups.is_empty() && (asked || full || state.is_group_due(now))
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -414,114 +309,6 @@ impl Nursery {
         state.objects += count;
     }
 
-    /// Waits for work, at most `nap`, and takes it. If both extents and pages are due they
-    /// alternate, since either might keep coming for ever. `nap` is asked under the lock that
-    /// [`Nursery::wake`] takes.
-    pub(crate) fn take(
-        &self,
-        page_bytes: u64,
-        now: impl Fn() -> Duration,
-        nap: impl Fn() -> Duration,
-    ) -> Work {
-        let mut state = lock(&self.state);
-        let asked = state.drain_pages || state.drain_extents || state.stop;
-        let urgent = asked || self.wants_extents(&state) || self.is_sparse(&state);
-        let nap = nap();
-        if !urgent && state.waiting_bytes < self.flush_at_bytes && !nap.is_zero() {
-            state = self.work.wait_for(state, nap).0;
-        }
-        let now = now();
-        let extents = self.wants_extents(&state) || state.extents_due.is_some_and(|due| due <= now);
-        let turn_of_pages = std::mem::take(&mut state.pages_next) && self.wants_pages(&state, now);
-        if turn_of_pages && let Some(choice) = self.choose(&mut state, page_bytes, now) {
-            return self.take_chosen(state, choice);
-        }
-        if extents {
-            state.pages_next = true;
-            return Work::Extents(state.take_extents());
-        }
-        if state.objects > 0 {
-            return match self.choose(&mut state, page_bytes, now) {
-                Some(choice) => self.take_chosen(state, choice),
-                None => Work::Idle,
-            };
-        }
-        // Whoever asked for pages gets them from what is in flight, or asks again when some are put
-        // back. While a request stands this thread does not wait for work.
-        state.drain_pages = false;
-        let stop = state.stop;
-        state.ended = stop;
-        drop(state);
-        self.done.notify_all();
-        if stop { Work::Stop } else { Work::Idle }
-    }
-
-    /// Chooses the groups to write now. While creates outpace the device there is always too much:
-    /// groups that make room alternate with those that somebody waits for, or that are due.
-    fn choose(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Choice> {
-        let over = state.group_bytes() >= self.flush_at_bytes;
-        let full_bytes = 2 * page_bytes;
-        let spares = state.may_wait_bytes < self.flush_at_bytes / MAY_WAIT_PART;
-        let room_first = over && !std::mem::take(&mut state.asked_next);
-        if room_first && let Some(choice) = state.choose_full(full_bytes, spares, now) {
-            state.asked_next = true;
-            return Some(choice);
-        }
-        if std::mem::take(&mut state.drain_pages) || state.stop {
-            return state.choose_all();
-        }
-        if let Some(choice) = self.choose_sparse(state) {
-            return Some(choice);
-        }
-        // Full groups that are due get their turn next, and are not broken up for that.
-        let due_below = if over { full_bytes } else { u64::MAX };
-        let due_by = now.saturating_add(self.due_ahead(state, page_bytes));
-        if !room_first && let Some(choice) = state.choose_due(now, due_by, due_below) {
-            return Some(choice);
-        }
-        state.asked_next = over;
-        let largest = || state.choose_largest(self.flush_at_bytes / 2, spares);
-        if over { state.choose_full(full_bytes, spares, now).or_else(largest) } else { None }
-    }
-
-    /// How long before their time groups go along with one that is due. A write ends with a page
-    /// that is not full, so that few writes of much fill the disk better than many of little; and a
-    /// group gathers for at least half of the period. Of what fills few pages all goes.
-    fn due_ahead(&self, state: &State, page_bytes: u64) -> Duration {
-        match state.group_bytes() {
-            bytes if bytes >= self.flush_at_bytes => Duration::ZERO,
-            bytes if bytes <= FEW_PAGES * page_bytes => self.flush_period,
-            _ => self.flush_period / 2,
-        }
-    }
-
-    /// Takes the chosen groups, a few per hold of the lock: there may be hundreds of thousands, and
-    /// creates wait for the lock. No other thread takes groups.
-    fn take_chosen(&self, state: MutexGuard<'_, State>, choice: Choice) -> Work {
-        drop(state);
-        let then = choice.then;
-        let chosen = choice.in_order();
-        let mut groups = Vec::with_capacity(chosen.len());
-        for some in chosen.chunks(GROUPS_AT_ONCE) {
-            let mut state = lock(&self.state);
-            let taken: Vec<_> = some.iter().filter_map(|group| state.take_group(*group)).collect();
-            if state.may_wait_bytes == 0 && matches!(then, Then::Write { .. }) {
-                // They are due at once, so that no error in the count lasts: it would have the same
-                // objects moved again and again.
-                state.dead_bytes = 0;
-            }
-            drop(state);
-            groups.extend(taken.into_iter().map(|(id, objects)| (id.group, objects.into_vec())));
-            if groups.len() < chosen.len() {
-                thread::yield_now();
-            }
-        }
-        match then {
-            Then::Write { partial } => Work::Pages { groups, partial },
-            Then::Move { came_before } => Work::Sparse { groups, came_before },
-        }
-    }
-
     /// Requests that everything now in the nursery be written, and waits until it is. Later objects
     /// are not waited for, so a drain ends however fast others create. `work` is called when the
     /// flusher has work, for stores in which callers do it.
@@ -622,39 +409,6 @@ impl Nursery {
             drop(state);
             drop(old);
         }
-    }
-}
-
-/// Objects that the flusher is done with.
-#[derive(Default)]
-pub(crate) struct Finished {
-    objects: u64,
-    bytes: u64,
-    /// Bytes of those that may wait.
-    may_wait_bytes: u64,
-    /// Objects by round, usually one or two rounds.
-    rounds: Vec<(u32, u64)>,
-}
-
-impl Finished {
-    pub(crate) fn add(&mut self, staged: &Staged) {
-        self.objects += 1;
-        self.bytes += u64::from(staged.stored_bytes);
-        self.may_wait_bytes += if staged.may_wait { u64::from(staged.stored_bytes) } else { 0 };
-        match self.rounds.iter_mut().find(|(round, _)| *round == staged.round) {
-            Some((_, count)) => *count += 1,
-            None => self.rounds.push((staged.round, 1)),
-        }
-    }
-
-    pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a Staged>) -> Finished {
-        let mut done = Finished::default();
-        all.into_iter().for_each(|staged| done.add(staged));
-        done
-    }
-
-    pub(crate) fn objects(&self) -> u64 {
-        self.objects
     }
 }
 

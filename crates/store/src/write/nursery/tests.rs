@@ -1,5 +1,6 @@
 //! Tests: which objects wait, in which order groups are written, and that no object is forgotten.
 
+use super::taking::GROUPS_AT_ONCE;
 use super::*;
 use crate::memory::pool::Pool;
 
