@@ -1,11 +1,13 @@
-//! The volumes of a store as one address space of segments. Maps locations to volumes, does I/O,
-//! counts errors, takes failing volumes out of service, and knows which of them do not answer
-//! (`answers`).
+//! The volumes of a store as one address space of segments. Maps locations to volumes (`volume`),
+//! does I/O (`transfers`), counts errors, takes failing volumes out of service, and knows which of
+//! them do not answer (`answers`).
 //!
 //! Invariants: a location is `segment * segment_bytes + offset`, in 64-byte units; no I/O crosses a
 //! segment. Threads: any.
 
 mod answers;
+mod transfers;
+mod volume;
 
 use std::io;
 use std::path::PathBuf;
@@ -14,17 +16,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use self::answers::{Answers, Taken};
-use crate::device::{Device, Io, IoBuf, IoOp};
+use self::volume::ErrorEvents;
+pub(crate) use self::volume::Volume;
+use crate::device::{Device, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
-use crate::memory::mapped::AlignedBuf;
-use crate::memory::pool::Run;
 use crate::sync::{Mutex, lock};
 use crate::sync_errors::SyncErrors;
 use crate::types::Clock;
-
-/// An error is another event than the last that counted if so much time has passed since that one.
-const EVENT_TIME: Duration = Duration::from_secs(1);
 
 /// Segment number, counted over all volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,51 +54,6 @@ impl PageAt {
     }
 }
 
-pub(crate) struct Volume {
-    pub(crate) path: PathBuf,
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) superblock: Superblock,
-    answers: Answers,
-    /// Of reads and of writes each: those of the one do not hide that the other fails.
-    read_events: ErrorEvents,
-    write_events: ErrorEvents,
-    errors_in_row: AtomicU32,
-    /// Of writes alone, which those beside the segments do not end.
-    write_errors_in_row: AtomicU32,
-    sync_errors_in_row: AtomicU32,
-    pub(crate) sync_errors: SyncErrors,
-    out_of_service: AtomicBool,
-    /// Why it went out of service.
-    out_because: OnceLock<String>,
-}
-
-/// Events that failed I/Os.
-#[derive(Default)]
-struct ErrorEvents {
-    count: AtomicU32,
-    /// When the last of them did. Held by who counts one.
-    last: Mutex<Duration>,
-}
-
-impl ErrorEvents {
-    fn count(&self) -> u32 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Whether an error is of no event that counted, and counts: its I/O began after the last of
-    /// them, when there had been as many as `known`, or failed long after it.
-    fn is_another(&self, known: u32, now: Duration) -> bool {
-        let mut last = lock(&self.last);
-        let events = self.count();
-        if events != known && now.saturating_sub(*last) < EVENT_TIME {
-            return false;
-        }
-        *last = now;
-        self.count.store(events.wrapping_add(1), Ordering::Relaxed);
-        true
-    }
-}
-
 pub(crate) struct Space {
     pub(crate) volumes: Vec<Volume>,
     pub(crate) page_bytes: u64,
@@ -121,42 +75,6 @@ pub(crate) struct Space {
 }
 
 type Regained = Box<dyn Fn(usize) + Send + Sync>;
-
-/// What the device has: dropped once that is over, whatever came of it.
-struct SubmittedIo {
-    space: Arc<Space>,
-    volume: usize,
-    op: IoOp,
-    /// Events that had failed such I/Os of the volume by then.
-    events: u32,
-}
-
-impl SubmittedIo {
-    fn volume(&self) -> &Volume {
-        &self.space.volumes[self.volume]
-    }
-
-    fn noted(self, outcome: io::Result<()>) -> io::Result<()> {
-        self.space.noted(self.op, self.volume(), self.events, outcome)
-    }
-}
-
-impl Drop for SubmittedIo {
-    fn drop(&mut self) {
-        if self.op == IoOp::Read {
-            self.space.read_ended(self.volume());
-        }
-    }
-}
-
-/// The same of a read on the calling thread, which may panic (a device of the embedder may).
-struct Asking<'a>(&'a Space, &'a Volume);
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.0.read_ended(self.1);
-    }
-}
 
 /// The turn of the one read that a silent volume is given, as long as that read has not ended.
 /// Dropped before the device was given any, it leaves the turn to another read.
@@ -332,174 +250,6 @@ impl Space {
         }
         Ok(())
     }
-
-    /// Reads synchronously on the calling thread.
-    pub(crate) fn read(&self, segment: SegmentId, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let spot = self.spot(segment, offset);
-        spot.volume.usable()?;
-        let events = spot.volume.error_events(IoOp::Read).count();
-        let is_silent = self.silent_for(spot.volume).is_some();
-        spot.volume.answers.ask(|| self.clock.monotonic());
-        let asking = Asking(self, spot.volume);
-        // What was asked before may be lost, and hold all places in the device's queue.
-        let outcome = match is_silent {
-            true => spot.volume.device.read_past(spot.offset, buf),
-            false => spot.volume.device.read_at(spot.offset, buf),
-        };
-        drop(asking);
-        self.noted(IoOp::Read, spot.volume, events, outcome)
-    }
-
-    /// Writes synchronously on the calling thread.
-    pub(crate) fn write(&self, segment: SegmentId, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.assert_touched();
-        let spot = self.spot(segment, offset);
-        spot.volume.usable()?;
-        let events = spot.volume.error_events(IoOp::Write).count();
-        let outcome = spot.volume.device.write_at(spot.offset, buf);
-        self.noted(IoOp::Write, spot.volume, events, outcome)
-    }
-
-    /// Starts a read or write of the leading bytes of each run of `pieces`, which are kept alive
-    /// until `done` is called, and no longer: it may be what tells others that their memory is
-    /// free.
-    pub(crate) fn submit(
-        self: &Arc<Space>,
-        op: IoOp,
-        segment: SegmentId,
-        offset: u64,
-        pieces: Vec<(Run, usize)>,
-        done: impl FnOnce(io::Result<()>) + Send + 'static,
-    ) {
-        let spot = self.spot(segment, offset);
-        // SAFETY: the closure keeps the runs alive until it is called, when the I/O is over; the
-        // caller reserved the bytes (reads) or has finished writing them (writes).
-        let bufs = pieces.iter().map(|(run, len)| unsafe { part_of(run, 0, *len) }).collect();
-        self.start(op, &spot, bufs, move |outcome| {
-            drop(pieces);
-            done(outcome);
-        });
-    }
-
-    /// Starts a write of the leading bytes of each run, but with its share of `leads`, some blocks,
-    /// in the place of as many of the run's first bytes.
-    pub(crate) fn submit_led(
-        self: &Arc<Space>,
-        segment: SegmentId,
-        offset: u64,
-        leads: AlignedBuf,
-        pieces: Vec<(Run, usize)>,
-        done: impl FnOnce(io::Result<()>) + Send + 'static,
-    ) {
-        let spot = self.spot(segment, offset);
-        let lead_bytes = leads.len() / pieces.len();
-        let mut bufs = Vec::with_capacity(2 * pieces.len());
-        for (lead, (run, len)) in leads.chunks_exact(lead_bytes).zip(&pieces) {
-            // SAFETY: the closure keeps the leads and the runs alive until it is called, when the
-            // write is over, and no thread changes them; moving a buffer does not move its memory.
-            unsafe {
-                bufs.push(IoBuf::new(lead.as_ptr().cast_mut(), lead_bytes));
-                if *len > lead_bytes {
-                    bufs.push(part_of(run, lead_bytes, *len - lead_bytes));
-                }
-            }
-        }
-        self.start(IoOp::Write, &spot, bufs, move |outcome| {
-            drop((pieces, leads));
-            done(outcome);
-        });
-    }
-
-    /// Starts a write of memory outside the pool.
-    pub(crate) fn submit_write(
-        self: &Arc<Space>,
-        segment: SegmentId,
-        offset: u64,
-        buf: AlignedBuf,
-        done: impl FnOnce(io::Result<()>) + Send + 'static,
-    ) {
-        let spot = self.spot(segment, offset);
-        let done = move |outcome, _written| done(outcome);
-        if let Some(io) = self.io_outside(IoOp::Write, &spot, buf, done) {
-            spot.volume.device.submit(io);
-        }
-    }
-
-    /// Starts a read into memory outside the pool, which `done` gets back. Writes wait for it: it
-    /// goes before other reads.
-    pub(crate) fn submit_read_first(
-        self: &Arc<Space>,
-        segment: SegmentId,
-        offset: u64,
-        buf: AlignedBuf,
-        done: impl FnOnce(io::Result<()>, AlignedBuf) + Send + 'static,
-    ) {
-        let spot = self.spot(segment, offset);
-        if let Some(io) = self.io_outside(IoOp::Read, &spot, buf, done) {
-            spot.volume.device.submit_first(io);
-        }
-    }
-
-    /// As `noted_io`, of memory outside the pool, which `done` gets back.
-    fn io_outside(
-        self: &Arc<Space>,
-        op: IoOp,
-        spot: &Spot<'_>,
-        mut buf: AlignedBuf,
-        done: impl FnOnce(io::Result<()>, AlignedBuf) + Send + 'static,
-    ) -> Option<Io> {
-        // SAFETY: the closure keeps the memory of `buf` alive until the I/O is done, and no other
-        // thread uses it until then; moving the buffer does not move that memory.
-        let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
-        self.noted_io(op, spot, vec![piece], move |outcome| done(outcome, buf))
-    }
-
-    fn start(
-        self: &Arc<Space>,
-        op: IoOp,
-        spot: &Spot<'_>,
-        bufs: Vec<IoBuf>,
-        done: impl FnOnce(io::Result<()>) + Send + 'static,
-    ) {
-        if let Some(io) = self.noted_io(op, spot, bufs, done) {
-            spot.volume.device.submit(io);
-        }
-    }
-
-    /// An I/O whose outcome is counted; `None`, and it has ended, if the volume is out of service.
-    fn noted_io(
-        self: &Arc<Space>,
-        op: IoOp,
-        spot: &Spot<'_>,
-        bufs: Vec<IoBuf>,
-        done: impl FnOnce(io::Result<()>) + Send + 'static,
-    ) -> Option<Io> {
-        if op == IoOp::Write {
-            self.assert_touched();
-        }
-        if let Err(error) = spot.volume.usable() {
-            done(Err(error));
-            return None;
-        }
-        if op == IoOp::Read {
-            spot.volume.answers.ask(|| self.clock.monotonic());
-        }
-        let volume = spot.volume.superblock.volume_index as usize;
-        let events = spot.volume.error_events(op).count();
-        let asked = SubmittedIo { space: Arc::clone(self), volume, op, events };
-        let done = Box::new(move |outcome: io::Result<()>| done(asked.noted(outcome)));
-        Some(Io { op, offset: spot.offset, bufs, done })
-    }
-}
-
-/// The bytes `from..from + len` of a run.
-///
-/// # Safety
-/// As for [`IoBuf::new`].
-unsafe fn part_of(run: &Run, from: usize, len: usize) -> IoBuf {
-    assert!(from + len <= run.len_bytes(), "I/O beyond its run");
-    // SAFETY: the bytes lie in the run; the rest by the caller.
-    unsafe { IoBuf::new(run.ptr().add(from), len) }
 }
 
 impl Space {
@@ -626,78 +376,4 @@ pub(crate) fn is_want_of_room(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
-}
-
-impl Volume {
-    /// Prefixes an error of this volume's device with the volume's path.
-    pub(crate) fn named(&self, error: io::Error) -> io::Error {
-        io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
-    }
-
-    /// Writes outside the segments.
-    pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.device.write_at(offset, bytes).map_err(|error| self.named(error))
-    }
-
-    pub(crate) fn is_out(&self) -> bool {
-        self.out_of_service.load(Ordering::Acquire)
-    }
-
-    /// Why it is out of service, once it is.
-    pub(crate) fn out_because(&self) -> Option<&str> {
-        self.is_out().then(|| self.out_because.get().map_or("", String::as_str))
-    }
-
-    fn take_out(&self, why: String) {
-        // The first reason stays.
-        let _ = self.out_because.set(why);
-        self.out_of_service.store(true, Ordering::Release);
-    }
-
-    fn out_error(&self) -> io::Error {
-        io::Error::other(format!("out of service: {}", self.out_because().unwrap_or_default()))
-    }
-
-    fn usable(&self) -> io::Result<()> {
-        if self.is_out() { Err(self.named(self.out_error())) } else { Ok(()) }
-    }
-
-    fn error_events(&self, op: IoOp) -> &ErrorEvents {
-        match op {
-            IoOp::Read => &self.read_events,
-            IoOp::Write => &self.write_events,
-        }
-    }
-
-    fn note(&self, outcome: &io::Result<()>, errors_max: u32) {
-        let Err(error) = outcome else {
-            if self.errors_in_row.load(Ordering::Relaxed) > 0 {
-                self.errors_in_row.store(0, Ordering::Relaxed);
-            }
-            return;
-        };
-        let errors = self.errors_in_row.fetch_add(1, Ordering::Relaxed) + 1;
-        if errors >= errors_max && !self.is_out() {
-            self.take_out(format!("{errors} I/O errors in a row, the last: {error}"));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_fails_at_once_is_one_event() {
-        let (events, second) = (ErrorEvents::default(), Duration::from_secs(1));
-        let counted = std::thread::scope(|scope| {
-            let is_another = || events.is_another(0, second * 9);
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(is_another)).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|is| *is).count()
-        });
-        assert_eq!(counted, 1);
-        assert!(events.is_another(1, second * 9), "it began after the other had failed");
-        assert!(!events.is_another(0, second * 9));
-        assert!(events.is_another(0, second * 10), "it failed long after");
-    }
 }
