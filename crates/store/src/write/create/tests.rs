@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::*;
+use crate::format::JournalOp;
 use crate::in_memory::{Memory, State, Stopped};
+use crate::write::value::Value;
 use crate::{ByteSize, Config, Store};
 
 const DEVICE_BYTES: usize = 32 << 20;

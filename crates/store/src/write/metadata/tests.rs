@@ -357,7 +357,7 @@ fn of_two_that_set_the_metadata_of_a_large_object_at_once_none_is_refused() {
 /// It is a create by its waits, all of them.
 #[test]
 fn new_metadata_waits_for_the_object_s_write_as_long_as_creates() {
-    let at_once = Err(CreateError::StillWriting { waited_ms: 0 });
+    let at_once = Err(MetadataError::StillWriting { waited_ms: 0 });
     for (reads_s, creates_s, expected) in [(600, 0, at_once), (0, 600, Ok(true))] {
         let bench = Bench::with(State::new(DEVICE_BYTES, false), |config| {
             config.memory_wait = Duration::from_secs(reads_s);
