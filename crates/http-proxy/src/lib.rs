@@ -84,6 +84,9 @@ mod settings;
 
 #[cfg(test)]
 mod documents;
+#[cfg(test)]
+#[path = "../../store/tests/tapped/mod.rs"]
+mod tapped;
 // Entry points of the fuzz targets.
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub, reason = "exported with the feature"))]

@@ -3,85 +3,59 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+mod tapped;
 mod troubled;
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io;
 use std::ops::{Deref, Range};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use damelo::device::{Device, Io, IoOp};
 use damelo::{ByteSize, Config, GroupId, Read, ReadError, ReadRange, Store};
+use tapped::{Tap, Tapped};
 use troubled::{Disk, Stopped};
 
 const MEMORY_BYTES: u64 = 8 << 20;
 const OBJECTS: u32 = 400;
 
 /// A device on which reads are done one by one, when the test says so.
-struct Slow {
-    disk: Arc<dyn Device>,
-    /// Submitted reads; `None`: they are done at once.
-    submitted: Mutex<Option<VecDeque<Io>>>,
-}
+type Slow = Tapped<Submitted>;
+
+/// Submitted reads; `None`: they are done at once.
+#[derive(Default)]
+struct Submitted(Mutex<Option<VecDeque<Io>>>);
 
 impl Slow {
     /// From now on reads are done when the test says so.
     fn hold(&self) {
-        *self.submitted.lock().unwrap() = Some(VecDeque::new());
+        *self.tap.0.lock().unwrap() = Some(VecDeque::new());
     }
 
     /// Does the read that waits longest; false if there is none.
     fn do_one(&self) -> bool {
-        let next = self.submitted.lock().unwrap().as_mut().unwrap().pop_front();
+        let next = self.tap.0.lock().unwrap().as_mut().unwrap().pop_front();
         next.map(|io| self.disk.submit(io)).is_some()
     }
 
     fn submitted(&self) -> usize {
-        self.submitted.lock().unwrap().as_ref().unwrap().len()
+        self.tap.0.lock().unwrap().as_ref().unwrap().len()
     }
 }
 
-impl Device for Slow {
-    fn info(&self) -> &DeviceInfo {
-        self.disk.info()
-    }
-
-    fn submit(&self, io: Io) {
-        match (&mut *self.submitted.lock().unwrap(), io.op) {
+impl Tap for Submitted {
+    fn submit(&self, disk: &dyn Device, io: Io) {
+        match (&mut *self.0.lock().unwrap(), io.op) {
             (Some(submitted), IoOp::Read) => return submitted.push_back(io),
             (_, IoOp::Read | IoOp::Write) => {}
         }
-        self.disk.submit(io);
+        disk.submit(io);
     }
 
-    fn settle(&self, most: Duration) {
-        self.disk.settle(most);
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let nobody_waits = self.submitted.lock().unwrap().is_some();
-        assert!(!nobody_waits, "a thread reads and waits");
-        self.disk.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.disk.write_at(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.disk.sync()
-    }
-
-    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-        self.disk.journal(offset, len)
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.disk.stats()
+    fn before_read(&self) {
+        assert!(self.0.lock().unwrap().is_none(), "a thread reads and waits");
     }
 }
 
@@ -123,7 +97,7 @@ fn filled_with(disk: &Disk, objects: impl Iterator<Item = (u32, Vec<u8>)>) -> (S
     }
     store.sync().unwrap();
     store.close().unwrap();
-    let slow = Arc::new(Slow { disk: disk.device(), submitted: Mutex::default() });
+    let slow = Arc::new(Slow { disk: disk.device(), tap: Submitted::default() });
     (open(slow.clone()), slow)
 }
 

@@ -4,17 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::collections::VecDeque;
-use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use damelo::device::{Device, Io, IoOp};
 use damelo::{ByteSize, Config, CreateError, GroupId, Store, SystemClock, WriterOptions};
 
 mod in_memory;
+mod tapped;
+
+use tapped::{Tap, Tapped};
 
 const DEVICE_BYTES: usize = 128 << 20;
 /// The nursery takes 4 MiB of this.
@@ -25,58 +27,35 @@ const LARGE_BYTES: usize = 2_000_000;
 const WRITES: usize = 40;
 
 /// A device that does writes one by one, when the test says so.
-struct Slow {
-    device: Arc<dyn Device>,
-    held: Mutex<Option<VecDeque<Io>>>,
-}
+type Slow = Tapped<HeldWrites>;
+
+#[derive(Default)]
+struct HeldWrites(Mutex<Option<VecDeque<Io>>>);
 
 impl Slow {
+    fn hold(&self) {
+        *self.tap.0.lock().unwrap() = Some(VecDeque::new());
+    }
+
     /// Does the write that waits longest; false if there is none.
     fn do_one(&self) -> bool {
-        let next = self.held.lock().unwrap().as_mut().unwrap().pop_front();
-        next.map(|io| self.device.submit(io)).is_some()
+        let next = self.tap.0.lock().unwrap().as_mut().unwrap().pop_front();
+        next.map(|io| self.disk.submit(io)).is_some()
     }
 
     fn let_go(&self) {
-        let held = self.held.lock().unwrap().take();
-        held.into_iter().flatten().for_each(|io| self.device.submit(io));
+        let held = self.tap.0.lock().unwrap().take();
+        held.into_iter().flatten().for_each(|io| self.disk.submit(io));
     }
 }
 
-impl Device for Slow {
-    fn info(&self) -> &DeviceInfo {
-        self.device.info()
-    }
-
-    fn submit(&self, io: Io) {
-        let mut held = self.held.lock().unwrap();
-        match &mut *held {
-            Some(held) if io.op == IoOp::Write => held.push_back(io),
-            _ => {
-                drop(held);
-                self.device.submit(io);
-            }
+impl Tap for HeldWrites {
+    fn submit(&self, disk: &dyn Device, io: Io) {
+        match &mut *self.0.lock().unwrap() {
+            Some(held) if io.op == IoOp::Write => return held.push_back(io),
+            _ => {}
         }
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.device.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.device.write_at(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.device.sync()
-    }
-
-    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-        self.device.journal(offset, len)
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.device.stats()
+        disk.submit(io);
     }
 }
 
@@ -88,8 +67,8 @@ fn opened(create_wait: Option<Duration>) -> (Arc<Store>, Arc<Slow>) {
     config.create_wait = create_wait;
     config.flush_period = Duration::ZERO;
     config.seed = Some(1);
-    let device = in_memory::Memory::device(&in_memory::State::new(DEVICE_BYTES, false));
-    let slow = Arc::new(Slow { device, held: Mutex::default() });
+    let disk = in_memory::Memory::device(&in_memory::State::new(DEVICE_BYTES, false));
+    let slow = Arc::new(Slow { disk, tap: HeldWrites::default() });
     let devices: Vec<Arc<dyn Device>> = vec![slow.clone()];
     let store = Store::open_on(config, devices, Arc::new(SystemClock::new())).unwrap();
     store.wait_recovered();
@@ -113,7 +92,7 @@ fn fill(store: &Store, next: &mut u64) {
 /// objects for whatever room comes free.
 fn gets_in(large: fn(&Store) -> Result<(), CreateError>) -> bool {
     let (store, slow) = opened(None);
-    *slow.held.lock().unwrap() = Some(VecDeque::new());
+    slow.hold();
     let mut next = 0;
     fill(&store, &mut next);
     let theirs = Arc::clone(&store);
@@ -139,7 +118,7 @@ fn gets_in(large: fn(&Store) -> Result<(), CreateError>) -> bool {
 #[test]
 fn creates_alone_need_not_wait_for_a_disk_that_does_not_keep_up() {
     let (store, slow) = opened(Some(Duration::ZERO));
-    *slow.held.lock().unwrap() = Some(VecDeque::new());
+    slow.hold();
     fill(&store, &mut 0);
     let group = GroupId::new(2);
     assert_eq!(store.create(b"key", group, &[1; 1000]).wait(), Err(CreateError::MemoryFull));

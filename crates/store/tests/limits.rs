@@ -2,11 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
-use std::io;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use damelo::device::{Device, Io, IoOp};
 use damelo::{
     ByteSize, Config, CreateError, CreateOptions, GroupId, Object, ReadError, Store, SystemClock,
     WhenMemoryFull, WriterOptions,
@@ -14,6 +13,9 @@ use damelo::{
 use tempfile::TempDir;
 
 mod in_memory;
+mod tapped;
+
+use tapped::{Tap, Tapped};
 
 /// 4 MiB of memory, of which one record takes 512 KiB at most.
 fn config(dir: &TempDir) -> Config {
@@ -443,52 +445,25 @@ fn a_writer_is_refused_at_once_where_a_create_is() {
 }
 
 /// A device that keeps writes to itself once it is told to, until it is let go.
-struct Stuck {
-    device: Arc<dyn Device>,
-    held: Mutex<Option<Vec<Io>>>,
-}
+type Stuck = Tapped<HeldWrites>;
+
+#[derive(Default)]
+struct HeldWrites(Mutex<Option<Vec<Io>>>);
 
 impl Stuck {
     fn let_go(&self) {
-        let held = self.held.lock().unwrap().take();
-        held.into_iter().flatten().for_each(|io| self.device.submit(io));
+        let held = self.tap.0.lock().unwrap().take();
+        held.into_iter().flatten().for_each(|io| self.disk.submit(io));
     }
 }
 
-impl Device for Stuck {
-    fn info(&self) -> &DeviceInfo {
-        self.device.info()
-    }
-
-    fn submit(&self, io: Io) {
-        let mut held = self.held.lock().unwrap();
-        match &mut *held {
-            Some(held) if io.op == IoOp::Write => held.push(io),
-            _ => {
-                drop(held);
-                self.device.submit(io);
-            }
+impl Tap for HeldWrites {
+    fn submit(&self, disk: &dyn Device, io: Io) {
+        match &mut *self.0.lock().unwrap() {
+            Some(held) if io.op == IoOp::Write => return held.push(io),
+            _ => {}
         }
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.device.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.device.write_at(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.device.sync()
-    }
-
-    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-        self.device.journal(offset, len)
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.device.stats()
+        disk.submit(io);
     }
 }
 
@@ -497,11 +472,11 @@ fn the_end_of_a_streamed_object_waits_no_longer_than_configured() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir);
     config.memory_wait = Duration::from_millis(100);
-    let memory = in_memory::Memory::device(&in_memory::State::new(64 << 20, false));
-    let stuck = Arc::new(Stuck { device: memory, held: Mutex::new(None) });
+    let disk = in_memory::Memory::device(&in_memory::State::new(64 << 20, false));
+    let stuck = Arc::new(Stuck { disk, tap: HeldWrites::default() });
     let store = Store::open_on(config, vec![Arc::clone(&stuck) as _], Arc::new(SystemClock::new()))
         .unwrap();
-    *stuck.held.lock().unwrap() = Some(Vec::new());
+    *stuck.tap.0.lock().unwrap() = Some(Vec::new());
     // Two parts, the second is sent at commit.
     let mut writer = store.writer(b"key", group(), WriterOptions::default()).unwrap();
     writer.write(&[1; 900 << 10]).wait().unwrap();

@@ -6,15 +6,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use damelo::device::{Device, Io, IoOp};
 use damelo::{ByteSize, Config, CreateError, CreateOptions, GroupId, MetadataError, Store};
 
 mod in_memory;
+mod tapped;
 use in_memory::{Memory, State, Stopped};
+use tapped::{Tap, Tapped};
 
 const DEVICE_BYTES: usize = 6 << 20;
 const GROUP: u64 = 1;
@@ -53,39 +54,16 @@ impl Between {
     }
 }
 
-struct Interrupted(Arc<dyn Device>, Arc<Between>);
-
-impl Device for Interrupted {
-    fn info(&self) -> &DeviceInfo {
-        self.0.info()
-    }
-
-    fn submit(&self, io: Io) {
+impl Tap for Arc<Between> {
+    fn submit(&self, disk: &dyn Device, io: Io) {
         if io.op == IoOp::Read {
-            self.1.read_begins();
+            self.read_begins();
         }
-        self.0.submit(io);
+        disk.submit(io);
     }
 
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.1.read_begins();
-        self.0.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-        self.0.journal(offset, len)
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.0.stats()
+    fn before_read(&self) {
+        self.read_begins();
     }
 }
 
@@ -101,7 +79,7 @@ fn open_with(state: &Arc<Mutex<State>>, between: &Arc<Between>, objects_max: u64
     config.objects_max = Some(objects_max);
     config.seed = Some(1);
     config.tags_alone = true;
-    let device = Arc::new(Interrupted(Memory::device(state), Arc::clone(between)));
+    let device = Arc::new(Tapped { disk: Memory::device(state), tap: Arc::clone(between) });
     let store = Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap();
     store.wait_recovered();
     store

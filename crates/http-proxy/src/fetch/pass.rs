@@ -310,22 +310,15 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use damelo::{ByteSize, Config, GroupId, Store};
+    use damelo::GroupId;
 
     use super::*;
-    use crate::config::{OriginTarget, ProxyConfig};
-    use crate::purge::ledger::Ledger;
+    use crate::vault::tests::vault_in;
 
     #[tokio::test]
     async fn all_is_invalidated_though_the_client_leaves_meanwhile() {
         let directory = tempfile::tempdir().unwrap();
-        let mut config = Config::new(directory.path().join("store"), ByteSize::new(64 << 20));
-        config.memory = ByteSize::new(8 << 20);
-        let store = Store::open(config).unwrap();
-        store.wait_recovered();
-        let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
-        let vault = Arc::new(Vault::new(store, ledger, &config));
+        let vault = Arc::new(vault_in(directory.path()));
         let written = |url: &str| Written { url: url.as_bytes().to_vec(), key: None };
         let (target, named) = (written("http://a/"), ["http://a/1", "http://a/2"].map(written));
         let keys = [target.url.clone(), named[0].url.clone(), named[1].url.clone()];
@@ -338,7 +331,7 @@ mod tests {
             named: named.to_vec(),
             marked: Vec::new(),
             groups: Vec::new(),
-            clock: config.clock.clone(),
+            clock: Arc::new(damelo::SystemClock::new()),
             epoch: vault.epoch(&keys[0]),
         };
         let committing = vault.lock(&keys[1]).await;

@@ -62,63 +62,36 @@ pub(super) async fn in_time<T: Outcome>(reading: impl Future<Output = T>) -> Res
 
 #[cfg(test)]
 mod tests {
+    use std::mem;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::{io, mem};
 
-    use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+    use damelo::device::{Device, Io, IoOp};
     use damelo::{ByteSize, Config, GroupId, Store};
     use damelo_store_sim::{SimClock, SimDisk, SimOptions, SimWorld};
     use http::{HeaderMap, StatusCode, Version};
     use tokio::time::Instant;
 
     use super::*;
-    use crate::config::{OriginTarget, ProxyConfig};
     use crate::metrics::Counters;
-    use crate::purge::ledger::Ledger;
     use crate::rules::group::Groups;
     use crate::rules::{ForwardReason, Policy};
+    use crate::tapped::{Tap, Tapped};
     use crate::vault::entry::StoredResponse;
+    use crate::vault::tests::vault_on;
     use crate::vault::{Lookup, Target, Vault};
 
     const SIZE: u64 = 64 << 20;
 
-    /// A disk whose reads, if wanted, never end.
-    struct Hanging {
-        disk: Arc<dyn Device>,
-        hangs: Arc<AtomicBool>,
-    }
+    /// Whether the reads of a disk never end.
+    struct Hangs(Arc<AtomicBool>);
 
-    impl Device for Hanging {
-        fn info(&self) -> &DeviceInfo {
-            self.disk.info()
-        }
-
-        fn submit(&self, io: Io) {
-            match io.op == IoOp::Read && self.hangs.load(Ordering::SeqCst) {
+    impl Tap for Hangs {
+        fn submit(&self, disk: &dyn Device, io: Io) {
+            match io.op == IoOp::Read && self.0.load(Ordering::SeqCst) {
                 true => mem::forget(io),
-                false => self.disk.submit(io),
+                false => disk.submit(io),
             }
-        }
-
-        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-            self.disk.read_at(offset, buf)
-        }
-
-        fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-            self.disk.write_at(offset, buf)
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            self.disk.sync()
-        }
-
-        fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-            self.disk.journal(offset, len)
-        }
-
-        fn stats(&self) -> DeviceStats {
-            self.disk.stats()
         }
     }
 
@@ -157,15 +130,13 @@ mod tests {
         let clock = Arc::new(SimClock::new());
         let world = SimWorld::start(&[SimDisk::blank(SIZE)], &options, Arc::clone(&clock));
         let hangs = Arc::new(AtomicBool::new(false));
-        let hanging = |disk| Arc::new(Hanging { disk, hangs: hangs.clone() }) as Arc<dyn Device>;
+        let hanging =
+            |disk| Arc::new(Tapped { disk, tap: Hangs(hangs.clone()) }) as Arc<dyn Device>;
         let disks = world.devices().into_iter().map(hanging).collect();
         let mut config = Config::new("sim", ByteSize::new(SIZE));
         config.memory = ByteSize::new(8 << 20);
         let store = Store::open_on(config, disks, world.clock()).unwrap();
-        store.wait_recovered();
-        let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
-        let vault = Vault::new(store.clone(), ledger, &config);
+        let vault = vault_on(store.clone());
         let (none, vary) =
             (HeaderMap::new(), HeaderMap::from_iter([(http::header::VARY, "a".parse().unwrap())]));
         let (small, large, varied) = (target("/small"), target("/large"), target("/varied"));

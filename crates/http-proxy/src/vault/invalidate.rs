@@ -90,23 +90,11 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use damelo::{ByteSize, Config, GroupId, Store};
+    use damelo::GroupId;
 
     use super::*;
-    use crate::config::{OriginTarget, ProxyConfig};
-    use crate::purge::ledger::Ledger;
     use crate::rules::group::{Rule, full_name};
-
-    fn vault(directory: &std::path::Path) -> Vault {
-        let size = ByteSize::new(64 << 20);
-        let mut config = Config::new(directory.join("store"), size);
-        config.memory = ByteSize::new(8 << 20);
-        let store = Store::open(config).unwrap();
-        store.wait_recovered();
-        let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
-        Vault::new(store, ledger, &config)
-    }
+    use crate::vault::tests::vault_in;
 
     /// Checks that `forgetting` waits while a commit under `KEY` is under way, and changes nothing
     /// before.
@@ -130,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_being_committed_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
-        let vault = vault(directory.path());
+        let vault = vault_in(directory.path());
         waits(&vault, vault.purge_url(KEY)).await;
         waits(&vault, vault.invalidate(KEY)).await;
         waits(&vault, vault.invalidate_since(KEY, vault.epoch(KEY))).await;
@@ -141,7 +129,7 @@ mod tests {
     #[tokio::test]
     async fn an_invalidation_during_ones_own_counts() {
         let directory = tempfile::tempdir().unwrap();
-        let vault = vault(directory.path());
+        let vault = vault_in(directory.path());
         let (earlier, later) = (vault.epoch(KEY), vault.epoch(KEY));
         let committing = vault.lock(KEY).await;
         let mut first = pin!(vault.invalidate_since(KEY, earlier));
@@ -166,7 +154,7 @@ mod tests {
     #[tokio::test]
     async fn very_many_groups_are_all_of_their_host() {
         let directory = tempfile::tempdir().unwrap();
-        let vault = vault(directory.path());
+        let vault = vault_in(directory.path());
         let names = |count: usize| -> Vec<Vec<u8>> {
             let name = |n| full_name(Rule::Named, "a", format!("g{n}").as_bytes());
             (0..count).map(name).collect()
@@ -188,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn a_purge_before_ones_own_marks_counts() {
         let directory = tempfile::tempdir().unwrap();
-        let vault = vault(directory.path());
+        let vault = vault_in(directory.path());
         let (earlier, later) = (vault.epoch(KEY), vault.epoch(KEY));
         let kept = vault.mark_urls_since(vec![Scope::Url(1)], 0, earlier).expect("its own");
         assert_eq!(kept.moment, vault.epoch(KEY).moment);

@@ -591,3 +591,28 @@ impl Vault {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+
+    use damelo::{ByteSize, Config};
+
+    use super::*;
+    use crate::config::OriginTarget;
+
+    /// A vault on a store of 64 MiB in this directory, with 8 MiB of memory.
+    pub(crate) fn vault_in(directory: &Path) -> Vault {
+        let mut config = Config::new(directory.join("store"), ByteSize::new(64 << 20));
+        config.memory = ByteSize::new(8 << 20);
+        vault_on(Store::open(config).unwrap())
+    }
+
+    /// A vault on this store, which it waits for.
+    pub(crate) fn vault_on(store: Store) -> Vault {
+        store.wait_recovered();
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
+        Vault::new(store, ledger, &config)
+    }
+}

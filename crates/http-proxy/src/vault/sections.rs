@@ -416,16 +416,16 @@ impl Sections {
 mod tests {
     use std::future::Future;
 
-    use std::io;
     use std::path::PathBuf;
     use std::pin::pin;
     use std::sync::Condvar;
 
-    use damelo::device::{Device, DeviceInfo, DeviceStats, Io, JournalArea};
+    use damelo::device::Device;
     use damelo::{ByteSize, Config, GroupId, Stats};
     use damelo_store_sim::{SimClock, SimDisk, SimOptions, SimWorld};
 
     use super::*;
+    use crate::tapped::{Tap, Tapped};
 
     const KEY: &[u8] = b"http://h/large";
     const STORE_BYTES: u64 = 128 << 20;
@@ -474,42 +474,14 @@ mod tests {
         store.drop_memory();
     }
 
-    /// A disk each read of which waits until the test lets it go on.
-    struct Held {
-        disk: Arc<dyn Device>,
-        allowed: Arc<(Mutex<usize>, Condvar)>,
-    }
+    /// How many reads of a disk may go on: each waits until the test lets it.
+    struct Allowed(Arc<(Mutex<usize>, Condvar)>);
 
-    impl Device for Held {
-        fn info(&self) -> &DeviceInfo {
-            self.disk.info()
-        }
-
-        fn submit(&self, io: Io) {
-            self.disk.submit(io);
-        }
-
-        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-            let (allowed, more) = &*self.allowed;
+    impl Tap for Allowed {
+        fn before_read(&self) {
+            let (allowed, more) = &*self.0;
             let none = |allowed: &mut usize| *allowed == 0;
             *more.wait_while(allowed.lock().unwrap(), none).unwrap() -= 1;
-            self.disk.read_at(offset, buf)
-        }
-
-        fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-            self.disk.write_at(offset, buf)
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            self.disk.sync()
-        }
-
-        fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-            self.disk.journal(offset, len)
-        }
-
-        fn stats(&self) -> DeviceStats {
-            self.disk.stats()
         }
     }
 
@@ -604,7 +576,8 @@ mod tests {
     fn ahead_of_a_fast_client(taken: usize, shared: &Arc<WholeReads>) -> usize {
         let world = world();
         let allowed = Arc::new((Mutex::new(usize::MAX), Condvar::new()));
-        let held = |disk| Arc::new(Held { disk, allowed: allowed.clone() }) as Arc<dyn Device>;
+        let held =
+            |disk| Arc::new(Tapped { disk, tap: Allowed(allowed.clone()) }) as Arc<dyn Device>;
         let disks = world.devices().into_iter().map(held).collect();
         let store = Store::open_on(config("sim".into()), disks, world.clock()).unwrap();
         let length_bytes = 8 * SECTION_BYTES;

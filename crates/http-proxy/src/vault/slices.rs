@@ -268,25 +268,15 @@ mod tests {
     use http::{HeaderMap, StatusCode, Version};
 
     use super::*;
-    use crate::config::{OriginTarget, ProxyConfig};
-    use crate::purge::ledger::Ledger;
     use crate::rules::Policy;
+    use crate::vault::tests::{vault_in, vault_on};
 
     const SLICES: Slices = Slices { slice_bytes: 512 << 10 };
     const COUNT: u64 = 8;
 
-    fn vault_on(store: Store) -> Vault {
-        store.wait_recovered();
-        let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
-        Vault::new(store, ledger, &config)
-    }
-
     /// A store that holds slices of a resource on disk, and has memory for as many.
     async fn on_disk(directory: &std::path::Path) -> (Vault, Target) {
-        let mut config = Config::new(directory.join("store"), ByteSize::new(64 << 20));
-        config.memory = ByteSize::new(8 << 20);
-        let vault = vault_on(Store::open(config).unwrap());
+        let vault = vault_in(directory);
         let target = Target {
             primary: b"http://a/".to_vec(),
             scheme: "http",

@@ -204,15 +204,13 @@ pub(crate) fn decode_variants(mut list: &[u8]) -> Vec<Vec<u8>> {
 mod tests {
     use std::time::Duration;
 
-    use damelo::{ByteSize, Config, Store};
     use http::{StatusCode, Version};
 
     use super::*;
-    use crate::config::{OriginTarget, ProxyConfig};
-    use crate::purge::ledger::Ledger;
     use crate::rules::group::Groups;
     use crate::rules::validation::TAGS_SENT_MAX;
     use crate::rules::{ForwardReason, Policy};
+    use crate::vault::tests::vault_in;
     use crate::vault::{Lookup, Target};
 
     fn asking(value: &str) -> HeaderMap {
@@ -238,13 +236,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_for_one_more_variant_reads_one_of_those_on_disk() {
         let directory = tempfile::tempdir().unwrap();
-        let mut config = Config::new(directory.path().join("store"), ByteSize::new(64 << 20));
-        config.memory = ByteSize::new(8 << 20);
-        let store = Store::open(config).unwrap();
-        store.wait_recovered();
-        let ledger = Ledger::open(store.clone()).unwrap();
-        let config = ProxyConfig::new("127.0.0.1:0".parse().unwrap(), OriginTarget::Demo);
-        let vault = Vault::new(store, ledger, &config);
+        let vault = vault_in(directory.path());
         let target = Target {
             primary: b"http://a/".to_vec(),
             scheme: "http",
