@@ -13,8 +13,7 @@ use damelo_lab::design::{
 };
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
-    Machine, MachineConfig, MachineError, MappedOn, Pace, RealPlace, Report, RunOptions,
-    run as play,
+    Machine, MachineConfig, MachineError, Pace, RealPlace, Report, RunOptions, run as play,
 };
 use damelo_lab::output::Manifest;
 use damelo_lab::{Request, SimError};
@@ -202,7 +201,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             let maps = specs.iter().any(|spec| spec.entry.maps_beside_files);
             let mapped_bytes = if maps { mapped_bytes_max(&loaded.requests) } else { 0 };
             run_all(&played, runs, new_page, &MODELLED, |spec, setting| {
-                run_one(&played, spec, setting, &on_one_disk(spec, &config, mapped_bytes))
+                run_one(&played, spec, setting, &spec.entry.on_one_disk(&config, mapped_bytes))
             })
         }
     }
@@ -299,17 +298,6 @@ fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
 /// What was given, or else the default.
 fn or<T: Copy>(given: &[T], default: T) -> Vec<T> {
     if given.is_empty() { vec![default] } else { given.to_vec() }
-}
-
-/// The machine with what the design keeps on one disk, so that designs which map some of it do not
-/// have one more than the others. The mapped file gets what it may take, files have the rest.
-fn on_one_disk(spec: &DesignSpec, config: &MachineConfig, mapped_bytes: u64) -> MachineConfig {
-    let bytes = mapped_bytes.min(config.drive.size_bytes() / 4 * 3);
-    let mapped_on = match spec.entry.maps_beside_files {
-        true => MappedOn::FilesDisk { bytes },
-        false => config.mapped_on,
-    };
-    MachineConfig { mapped_on, ..config.clone() }
 }
 
 /// Points of the curve of response times.

@@ -41,6 +41,10 @@ impl Design for Watched {
         self.design.love(group);
     }
 
+    fn hate(&mut self, group: u64) {
+        self.design.hate(group);
+    }
+
     fn finish(&mut self, out: &mut Vec<Action>) {
         self.design.finish(out);
     }

@@ -485,6 +485,10 @@ impl Design for Damelo {
         Damelo::love(self, (group % u64::from(self.options.groups)) as u32);
     }
 
+    fn hate(&mut self, group: u64) {
+        Damelo::hate(self, (group % u64::from(self.options.groups)) as u32);
+    }
+
     fn finish(&mut self, out: &mut Vec<Action>) {
         Cache::finish(self, out);
     }

@@ -44,7 +44,7 @@ pub use ucfs::{Ucfs, UcfsOptions};
 use std::path::Path;
 
 use crate::disk::Drive;
-use crate::machine::Action;
+use crate::machine::{Action, MachineConfig, MappedOn};
 use crate::request::{Catalogue, Request};
 use wanted::{Rules, Wanted};
 
@@ -76,6 +76,11 @@ pub trait Design {
 
     /// A group that is to be kept in memory; nothing for designs that take no hints.
     fn love(&mut self, group: u64) {
+        let _ = group;
+    }
+
+    /// A group that is to leave memory first; nothing for designs that take no hints.
+    fn hate(&mut self, group: u64) {
         let _ = group;
     }
 
@@ -221,6 +226,21 @@ pub struct Entry {
     pub make: fn(&Context<'_>) -> Box<dyn Design>,
     /// Makes it on a file or device of a real machine, if it does its own I/O there.
     pub(crate) make_real: Option<MakeReal>,
+}
+
+impl Entry {
+    /// The machine with what the design keeps on one disk, so that designs which map some of it do
+    /// not have one more than the others. The mapped file gets `mapped_bytes`, if it takes any (see
+    /// [`mapped_bytes_max`]), and three quarters of the disk at most; files have the rest.
+    #[must_use]
+    pub fn on_one_disk(&self, config: &MachineConfig, mapped_bytes: u64) -> MachineConfig {
+        let bytes = mapped_bytes.min(config.drive.size_bytes() / 4 * 3);
+        let mapped_on = match self.maps_beside_files {
+            true => MappedOn::FilesDisk { bytes },
+            false => config.mapped_on,
+        };
+        MachineConfig { mapped_on, ..config.clone() }
+    }
 }
 
 type MakeReal = fn(&Context<'_>, &Path) -> Result<Box<dyn Design>, ::damelo::OpenError>;

@@ -500,6 +500,10 @@ impl Design for EngineDesign {
         self.store.love(GroupId::new(group));
     }
 
+    fn hate(&mut self, group: u64) {
+        self.store.hate(GroupId::new(group));
+    }
+
     fn finish(&mut self, out: &mut Vec<Action>) {
         // What could not be written is counted by the engine.
         self.refused += u64::from(self.store.sync().is_err());

@@ -34,19 +34,26 @@ struct Stages {
     delete: Report,
 }
 
-/// §5.1: 1 GB of memory, of which half is taken for buffers here; ext2 with its usual 4 KB blocks.
+/// §5.1: 1 GB of memory, of which half is taken for buffers here.
+const MEMORY_BYTES: u64 = 512 << 20;
+
+/// ext2 with its usual 4 KB blocks.
 fn ext2_files() -> FfsParams {
-    FfsParams::ext2(4 << 10, 512 << 20)
+    FfsParams::ext2(4 << 10, MEMORY_BYTES)
 }
 
 fn machine(scheduler: Scheduler, files: FfsParams) -> Machine {
+    Machine::new(&machine_config(scheduler, files))
+}
+
+fn machine_config(scheduler: Scheduler, files: FfsParams) -> MachineConfig {
     let drive = Drive::named("ibm-9lzx").expect("a drive of the registry");
-    Machine::new(&MachineConfig {
+    MachineConfig {
         scheduler,
         files,
-        buffered: BufferedParams::linux_2_2(512 << 20),
+        buffered: BufferedParams::linux_2_2(MEMORY_BYTES),
         ..MachineConfig::new(drive)
-    })
+    }
 }
 
 /// Where ext2 has its files: an assumption.
@@ -363,18 +370,11 @@ fn trace_tables(options: &PaperOptions<'_>) -> Result<(Exhibit, Exhibit), PaperE
         let label = format!("disk requests of ext2, {}", layout.of_trace);
         table.row(label, "requests", Published::Ours, report.io.total() as f64);
     }
-    let drive = Drive::named("ibm-9lzx").expect("a drive of the registry");
-    let options = DesignOptions { memory_bytes: 512 << 20, ..DesignOptions::default() };
-    let context = Context { options: &options, requests, drive: &drive };
-    let mut store = (find("store").expect("a design of the registry").make)(&context);
     // Beside each other all have the same scheduler; the paper's CFS above has its FIFO.
-    let order = Scheduler::OneWayElevator;
-    let (store, cfs) =
-        (one(&mut *store, order)?, one(&mut *Cfs::design(CfsOptions::default()), order)?);
-    let mut rows = vec![("cfs".to_owned(), &cfs)];
-    let names = LAYOUTS.iter().map(|layout| format!("ext2, {}", layout.of_trace));
-    rows.extend(names.zip(&ext2));
-    rows.push(("store".to_owned(), &store));
+    let config = machine_config(Scheduler::OneWayElevator, ext2_files());
+    let options = DesignOptions { memory_bytes: MEMORY_BYTES, ..DesignOptions::default() };
+    let with = (&config, RunOptions::default());
+    let rows = beside::all(requests, trace.names, with, &options, "every design on cfs's table 6")?;
     let of_a_proxy = format!("{} of a proxy", title(requests.len()));
     Ok((table, beside::exhibit(&of_a_proxy, &rows, WHY_STORE)))
 }

@@ -7,7 +7,7 @@
 use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
 use super::{beside, polygraph};
 use crate::design::{
-    Changes, Context, Damelo, DameloOptions, DesignOptions, GroupRule, find, make_given,
+    Changes, Context, Damelo, DameloOptions, DesignOptions, GroupRule, make_given,
 };
 use crate::disk::{Direction, Drive, Scheduler};
 use crate::fs::FfsParams;
@@ -230,7 +230,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
         add_latency(&mut latency, ordering, &files, &pages);
         add_hit_rate(&mut hit_rate, ordering, &pages);
         if !ordering.sequential {
-            details.push(beside_store(ordering, &stages, &files, &pages, scale)?);
+            details.push(beside_all(ordering, &stages, (&files, &pages), scale)?);
         }
         if ordering.name == "zipf 1:8" {
             figure_5.axes(AXES.0, AXES.1);
@@ -257,12 +257,12 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     Ok(tables)
 }
 
-/// The store with the same memory and groups, reading what it created before.
-fn beside_store(
+/// Every design with the same memory and groups, reading what it created before, and the thesis's
+/// own systems.
+fn beside_all(
     ordering: Ordering,
     stages: &Stages,
-    files: &Measured,
-    pages: &[(u32, Measured)],
+    (files, pages): (&Measured, &[(u32, Measured)]),
     scale: u32,
 ) -> Result<Exhibit, PaperError> {
     let options = DesignOptions {
@@ -271,18 +271,21 @@ fn beside_store(
         grouping: GroupRule::Given,
         ..DesignOptions::default()
     };
-    let config = config(scale, 4);
-    let context = Context { options: &options, requests: &[], drive: &config.drive };
-    let mut design = (find("store").expect("a design of the registry").make)(&context);
-    let (mut machine, names) = (Machine::new(&config), Catalogue::new());
-    let options = RunOptions { clients: CLIENTS_DAMELO, ..RunOptions::default() };
-    let what = in_what("the store in damelo's orderings");
-    play(&mut *design, &mut machine, &stages.create, &names, options).map_err(&what)?;
-    (0..ordering.popular_groups).for_each(|group| design.love(u64::from(group)));
-    let store = play(&mut *design, &mut machine, &stages.read, &names, options).map_err(&what)?;
-    let mut rows = vec![("ext2".to_owned(), &files.read)];
-    rows.extend(pages.iter().map(|(kb, stages)| (format!("damelo {kb} KB"), &stages.read)));
-    rows.push(("store".to_owned(), &store));
+    let create = RunOptions { clients: CLIENTS_DAMELO, ..RunOptions::default() };
+    let read = RunOptions { cold_start: true, ..create };
+    let stages = [(&stages.create, create), (&stages.read, read)];
+    let workload = beside::Workload {
+        stages: &stages.map(|(requests, run)| beside::Stage { requests, run }),
+        names: &Catalogue::new(),
+        config: &config(scale, 4),
+        options: &options,
+        loved_groups: Some((ordering.popular_groups, GROUPS)).filter(|(popular, _)| *popular > 0),
+        what: "every design in damelo's orderings",
+    };
+    let mut rows = vec![("ext2".to_owned(), files.read.clone())];
+    let of_page = |(kb, stages): &(u32, Measured)| (format!("damelo {kb} KB"), stages.read.clone());
+    rows.extend(pages.iter().map(of_page));
+    rows.extend(workload.all()?);
     Ok(beside::exhibit(&format!("{} read", ordering.name), &rows, WHY_STORE))
 }
 

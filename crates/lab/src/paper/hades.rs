@@ -81,14 +81,35 @@ struct Load {
     scale: u32,
 }
 
+fn design_options(load: Load) -> DesignOptions {
+    DesignOptions {
+        cache_bytes: CACHE_BYTES,
+        memory_bytes: STORE_MEMORY_BYTES / u64::from(load.scale),
+        hades: shared_link(load.readers),
+        ..DesignOptions::default()
+    }
+}
+
+/// Every design in the parallel modes: what the cold one stored is read by the warm one.
+fn beside_all(load: Load) -> Result<Vec<beside::Named>, PaperError> {
+    let Load { bytes, readers, files, seed, scale } = load;
+    let run = RunOptions { clients: readers, cold_start: true, ..RunOptions::default() };
+    let [cold, warm] = [seed, seed ^ 1].map(|seed| requests(readers, files, bytes, seed));
+    let stages = [&cold, &warm].map(|requests| beside::Stage { requests, run });
+    let workload = beside::Workload {
+        stages: &stages,
+        names: &Catalogue::new(),
+        config: &config(scale),
+        options: &design_options(load),
+        loved_groups: None,
+        what: "every design on hades's files",
+    };
+    workload.all()
+}
+
 fn measure(name: &str, load: Load) -> Result<Modes, PaperError> {
     let Load { bytes, readers, files, seed, scale } = load;
-    let options = DesignOptions {
-        cache_bytes: CACHE_BYTES,
-        memory_bytes: STORE_MEMORY_BYTES / u64::from(scale),
-        hades: shared_link(readers),
-        ..DesignOptions::default()
-    };
+    let options = design_options(load);
     let config = config(scale);
     let context = Context { options: &options, requests: &[], drive: &config.drive };
     let mut design = (find(name).expect("a design of the registry").make)(&context);
@@ -187,12 +208,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
             latency.row(what, "times", Published::About(f64::from(readers)), many / one);
         }
         if bytes <= STORE_BYTES_MAX {
-            let store = measure("store", load)?;
-            let rows = [
-                ("OpenAFS".to_owned(), &afs.parallel_warm),
-                ("Hades".to_owned(), &hades.parallel_warm),
-                ("store".to_owned(), &store.parallel_warm),
-            ];
+            let rows = beside_all(load)?;
             let workload = format!("{label} Par/Wm");
             tables.push(beside::exhibit(&workload, &rows, WHY_STORE));
         }

@@ -140,11 +140,11 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     table.row(label, "%", Published::About(50.0), value);
     tables.push(table);
     tables.extend([figure_6(&days), figure_7(&days, &trace)?, of_the_text(&days)]);
-    let own = DesignOptions { memory_bytes: days.footprint_bytes / 16, ..ignore.clone() };
-    let store = measure("store", &days, &trace, &config(days.footprint_bytes, false), &own)?;
-    let mut rows = vec![("cern".to_owned(), &cern), ("squid".to_owned(), &squid)];
-    rows.extend(others.iter().map(|(name, report)| ((*name).to_owned(), report)));
-    rows.push(("store".to_owned(), &store));
+    let own = DesignOptions { memory_bytes: days.footprint_bytes / 16, ..ignore };
+    let run = RunOptions { warmup: days.warmup, ..RunOptions::default() };
+    let with = (&config(days.footprint_bytes, false), run);
+    let what = "every design on squid's trace";
+    let rows = beside::all(&days.requests, trace.names, with, &own, what)?;
     tables.push(beside::exhibit("the second half of the trace", &rows, WHY_STORE));
     Ok(tables)
 }

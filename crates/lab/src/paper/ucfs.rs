@@ -71,9 +71,13 @@ impl Setting<'_> {
         }
     }
 
-    fn run(&self, design: &mut dyn Design, config: &MachineConfig) -> Result<Report, PaperError> {
+    fn run_options(&self) -> RunOptions {
         let (clients, pace, warmup) = (CLIENTS, Pace::Trace, self.warmup);
-        let options = RunOptions { clients, pace, warmup, ..RunOptions::default() };
+        RunOptions { clients, pace, warmup, ..RunOptions::default() }
+    }
+
+    fn run(&self, design: &mut dyn Design, config: &MachineConfig) -> Result<Report, PaperError> {
+        let options = self.run_options();
         let mut machine = Machine::new(config);
         let mut report = play(design, &mut machine, self.requests, self.trace.names, options)
             .map_err(in_what("the systems of ucfs"))?;
@@ -105,16 +109,19 @@ impl Setting<'_> {
         self.run(&mut *design, &config)
     }
 
-    fn own(&self, name: &str) -> Result<Report, PaperError> {
+    /// Every design, and the paper's FFS that writes nothing at once.
+    fn all(&self, asynchronous: Report) -> Result<Vec<(String, Report)>, PaperError> {
         let options = DesignOptions {
             memory_bytes: self.memory_bytes,
             grouping: GroupRule::HostPath,
+            squid_second_level: self.second_level(),
             ..DesignOptions::default()
         };
         let config = self.config(FfsParams::bsd_4k(), false, self.memory_bytes);
-        let context = Context { options: &options, requests: &[], drive: &config.drive };
-        let mut design = (find(name).expect("a design of the registry").make)(&context);
-        self.run(&mut *design, &config)
+        let (with, what) = ((&config, self.run_options()), "every design on ucfs's trace");
+        let mut rows = beside::all(self.requests, self.trace.names, with, &options, what)?;
+        rows.insert(0, ("squid on FFS-async".to_owned(), asynchronous));
+        Ok(rows)
     }
 
     fn ucfs(&self, cluster_bytes: u32, memory_bytes: u64) -> Result<Report, PaperError> {
@@ -154,10 +161,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     tables.extend([figure_9(&systems), figure_10(&systems)]);
     tables.push(figure_11(&setting)?);
     tables.push(figure_12(&setting)?);
-    let (damelo, store) = (setting.own("damelo")?, setting.own("store")?);
-    let named = systems.all().map(|(name, report)| (name.to_owned(), report));
-    let ours = [("damelo".to_owned(), &damelo), ("store".to_owned(), &store)];
-    let rows: Vec<_> = named.into_iter().chain(ours).collect();
+    let rows = setting.all(systems.asynchronous)?;
     tables.push(beside::exhibit("objects of up to 256 KB", &rows, WHY_STORE));
     Ok(tables)
 }

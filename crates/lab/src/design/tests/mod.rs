@@ -631,9 +631,9 @@ fn every_group_of_damelo_can_be_loved() {
     let page = |key, host| Request { host, ..read(key, 16_000) };
     let page_reads = |loved: Option<u64>| {
         let mut damelo = Damelo::new(options, &[], Changes::Replace);
-        damelo.hate(0);
-        damelo.hate(1);
         let design: &mut dyn Design = &mut damelo;
+        // Two groups: 2 is the first of them, as for requests.
+        [2, 1].into_iter().for_each(|group| design.hate(group));
         loved.into_iter().for_each(|group| design.love(group));
         let requests = [page(2, 0), page(1, 1), page(3, 0), page(1, 1)];
         let mut machine = Machine::new(&config());
