@@ -20,6 +20,7 @@ struct Made {
     time_us: u64,
     client: String,
     method: &'static str,
+    status: u16,
     size_bytes: u64,
     url: String,
 }
@@ -30,7 +31,7 @@ impl Made {
             time_us: self.time_us,
             client: self.client.as_bytes(),
             method: self.method.as_bytes(),
-            status: 200,
+            status: self.status,
             cache_result: b"",
             size_bytes: self.size_bytes,
             object: ObjectName::Text(self.url.as_bytes()),
@@ -111,7 +112,8 @@ fn parameters(given: &str) -> Option<Parameters> {
 }
 
 fn source<G: Generator + 'static>(generator: G) -> Box<dyn RecordSource> {
-    Box::new(Source { generator, made: Made::default() })
+    let made = Made { status: 200, ..Made::default() };
+    Box::new(Source { generator, made })
 }
 
 #[cfg(test)]

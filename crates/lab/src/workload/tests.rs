@@ -10,6 +10,7 @@ struct Kept {
     time_us: u64,
     client: Vec<u8>,
     method: Vec<u8>,
+    status: u16,
     size_bytes: u64,
     url: String,
 }
@@ -24,6 +25,7 @@ fn all(name: &str) -> Vec<Kept> {
             time_us: record.time_us,
             client: record.client.to_vec(),
             method: record.method.to_vec(),
+            status: record.status,
             size_bytes: record.size_bytes,
             url: String::from_utf8(url.to_vec()).expect("ASCII"),
         });
@@ -190,4 +192,36 @@ fn the_web_has_sessions_hosts_popularity_and_changes() {
     };
     assert_eq!(still("change=0").changed_requests, 0);
     assert!(still("drift=1").objects > still("drift=0").objects, "drift brings new objects");
+}
+
+/// What goes stale is validated: a 304 has no bytes, comes after an answer, and never where an
+/// object has changed since. Between two validations an object is what it was.
+#[test]
+fn what_is_stale_is_validated() {
+    let plain = all("web?requests=20000");
+    assert_eq!(plain, all("web?requests=20000&expire=0"), "old traces stay as they are");
+    assert!(plain.iter().all(|kept| kept.status == 200));
+    let mut counts = [0, 0];
+    for query in ["change=0", "change=20"] {
+        let stale = all(&format!("web?requests=20000&expire=50&{query}"));
+        let mut last: HashMap<&str, u64> = HashMap::new();
+        for kept in &stale {
+            let before = last.get(kept.url.as_str()).copied();
+            if kept.status == 304 {
+                assert!(kept.size_bytes == 0 && before.is_some(), "{kept:?}");
+                counts[0] += 1;
+                continue;
+            }
+            assert_eq!(kept.status, 200);
+            counts[1] += u32::from(before.is_some_and(|bytes| bytes != kept.size_bytes));
+            last.insert(&kept.url, kept.size_bytes);
+        }
+        assert!(counts[0] > 0, "{query}: no 304");
+        assert_eq!(counts[1] > 0, query != "change=0", "{query}: {} changes", counts[1]);
+        // Who asks for what, and when, is the same.
+        let asked = |all: &[Kept]| {
+            all.iter().map(|kept| (kept.time_us, kept.url.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(&stale), asked(&plain), "{query}");
+    }
 }

@@ -7,9 +7,15 @@
 //! ranks that change hands in a day). An object changes now and then (`change`: share of objects
 //! that do in a day), which shows as another size. Nothing is remembered but the sessions: what an
 //! object is follows from its number.
+//!
+//! Staleness (`expire`: times a day that an answer goes stale, each object at its own times; 0 for
+//! never) shows as a cache behind the clients would see it: what has gone stale since its last
+//! answer is validated by the next request, which is a 304 without a body if the object is the
+//! same, and a new answer if it has changed; what is fresh is answered as it was, changed or not.
+//! With it the last answer of each object is remembered, too.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::fmt::Write as _;
 
 use fastrand::Rng;
@@ -20,7 +26,7 @@ use super::{Generator, Made};
 use crate::ids::mix;
 
 pub(super) const PARAMETERS: &str = "seed=1&requests=100000&pages=20000&alpha=0.75&hosts=1000\
-    &clients=200&embedded=4&stay=0.6&drift=0.02&change=0.05";
+    &clients=200&embedded=4&stay=0.6&drift=0.02&change=0.05&expire=0";
 
 const DAY_US: f64 = 86_400e6;
 /// Pages of a session, on average.
@@ -42,6 +48,14 @@ struct Client {
     pages_left: u64,
 }
 
+/// The last answer of an object.
+#[derive(Clone, Copy)]
+struct Answer {
+    /// How many times it had gone stale.
+    epoch: u64,
+    version: u64,
+}
+
 pub(super) struct Web {
     seed: u64,
     left: u64,
@@ -51,6 +65,9 @@ pub(super) struct Web {
     stay: f64,
     drift: f64,
     change: f64,
+    expire: f64,
+    /// By object; empty where nothing goes stale.
+    answers: HashMap<u64, Answer>,
     clients: Vec<Client>,
     /// Who asks next, by time.
     queue: BinaryHeap<Reverse<(u64, usize)>>,
@@ -77,6 +94,8 @@ impl Web {
             stay: p.number("stay", 0.0, 1.0)?,
             drift: p.number("drift", 0.0, 1000.0)?,
             change: p.number("change", 0.0, 1000.0)?,
+            expire: p.number("expire", 0.0, 100_000.0)?,
+            answers: HashMap::new(),
             clients: (0..clients).map(client).collect(),
             queue: (0..clients)
                 .map(|n| Reverse((exponential(&mut starts, AWAY_US / 4.0) as u64, n)))
@@ -136,6 +155,24 @@ impl Web {
     }
 }
 
+impl Web {
+    /// Which version of an object an answer is of, and whether it says only that it is the last.
+    fn answer(&mut self, object: u64, time_us: u64) -> (u64, bool) {
+        let version = self.times(7, object, self.change, time_us);
+        if self.expire == 0.0 {
+            return (version, false);
+        }
+        let now = Answer { epoch: self.times(8, object, self.expire, time_us), version };
+        match self.answers.get(&object).copied() {
+            Some(last) if last.epoch == now.epoch => (last.version, false),
+            last => {
+                self.answers.insert(object, now);
+                (version, last.is_some_and(|last| last.version == version))
+            }
+        }
+    }
+}
+
 impl Generator for Web {
     fn make(&mut self, made: &mut Made) -> bool {
         let Some(Reverse((time_us, n))) = self.queue.pop() else { return false };
@@ -159,10 +196,12 @@ impl Generator for Web {
         };
         let client = &self.clients[n];
         let (object, shared) = self.object(client, embedded);
-        let version = self.times(7, object, self.change, time_us);
+        let (version, is_same) = self.answer(object, time_us);
+        let client = &self.clients[n];
         made.time_us = time_us;
         made.method = "GET";
-        made.size_bytes = web_size(object ^ mix(version).bits());
+        let bytes = web_size(object ^ mix(version).bits());
+        (made.status, made.size_bytes) = if is_same { (304, 0) } else { (200, bytes) };
         made.client.clear();
         made.url.clear();
         let host = client.host;
