@@ -38,7 +38,7 @@ pub(super) struct Workload<'a> {
     /// One after the other on one machine; what is reported is the last.
     pub(super) stages: &'a [Stage<'a>],
     pub(super) names: &'a Catalogue,
-    /// Memory of files' buffers is what each system has, whatever it keeps there.
+    /// Memory of files' buffers is what each system has, be it for blocks of files or of a device.
     pub(super) config: &'a MachineConfig,
     pub(super) options: &'a DesignOptions,
     /// Before the last stage the first so many groups are loved, of so many; the others are hated.
@@ -128,6 +128,7 @@ impl Workload<'_> {
         let share = if entry.maps_beside_files { memory_bytes / 2 } else { memory_bytes };
         config.files.buffer_cache_bytes = share;
         config.mapped.memory_bytes = share;
+        config.buffered.memory_bytes = memory_bytes;
         let mapped_bytes = if entry.maps_beside_files { mapped_bytes_max(requests) } else { 0 };
         entry.on_one_disk(&config, mapped_bytes)
     }
