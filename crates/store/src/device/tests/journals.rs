@@ -104,8 +104,9 @@ fn a_long_journal_locks_little_and_holds_what_was_written() {
             let is_in_pieces = write(at, 32).is_some() && write(len / 2 + at, 8192).is_some();
             assert_eq!(is_in_pieces, journal.is_mapped());
             assert_eq!(journal.locked_pieces(), before, "who writes makes nothing ready");
-            [at, len / 2 + at, at + MIB / 2, len / 2 + at + MIB / 2]
-                .map(|at| journal.prepare(at.min(len - 1)));
+            for at in [at, len / 2 + at, at + MIB / 2, len / 2 + at + MIB / 2] {
+                journal.prepare(at.min(len - 1));
+            }
         }
         if let Some(locked) = journal.locked_pieces() {
             assert!(locked.ends_with(&[4, 8]), "those of the last two records: {locked:?}");
