@@ -252,6 +252,7 @@ fuzz_target!(|data: &[u8]| {
         length_bytes: Some(1),
         is_personal: false,
         was_asked_about: newer.contains_key("etag"),
+        is_for_sender: newer.contains_key("set-cookie"),
     };
     let _ = validation::head_effect(compared, StatusCode::OK, &response);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, &response);

@@ -199,7 +199,7 @@ fn strengthens(stored: &HeaderMap, response: &HeaderMap) -> bool {
 /// The effect of a HEAD's response on a stored GET response (§4.3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadEffect {
-    /// Nothing: the answer was not 200, or there was nothing to compare.
+    /// Nothing: the answer was not 200, or one for its sender with nothing to compare.
     None,
     /// Unchanged: merge the fields.
     Update,
@@ -220,11 +220,13 @@ pub struct Compared<'a> {
     pub is_personal: bool,
     /// The HEAD asked whether it has changed, by [`make_conditional`] or its like.
     pub was_asked_about: bool,
+    /// The response to the HEAD may be for who sent it, so that it agrees only by what it says.
+    pub is_for_sender: bool,
 }
 
 /// Compares a HEAD's response with the stored GET response. A validator that is not in it agrees
-/// with nothing where it was asked about: the origin had a 304 for that. Where nothing is in it to
-/// compare, it shows nothing.
+/// with nothing where it was asked about: the origin had a 304 for that. Where nothing was asked,
+/// what it does not say contradicts nothing: validators and length count where they were received.
 pub fn head_effect(stored: Compared<'_>, status: StatusCode, response: &HeaderMap) -> HeadEffect {
     if status != StatusCode::OK {
         return HeadEffect::None;
@@ -251,7 +253,7 @@ pub fn head_effect(stored: Compared<'_>, status: StatusCode, response: &HeaderMa
         HeadEffect::Update
     } else if stored.is_personal || stored.was_asked_about {
         HeadEffect::Stale
-    } else if compared.contains(&Some(true)) {
+    } else if compared.contains(&Some(true)) || !stored.is_for_sender {
         HeadEffect::Update
     } else {
         HeadEffect::None

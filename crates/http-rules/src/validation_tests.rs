@@ -255,8 +255,9 @@ fn what_a_head_shows() {
         (200, &[("last-modified", "then")], &dated, Update, Update),
         (200, &[("content-length", "7")], &stored, Stale, Update),
         (200, &[("content-length", "7")], &none, Stale, Update),
-        (200, &[], &stored, Stale, Nothing),
-        (200, &[], &none, Stale, Nothing),
+        // They count where they are received.
+        (200, &[], &stored, Stale, Update),
+        (200, &[], &none, Stale, Update),
         (200, &[("etag", "\"1\"")], &none, Stale, Stale),
         // Says something of this request: of who asked, and how.
         (206, &[("etag", "\"2\"")], &stored, Nothing, Nothing),
@@ -282,7 +283,23 @@ fn what_a_head_shows() {
 
 fn compared(headers: &HeaderMap) -> Compared<'_> {
     let (status, length_bytes) = (StatusCode::OK, Some(7));
-    Compared { status, headers, length_bytes, is_personal: false, was_asked_about: false }
+    let (is_personal, was_asked_about, is_for_sender) = (false, false, false);
+    Compared { status, headers, length_bytes, is_personal, was_asked_about, is_for_sender }
+}
+
+/// A page for one user may lack the validators of the one for all.
+#[test]
+fn what_is_for_its_sender_shows_nothing_by_silence() {
+    let stored = headers(&[("etag", "\"1\"")]);
+    for (lines, expected) in [
+        (&[][..], HeadEffect::None),
+        (&[("etag", "\"1\"")], HeadEffect::Update),
+        (&[("content-length", "7")], HeadEffect::Update),
+        (&[("content-length", "8")], HeadEffect::Stale),
+    ] {
+        let stored = Compared { is_for_sender: true, ..compared(&stored) };
+        assert_eq!(head_effect(stored, StatusCode::OK, &headers(lines)), expected, "{lines:?}");
+    }
 }
 
 /// Pages of all users may be of one date and one length.

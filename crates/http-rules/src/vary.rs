@@ -9,13 +9,14 @@
 
 use http::HeaderMap;
 use http::header::{
-    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, FORWARDED, HeaderName,
-    HeaderValue, PRAGMA, TE, VARY, VIA,
+    self, ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, FORWARDED,
+    HeaderName, HeaderValue, PRAGMA, TE, VARY, VIA,
 };
 
 use crate::config::CachingConfig;
 use crate::list_members;
 use crate::negotiation::Normaliser;
+use crate::storing::NotStoredReason;
 
 /// Most header names that one `Vary` may list; more count as `*`.
 pub const VARY_NAMES_MAX: usize = 16;
@@ -54,6 +55,30 @@ pub enum Vary {
     Names(Vec<HeaderName>),
     /// Criteria beyond the request: matches no request.
     Star,
+}
+
+impl Vary {
+    /// The names that `before` has not; `None` if these are not names.
+    pub fn beyond(&self, before: &Vary) -> Option<Vary> {
+        let Vary::Names(names) = self else { return None };
+        let had: &[HeaderName] = match before {
+            Vary::Names(had) => had,
+            Vary::Nothing | Vary::Star => &[],
+        };
+        Some(Vary::Names(names.iter().filter(|name| !had.contains(name)).cloned().collect()))
+    }
+
+    /// The reason not to store what others would lose by it: the response varies on a field in
+    /// which this request says who its user is.
+    pub fn names_user(&self, request: &HeaderMap) -> Option<NotStoredReason> {
+        let Vary::Names(names) = self else { return None };
+        let fields = [
+            (header::COOKIE, NotStoredReason::Cookie),
+            (header::AUTHORIZATION, NotStoredReason::Authorization),
+        ];
+        let said = |name: &HeaderName| names.contains(name) && request.contains_key(name);
+        fields.into_iter().find_map(|(name, reason)| said(&name).then_some(reason))
+    }
 }
 
 /// Reads `Vary`. An invalid name counts as `*`, and so does a field that says who the client is.

@@ -441,6 +441,7 @@ fn survive(headers: &HeaderMap, text: &str) {
         length_bytes: Some(1),
         is_personal: false,
         was_asked_about: true,
+        is_for_sender: false,
     };
     let _ = validation::head_effect(compared, StatusCode::OK, headers);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, headers);

@@ -188,7 +188,8 @@ impl<'a> Fetch<'a> {
     }
 
     /// Updates what is stored, provided that it may still be stored with its new fields, and where
-    /// it is; otherwise it is forgotten.
+    /// it is; otherwise it is forgotten, unless it is fresh and the 304 may be for who sent this
+    /// request.
     pub(crate) async fn keep_freshened(
         &self,
         stored: Stored<'_>,
@@ -212,13 +213,19 @@ impl<'a> Fetch<'a> {
             with_cookie: false,
             selective: false,
         };
+        let is_fresh = stored.response.policy.staleness_ms(worker.now_ms()).is_none();
         effects.admit(exchange, caching).inspect_err(|reason| {
             // A refusal caused by this request alone does not affect the stored response.
-            if !reason.is_of_request() {
+            if !reason.is_of_request() && !(is_fresh && self.may_be_for_sender(*reason)) {
                 vault.forget(stored.key);
             }
         })?;
-        if vary::of(&merged.headers) != vary::of(&stored.response.headers) {
+        let (varies, varied) = (vary::of(&merged.headers), vary::of(&stored.response.headers));
+        if varies != varied {
+            let by_sender = varies.beyond(&varied).and_then(|by| by.names_user(&self.ask.headers));
+            if let Some(reason) = by_sender.filter(|_| is_fresh) {
+                return Err(reason);
+            }
             // It is not under the key where requests that it varies on would look.
             vault.forget(stored.key);
             return Err(NotStoredReason::Invalidated);
@@ -266,6 +273,7 @@ impl<'a> Fetch<'a> {
             length_bytes: found.complete_bytes(),
             is_personal: stored.policy.is_personal,
             was_asked_about,
+            is_for_sender: self.is_for_sender(response),
         };
         let primary = &self.ask.target.primary;
         let updated = match validation::head_effect(compared, response.status(), response.headers())
@@ -277,7 +285,7 @@ impl<'a> Fetch<'a> {
                 self.status.stored = kept.is_ok();
                 return;
             }
-            HeadEffect::Stale if self.found_for_all() && self.is_for_sender(response) => return,
+            HeadEffect::Stale if compared.is_for_sender && self.found_for_all() => return,
             HeadEffect::Stale => {
                 StoredResponse { policy: stored.policy.made_stale(), ..stored.clone() }
             }
@@ -291,6 +299,10 @@ impl<'a> Fetch<'a> {
     /// Whether a GET's response with these fields would be for who sent this request, by its
     /// credentials or its cookie, so that it says nothing of what others get.
     fn is_for_sender(&self, response: &Response<FetchedBody>) -> bool {
+        let sender = self.ask;
+        if !sender.has_cookie() && !sender.has_credentials() && !sender.wishes.no_store {
+            return false;
+        }
         let (ask, status, caching) = (self.ask, response.status(), self.caching());
         let mut headers = response.headers().clone();
         let length_bytes = hooks::announced_length(&headers);

@@ -398,7 +398,7 @@ impl<'a> Fetch<'a> {
     pub(super) fn may_be_for_sender(&self, reason: NotStoredReason) -> bool {
         use NotStoredReason as Not;
         let names_user = self.ask.has_cookie() || self.ask.has_credentials();
-        let marks = [Not::Private, Not::NoStore, Not::SetCookie, Not::NotCacheable];
+        let marks = [Not::Private, Not::NoStore, Not::SetCookie, Not::NotCacheable, Not::VaryStar];
         reason.is_of_request() || (names_user && marks.contains(&reason))
     }
 

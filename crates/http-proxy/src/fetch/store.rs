@@ -74,11 +74,13 @@ impl Fetch<'_> {
             None => directives,
         };
         let stored = self.to_store(parts, headers, &directives, effects);
-        if stored.policy.is_personal && self.found_for_all() {
+        let (vault, target) = (&worker.shared.vault, &ask.target);
+        let is_personal = stored.policy.is_personal;
+        if is_personal && (self.found_for_all() || vault.has_slices_for_all(&target.primary).await)
+        {
             return Err(NotStoredReason::Cookie);
         }
         let groups = effects.groups_of(&worker.shared.config, ask, headers);
-        let (vault, target) = (&worker.shared.vault, &ask.target);
         let begun =
             vault.begin(target, self.sent.epoch, &ask.headers, stored, length, &groups).await;
         let mut insertion = begun?;

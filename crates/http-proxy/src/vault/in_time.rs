@@ -165,7 +165,7 @@ mod tests {
         let is_unknown = async || {
             let joined = vault.join_group(GroupId::of(b"o")).await;
             assert_eq!(joined.unwrap_err(), NotStoredReason::Store);
-            let placed = vault.place_default(&varied.primary, &none, GroupId::of("h")).await;
+            let placed = vault.place_default(&varied.primary, 0, &none, GroupId::of("h")).await;
             assert_eq!(placed.unwrap_err(), NotStoredReason::Store);
             assert!(vault.holds_whole(&small.primary).await);
         };

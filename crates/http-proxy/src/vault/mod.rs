@@ -455,10 +455,14 @@ impl Vault {
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let stamp = self.stamp(epoch, &response)?;
         let key = match vary::with_configured(&response.headers, &self.caching.load()) {
-            Vary::Nothing => self.place_default(&target.primary, request, group).await?,
+            Vary::Nothing => {
+                let now_ms = response.policy.response_time_ms;
+                self.place_default(&target.primary, now_ms, request, group).await?
+            }
             Vary::Star => return Err(NotStoredReason::VaryStar),
             Vary::Names(names) => {
-                self.place_variant(&target.primary, names, request, group).await?
+                let by = (names, response.policy.response_time_ms);
+                self.place_variant(&target.primary, by, request, group).await?
             }
         };
         let mut insertion =
@@ -533,7 +537,10 @@ impl Vault {
         if !is_whole && self.holds_whole(&insertion.key).await {
             return Err(NotStoredReason::Partial);
         }
-        if self.is_for_fewer(&insertion.key, insertion.response.policy).await {
+        let policy = insertion.response.policy;
+        if self.is_for_fewer(&insertion.key, policy).await
+            || (is_whole && policy.is_personal && self.has_slices_for_all(primary).await)
+        {
             return Err(NotStoredReason::Cookie);
         }
         let key = insertion.commit(&self.store).await?;

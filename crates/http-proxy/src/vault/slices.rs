@@ -166,6 +166,12 @@ impl Vault {
         self.generation_of(slices_group(primary)).await.ok().flatten()
     }
 
+    /// True if slices of a resource are stored that no purge covers: slices are for all, so that
+    /// what may be for one user does not replace them.
+    pub(crate) async fn has_slices_for_all(&self, primary: &[u8]) -> bool {
+        self.slices_generation(primary).await.is_some()
+    }
+
     /// False if this slice is certainly not stored. Costs no I/O.
     pub(crate) fn may_have_slice(
         &self,

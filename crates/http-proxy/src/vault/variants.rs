@@ -13,6 +13,7 @@ use super::{Found, Placement, Vault, decode};
 use crate::metrics::Counters;
 use crate::purge::marks::Standing;
 use crate::purge::stamp::Stamp;
+use crate::rules::vary::Vary;
 use crate::rules::{CachingConfig, NotStoredReason, vary};
 use crate::vault::entry::{Entry, StoredResponse, VaryMarker};
 
@@ -38,20 +39,22 @@ impl Vault {
     pub(super) async fn place_default(
         &self,
         primary: &[u8],
+        now_ms: u64,
         request: &HeaderMap,
         group: GroupId,
     ) -> Result<Vec<u8>, NotStoredReason> {
         if self.may_contain(primary) && self.read_marker(primary).await?.is_some() {
-            return self.place_variant(primary, Vec::new(), request, group).await;
+            return self.place_variant(primary, (Vec::new(), now_ms), request, group).await;
         }
         Ok(primary.to_vec())
     }
 
-    /// Adds this variant to the marker's list, and returns the variant's key.
+    /// Adds this variant to the marker's list, and returns the variant's key. The response varies
+    /// on these names, and came at this time.
     pub(super) async fn place_variant(
         &self,
         primary: &[u8],
-        names: Vec<HeaderName>,
+        (names, now_ms): (Vec<HeaderName>, u64),
         request: &HeaderMap,
         group: GroupId,
     ) -> Result<Vec<u8>, NotStoredReason> {
@@ -61,7 +64,11 @@ impl Vault {
             Some((marker, variants)) if names.iter().all(|n| marker.names.contains(n)) => {
                 (marker, variants)
             }
-            other => (new_marker(names, other.map(|(marker, _)| marker)), Vec::new()),
+            other => {
+                let former = other.map(|(marker, _)| marker);
+                self.leaves_to_others(primary, &names, former.as_ref(), request, now_ms).await?;
+                (new_marker(names, former), Vec::new())
+            }
         };
         let key = variant_key(primary, &marker, request, &self.caching.load())
             .ok_or(NotStoredReason::HeadersTooLarge)?;
@@ -84,6 +91,34 @@ impl Vault {
             .await
             .map_err(|_| NotStoredReason::Store)?;
         Ok(key)
+    }
+
+    /// Refuses names that would take from all what is stored for them and fresh, on account of a
+    /// response to who says in such a field who they are: what others get may well not vary on it.
+    async fn leaves_to_others(
+        &self,
+        primary: &[u8],
+        names: &[HeaderName],
+        former: Option<&VaryMarker>,
+        request: &HeaderMap,
+        now_ms: u64,
+    ) -> Result<(), NotStoredReason> {
+        let varied = Vary::Names(former.map(|marker| marker.names.clone()).unwrap_or_default());
+        let by_sender = Vary::Names(names.to_vec()).beyond(&varied);
+        let Some(reason) = by_sender.and_then(|by| by.names_user(request)) else {
+            return Ok(());
+        };
+        let is_for_all = |stored: &StoredResponse| {
+            !stored.policy.is_personal && stored.policy.staleness_ms(now_ms).is_none()
+        };
+        let is_taken = match former {
+            None => self.standing_response(primary).await?.is_some_and(|(_, it)| is_for_all(&it)),
+            Some(_) => {
+                let variants = self.variants(primary, &[], self.caching.load().variants_max).await;
+                variants.iter().any(|variant| is_for_all(&variant.response))
+            }
+        };
+        if is_taken { Err(reason) } else { Ok(()) }
     }
 
     /// Stored variants of a resource without their bodies, newest first, for a request that is for

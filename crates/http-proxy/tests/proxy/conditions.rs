@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use crate::ranges::slice_of;
-use crate::support::{Origin, Proxy, date, eventually, reply};
+use crate::support::{Origin, Proxy, Reply, date, eventually, reply};
 
 /// RFC 9110 §13.1.1, §13.1.4, §13.2.2.
 #[test]
@@ -160,6 +160,29 @@ fn a_head_freshens_or_outdates_what_a_get_stored() {
             assert_eq!(after.has("x-new"), status == 200);
             assert_eq!(after.text(), "seven77");
         }
+    }
+}
+
+/// RFC 9111 §4.3.5: validators and length count where they were received. Nothing was asked about
+/// what has no validator. A page for who sent a cookie agrees only by what is in it.
+#[test]
+fn a_head_that_asked_nothing_freshens_by_what_it_says() {
+    for (fields, head, expected) in [
+        ("", "Cache-Control: max-age=100", "hit"),
+        ("Cookie: user=b", "Cache-Control: max-age=100", "hit"),
+        ("Cookie: user=b", "Cache-Control: private", "fwd=stale"),
+        ("Cookie: user=b", "Content-Type: text/html", "fwd=stale"),
+    ] {
+        let origin = Origin::start(move |request| match request.method() {
+            "HEAD" => Reply { chunked: true, ..reply(200, head, "") },
+            _ => reply(200, "Cache-Control: max-age=1", "body"),
+        });
+        let proxy = Proxy::start(&origin);
+        proxy.get("/");
+        proxy.pass_seconds(2);
+        assert_eq!(proxy.ask("HEAD", "/", fields).status(), 200);
+        let after = proxy.get("/");
+        assert!(after.cache().contains(expected), "{fields} {head}: {}", after.cache());
     }
 }
 

@@ -87,6 +87,30 @@ fn what_a_cookie_brings_is_no_slice_for_others() {
     assert!(answer.body == all[200_000..], "it is everybody's");
 }
 
+/// The whole page of who sent a cookie, stored for validation, would be in their place.
+#[test]
+fn what_a_cookie_brings_whole_leaves_slices_to_others() {
+    let all = noise(38, LENGTH);
+    let sent = all.clone();
+    let origin = Origin::start(move |request| match request.has("cookie") {
+        true => reply(200, "Content-Type: text/html\nETag: \"own\"", noise(39, 100)),
+        false => slice_of(request, &sent, "ETag: \"v\""),
+    });
+    let proxy = sliced_by(&origin, SLICE as u64);
+    bring_three(&proxy);
+    let own = proxy.get_with("/", "Cookie: user=b\nCache-Control: no-cache");
+    assert!(own.complete && own.body == noise(39, 100), "{}", own.cache());
+    assert!(own.cache().contains("detail=cookie"), "{}", own.cache());
+    let asked = origin.count();
+    let answer = proxy.get_with("/", "Range: bytes=0-140000");
+    assert!(
+        answer.cache().contains("; hit") && answer.body == all[..=140_000],
+        "{}",
+        answer.cache()
+    );
+    assert_eq!(origin.count(), asked);
+}
+
 /// A resource of which slices are stored that the origin would not send any more, and its bytes
 /// now.
 fn changed_resource(bring: impl Fn(&Proxy)) -> (Proxy, Vec<u8>) {
