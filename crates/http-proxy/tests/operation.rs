@@ -443,9 +443,11 @@ fn the_grouping_decides_what_lies_together() {
     let with_key = paths.map(|path| format!("{path}?key"));
     let with_key = with_key.each_ref().map(String::as_str);
     for (paths, rule, expected) in [
-        (with_key, "page", [0, 0, 0, 0]),
+        (with_key, "named", [0, 0, 0, 0]),
+        (with_key, "page", [0, 0, 0, 1]),
         (with_key, "path:1", [0, 0, 0, 1]),
         (with_key, "none", [0, 1, 2, 3]),
+        (paths, "named", [0, 0, 0, 1]),
         (paths, "page", [0, 0, 0, 1]),
         (paths, "host", [0, 0, 0, 0]),
         (paths, "path:1", [0, 0, 0, 1]),

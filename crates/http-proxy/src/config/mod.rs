@@ -52,12 +52,14 @@ pub struct WriteLimit {
     pub window: Duration,
 }
 
-/// How responses are grouped where the origin names no group itself.
+/// How responses are grouped.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Grouping {
-    /// What the origin names as a group, else a page with what it embeds (by `Referer`), else host
-    /// and first path segment. With any other grouping what the origin names does not count.
+    /// What the origin names as a group, else as [`Grouping::Page`]. With any other grouping what
+    /// the origin names does not count.
     #[default]
+    Named,
+    /// A page with what it embeds (by `Referer`), else host and first path segment.
     Page,
     /// All of a host.
     Host,
@@ -71,7 +73,7 @@ pub enum Grouping {
 
 /// Text that names no grouping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no way to group: write page, host, none, path:N (N from 1 on) or header:NAME")]
+#[error("`{0}` is no way to group: write named, page, host, none, path:N (N from 1 on) or header:NAME")]
 pub struct ParseGroupingError(String);
 
 impl std::str::FromStr for Grouping {
@@ -79,6 +81,7 @@ impl std::str::FromStr for Grouping {
 
     fn from_str(text: &str) -> Result<Grouping, ParseGroupingError> {
         let grouping = match text.split_once(':') {
+            None if text == "named" => Some(Grouping::Named),
             None if text == "page" => Some(Grouping::Page),
             None if text == "host" => Some(Grouping::Host),
             None if text == "none" => Some(Grouping::None),
@@ -95,6 +98,7 @@ impl std::str::FromStr for Grouping {
 impl fmt::Display for Grouping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Grouping::Named => f.write_str("named"),
             Grouping::Page => f.write_str("page"),
             Grouping::Host => f.write_str("host"),
             Grouping::Path(count) => write!(f, "path:{count}"),

@@ -52,7 +52,11 @@ fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<V
     let target = &ask.target;
     let path = target.path_and_query.as_str().split('?').next().unwrap_or_default();
     Some(match grouping {
-        Grouping::Page => return None,
+        Grouping::Named => return None,
+        Grouping::Page => {
+            let path = target.path_and_query.as_str();
+            Groups::by_page(&target.host, ask.host_asked(), path, &ask.headers, response).home
+        }
         Grouping::Host => named_group("h", &target.host, b""),
         Grouping::Path(count) => named_group("d", &target.host, first_segments(path, *count)),
         Grouping::Header(name) => match response.get(name) {

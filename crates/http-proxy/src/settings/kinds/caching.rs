@@ -22,7 +22,7 @@ pub(crate) struct Query;
 pub(crate) struct Negotiated;
 
 impl Kind<Grouping> for GroupRule {
-    const WRITTEN: &'static str = "page, host, path:N, header:NAME or none";
+    const WRITTEN: &'static str = "named, page, host, path:N, header:NAME or none";
     fn read(value: &Value) -> Result<Grouping, String> {
         let Value::Text(text) = value else { return Err(value.wanted(Self::WRITTEN)) };
         text.parse().map_err(|_| value.wanted(Self::WRITTEN))
