@@ -11,6 +11,12 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use serde_json::Value;
 
+/// What `/coded` says, in two codings.
+pub(crate) const CODED_TEXT: &str = "plain words, plain words, plain words, plain words.";
+const CODED: [u8; 37] = [
+    31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 43, 200, 73, 204, 204, 83, 40, 207, 47, 74, 41, 214, 81, 40,
+    32, 134, 163, 7, 0, 138, 49, 131, 66, 51, 0, 0, 0,
+];
 const PAGE: &str = include_str!("probe.html");
 /// A sound of 8 bits a sample, 8,000 samples a second.
 pub(crate) const SOUND_BYTES: u32 = 10_000_000;
@@ -142,6 +148,14 @@ fn answer(request: &Request) -> Reply {
         "/language" => {
             let language = request.headers.get("accept-language").cloned().unwrap_or_default();
             reply("Cache-Control: max-age=600\r\nVary: Accept-Language\r\n", language.into())
+        }
+        "/coded" => {
+            let accepted = request.headers.get("accept-encoding").cloned().unwrap_or_default();
+            let headers = "Cache-Control: max-age=600\r\nVary: Accept-Encoding\r\n";
+            match accepted.contains("gzip") {
+                true => reply(&format!("{headers}Content-Encoding: gzip\r\n"), CODED.to_vec()),
+                false => reply(headers, CODED_TEXT.into()),
+            }
         }
         "/echo" | "/report" => reply("", request.body.clone()),
         path if path.ends_with(".bmp") => {

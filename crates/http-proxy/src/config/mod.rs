@@ -73,7 +73,9 @@ pub enum Grouping {
 
 /// Text that names no grouping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no way to group: write named, page, host, none, path:N (N from 1 on) or header:NAME")]
+#[error(
+    "`{0}` is no way to group: write named, page, host, none, path:N (N from 1 on) or header:NAME"
+)]
 pub struct ParseGroupingError(String);
 
 impl std::str::FromStr for Grouping {
