@@ -8,13 +8,14 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use damelo::ByteSize;
-use http::header::PROXY_AUTHORIZATION;
+use http::header::{LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::transport::{Listener, OriginChoice};
 use crate::config::{Grouping, OriginTarget};
 use crate::forward::access_rule::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
+use crate::forward::users;
 use crate::handler::purge::order_of_json;
 use crate::handler::purge_method::order_of_method;
 use crate::listen::proxy_protocol::{Parsed, parse};
@@ -22,8 +23,11 @@ use crate::purge::PurgeKind;
 use crate::purge::marks::{Marks, Scope, Standing, Subject};
 use crate::purge::saved::{Delta, Known, Snapshot};
 use crate::purge::stamp::Stamp;
+use crate::request::forwarded;
+use crate::rules::key::is_plain_authority;
 use crate::ruleset::{Glob, Segments};
 use crate::settings::Settings;
+use crate::upstream::redirects::OwnName;
 use crate::vault::entry::Entry;
 use crate::vault::variants::{decode_variants, encode_variants};
 
@@ -63,11 +67,71 @@ pub fn credentials(data: &[u8]) {
     }
 }
 
-/// Purge orders: the same bytes read as JSON, and as `name:value` header lines of a request.
-pub fn purge_order(data: &[u8]) {
-    if let Ok((what, _)) = order_of_json(data) {
-        assert!(!what.is_empty());
+/// The file of users of the forward proxy.
+pub fn users_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (users, wrong) = users::parse(text);
+    let lines = text.lines().count();
+    assert!(users.len() + wrong.len() <= lines);
+    assert!(wrong.iter().all(|line| (1..=lines).contains(line)));
+    for (name, hash) in &users {
+        assert!(!name.is_empty() && !name.contains(':') && !name.starts_with('#'));
+        // What is kept of a line says the same again.
+        let (again, wrong) = users::parse(&format!("{name}:{}", hash.text()));
+        assert!(again.len() == 1 && wrong.is_empty(), "{name}");
     }
+}
+
+/// What a proxy before this one tells of its client, as `name:value` header lines.
+pub fn forwarded_fields(data: &[u8]) {
+    let headers = fields(data);
+    let networks = ["10.0.0.0/8".parse().expect("a network")];
+    let (scheme, host) = forwarded::given(&headers);
+    assert!(scheme.is_none_or(|scheme| ["http", "https"].contains(&scheme)));
+    assert!(host.is_none_or(|host| !host.is_empty() && is_plain_authority(host.as_bytes())));
+    // What the client itself put before what the proxy wrote counts for nothing.
+    let named = forwarded::client(&headers, &[]);
+    for name in ["x-forwarded-for", "forwarded"] {
+        let Some(value) = headers.get(name) else { continue };
+        let before: HeaderValue = match name {
+            "forwarded" => HeaderValue::from_static("for=192.0.2.9"),
+            _ => HeaderValue::from_static("192.0.2.9"),
+        };
+        let mut forged = headers.clone();
+        forged.insert(HeaderName::from_static(name), before);
+        forged.append(HeaderName::from_static(name), value.clone());
+        headers.get_all(name).iter().skip(1).for_each(|line| {
+            forged.append(HeaderName::from_static(name), line.clone());
+        });
+        assert_eq!(forwarded::client(&forged, &[]), named, "{name}");
+    }
+    // Nor does it make anybody of who is known by none.
+    assert!(named.is_some() || forwarded::client(&headers, &networks).is_none());
+    assert!(forwarded::request_id(&headers, true).len() <= 200);
+    let mut told = headers;
+    forwarded::forget_told(&mut told, false);
+    assert_eq!(forwarded::given(&told), (None, None));
+    assert_eq!(forwarded::client(&told, &[]), None);
+}
+
+/// `Location`, of which the origin's own name is taken off.
+pub fn redirects(data: &[u8]) {
+    let Ok(value) = HeaderValue::from_bytes(data) else { return };
+    let mut headers = HeaderMap::from_iter([(LOCATION, value.clone())]);
+    OwnName::of_fuzzing().take_off(&mut headers);
+    let left = &headers[LOCATION];
+    if *left == value {
+        return;
+    }
+    // As browsers read it.
+    let path: Vec<u8> = left.as_bytes().iter().copied().filter(|byte| *byte != b'\t').collect();
+    assert!(path.starts_with(b"/"), "{left:?}");
+    assert!(!path.starts_with(b"//") && !path.starts_with(b"/\\"), "{left:?}");
+    assert!(value.as_bytes().ends_with(&left.as_bytes()[1..]), "{left:?}");
+}
+
+/// Header lines as `name:value`; others are left out.
+fn fields(data: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in data.split(|byte| *byte == b'\n').take(64) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
@@ -78,7 +142,15 @@ pub fn purge_order(data: &[u8]) {
             headers.append(name, value);
         }
     }
-    if let Ok((what, _)) = order_of_method(&["http://h/a".to_owned()], &headers, &[]) {
+    headers
+}
+
+/// Purge orders: the same bytes read as JSON, and as `name:value` header lines of a request.
+pub fn purge_order(data: &[u8]) {
+    if let Ok((what, _)) = order_of_json(data) {
+        assert!(!what.is_empty());
+    }
+    if let Ok((what, _)) = order_of_method(&["http://h/a".to_owned()], &fields(data), &[]) {
         assert!(!what.is_empty());
     }
 }
@@ -219,6 +291,9 @@ mod tests {
         try_damaged("stored_entry", stored_entry);
         try_damaged("purge_marks", purge_marks);
         try_damaged("proxy_values", proxy_values);
+        try_damaged("users_file", users_file);
+        try_damaged("forwarded_fields", forwarded_fields);
+        try_damaged("redirects", redirects);
     }
 
     /// The checked-in seeds equal what the code writes, and the fuzzing configuration contains

@@ -115,7 +115,8 @@ pub use forward::users::hash_credentials;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use fuzz_tests::{
-    configuration, credentials, proxy_header, proxy_values, purge_marks, purge_order, stored_entry,
+    configuration, credentials, forwarded_fields, proxy_header, proxy_values, purge_marks,
+    purge_order, redirects, stored_entry, users_file,
 };
 pub use ruleset::Ruleset;
 pub use say::say;

@@ -102,6 +102,19 @@ fn hash(password: &str, salt: &[u8]) -> Option<String> {
 pub(crate) fn read(path: &Path) -> Result<UsersFile, ProxyError> {
     let error = |reason: String| ProxyError::UsersFile { path: path.to_owned(), reason };
     let text = fs::read_to_string(path).map_err(|source| error(source.to_string()))?;
+    let (users, wrong) = parse(&text);
+    let wrong = wrong.first().map(|line| {
+        let more = match wrong.len() {
+            1 => String::new(),
+            lines => format!(", nor are {} more", lines - 1),
+        };
+        error(format!("line {line} is not NAME:$argon2id$...{more}"))
+    });
+    Ok(UsersFile { users, wrong })
+}
+
+/// The users of the valid lines of a file, and the numbers of the others.
+pub(crate) fn parse(text: &str) -> (Users, Vec<usize>) {
     let (mut users, mut wrong) = (Users::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -113,14 +126,7 @@ pub(crate) fn read(path: &Path) -> Result<UsersFile, ProxyError> {
             None => wrong.push(index + 1),
         }
     }
-    let wrong = wrong.first().map(|line| {
-        let more = match wrong.len() {
-            1 => String::new(),
-            lines => format!(", nor are {} more", lines - 1),
-        };
-        error(format!("line {line} is not NAME:$argon2id$...{more}"))
-    });
-    Ok(UsersFile { users, wrong })
+    (users, wrong)
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ pub(crate) fn client_given(
 /// The client that a proxy before this one received the request from: the last list element, which
 /// that proxy wrote itself, or, where that is one of `proxies`, the last one before that is none.
 /// Earlier elements are untrusted, and so is all before one that is no address.
-fn client(headers: &HeaderMap, proxies: &[IpNet]) -> Option<IpAddr> {
+pub(crate) fn client(headers: &HeaderMap, proxies: &[IpNet]) -> Option<IpAddr> {
     let elements = |name: HeaderName| {
         let lines = headers.get_all(name).into_iter().rev();
         lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',').map(str::trim))

@@ -30,7 +30,7 @@ mod pinned;
 // Connections to one endpoint: opened, asked, kept for as long as they last.
 mod pool;
 // Redirects to the origin's own name and paths.
-mod redirects;
+pub(crate) mod redirects;
 // Bodies of clients on their way to origins.
 mod request_body;
 // Bodies from origins.

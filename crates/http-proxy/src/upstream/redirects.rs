@@ -53,6 +53,11 @@ impl OwnName {
         OwnName { scheme: scheme.to_owned(), authority }
     }
 
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn of_fuzzing() -> OwnName {
+        OwnName { scheme: "http".to_owned(), authority: "o:8000".to_owned() }
+    }
+
     /// Removes the origin's own name from `Location`.
     pub(crate) fn take_off(&self, headers: &mut HeaderMap) {
         let path = headers.get(LOCATION).and_then(|to| self.path_of(to.to_str().ok()?));
@@ -67,8 +72,11 @@ impl OwnName {
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let is_own = scheme.eq_ignore_ascii_case(&self.scheme)
             && without_default_port(&self.scheme, authority).eq_ignore_ascii_case(&self.authority);
-        // A reference that begins with two slashes names another host.
-        if !is_own || path.starts_with("//") {
+        // A reference that begins with two slashes names another host. Browsers take backslashes
+        // for slashes, and leave tabs out.
+        let mut begins = path.chars().filter(|letter| *letter != '\t').take(2);
+        let slash = |letter: Option<char>| matches!(letter, Some('/' | '\\'));
+        if !is_own || (slash(begins.next()) && slash(begins.next())) {
             return None;
         }
         Some(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
@@ -101,6 +109,8 @@ mod tests {
             (&plain, "http://10.0.0.5:8000.example/a", None),
             (&plain, "http://10.0.0.5:8000@example/a", None),
             (&plain, "http://10.0.0.5:8000//example/a", None),
+            (&plain, "http://10.0.0.5:8000/\\example/a", None),
+            (&plain, "http://10.0.0.5:8000/\t/example/a", None),
             (&plain, "http://www.example/a", None),
             (&plain, "/a", None),
             (&plain, "//10.0.0.5:8000/a", None),
