@@ -180,8 +180,8 @@ fn curl_compares_tags_and_takes_codings() {
         let coded = bed.curl(&[options, &["--header", "Accept-Encoding: gzip"]].concat(), &url);
         assert!(coded.starts_with(&[31, 139]), "{options:?}");
     }
-    // Coded and plain, by http and by https.
-    assert_eq!(bed.origin.asked("/coded"), 4);
+    // Once for each `Accept-Encoding`, by http and by https.
+    assert_eq!(bed.origin.asked("/coded"), 2 * 3);
 }
 
 #[test]
@@ -211,7 +211,13 @@ fn one_curl_keeps_its_connection_and_asks_at_once() {
         return;
     }
     let bed = Bed::start();
-    for (options, base, _) in bed.ways() {
+    // Prior knowledge is left out: curl 7.88 fails where it uses such a connection again, whatever
+    // the server (curl's issue 10634).
+    let ways = bed
+        .ways()
+        .into_iter()
+        .filter(|(_, url, version)| *version == "1.1" || url.starts_with("https"));
+    for (options, base, _) in ways {
         let told = ["--write-out", "%{num_connects} "];
         let outputs = ["--output", "a", "--output", "b", "--output", "c"];
         let urls = ["/1.bmp", "/streamed"].map(|path| format!("{base}{path}"));
