@@ -200,21 +200,22 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, PurgeKind), Purge
     Ok((what, kind))
 }
 
-/// The URLs that a PURGE request is for: by http and by https, unless it names one of them by a
-/// whole URL. Who gives the order often does so in clear text, next to the proxy, whatever clients
-/// use.
+/// The URLs that a PURGE request is for, as clients ask for them: by http and by https, unless it
+/// names one of them by a whole URL. Who gives the order often does so in clear text, next to the
+/// proxy, whatever clients use.
 fn urls_of(shared: &Shared, ask: &Ask) -> Vec<String> {
-    let (naming, target) = (Naming::of(shared), &ask.target);
-    let written = ask.scheme_written;
+    let (target, written) = (&ask.target, ask.scheme_written);
+    // Rules see the host that was asked for, also where keys have another.
+    let host = match ask.host_asked() {
+        "" => target.host.clone(),
+        // The default port of the order's own scheme is not the default of the other scheme.
+        asked => normal_host(asked, ask.scheme_asked()),
+    };
     let schemes = ["http", "https"].into_iter().filter(|s| written.is_none_or(|w| w == *s));
-    let mut urls: Vec<String> = schemes
-        .map(|scheme| {
-            let (scheme, host) = naming.of_url(scheme, &target.host);
-            format!("{scheme}://{host}{}", target.path_and_query)
-        })
-        .collect();
-    // If keys do not depend on the scheme, both are equal.
-    urls.dedup();
+    let url = |scheme| format!("{scheme}://{host}{}", target.path_and_query);
+    let mut urls: Vec<String> = schemes.map(url).collect();
+    // If keys do not depend on the scheme, both are the same.
+    urls.dedup_by_key(|url| key_of_url(shared, url));
     urls
 }
 
