@@ -8,12 +8,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::Response;
 use http::uri::PathAndQuery;
+use http::{Method, Response};
 use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
-use crate::request::Ask;
+use crate::request::{Ask, hooks};
 use crate::ruleset::{self, AnswerEdits, Told};
 use crate::worker::Shared;
 
@@ -21,6 +21,7 @@ use crate::worker::Shared;
 #[derive(Debug)]
 pub(super) struct Delivery {
     edits: Option<AnswerEdits>,
+    is_head: bool,
     client: Option<IpAddr>,
     host: Box<str>,
     scheme: &'static str,
@@ -38,6 +39,7 @@ impl Delivery {
         let told = ask.told();
         Some(Arc::new(Delivery {
             edits,
+            is_head: ask.method == Method::HEAD,
             client: told.client,
             host: told.host.into(),
             scheme: told.scheme,
@@ -56,10 +58,15 @@ impl Delivery {
             path_and_query: self.path_and_query.as_str(),
             request_id: self.request_id.as_deref(),
         };
-        let (status, length_bytes) = (response.status(), response.body().size_hint().exact());
+        let status = response.status();
+        // That of a HEAD is as long as a GET's would be.
+        let length_bytes = match self.is_head {
+            true => hooks::announced_length(response.headers()),
+            false => response.body().size_hint().exact(),
+        };
         let headers = std::mem::take(response.headers_mut());
         let view = ruleset::response_view(status, &headers, length_bytes);
         let rules = shared.config.ruleset.on_answer(edits, &view);
-        *response.headers_mut() = ruleset::edited_answer(&rules, headers, &told);
+        *response.headers_mut() = ruleset::edited_answer(&rules, status, headers, &told);
     }
 }

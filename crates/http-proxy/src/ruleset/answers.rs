@@ -3,9 +3,11 @@
 //! Invariant: which rules apply is found from the request as the client sent it and from the answer
 //! that it gets, never from what was stored for somebody else. Pure, no threads.
 
-use http::HeaderMap;
+use http::header::{CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::{RequestView, ResponseView, Rule, Ruleset, Told};
+use crate::rules::list_members;
 
 /// The places of the rules whose conditions on the request are met, of those that edit answers or
 /// end the evaluation.
@@ -49,16 +51,51 @@ impl Ruleset {
     }
 }
 
-/// An answer's headers as these rules have them.
-pub(crate) fn edited_answer(rules: &[&Rule], mut headers: HeaderMap, told: &Told<'_>) -> HeaderMap {
+/// An answer's headers as these rules have them. Names in `Vary` are added to those of the origin:
+/// without these, caches after this one would take one variant for another.
+pub(crate) fn edited_answer(
+    rules: &[&Rule],
+    status: StatusCode,
+    mut headers: HeaderMap,
+    told: &Told<'_>,
+) -> HeaderMap {
+    // It has the boundary without which the parts cannot be read.
+    let of_parts = headers.get(CONTENT_TYPE).filter(|value| is_of_parts(status, value)).cloned();
     let edits = rules.iter().map(|rule| (&rule.then.answer_remove, &rule.then.answer_set));
-    super::edit(&mut headers, edits, |value| value.of(told));
+    super::edit(&mut headers, edits, |headers, name, value| match value.of(told) {
+        Some(value) if *name == VARY => Some(with_names(headers, value)),
+        value => value,
+    });
+    if let Some(of_parts) = of_parts {
+        headers.insert(CONTENT_TYPE, of_parts);
+    }
     headers
+}
+
+fn is_of_parts(status: StatusCode, value: &HeaderValue) -> bool {
+    const KIND: &[u8] = b"multipart/byteranges";
+    let kind = value.as_bytes().get(..KIND.len());
+    status == StatusCode::PARTIAL_CONTENT && kind.is_some_and(|k| k.eq_ignore_ascii_case(KIND))
+}
+
+/// The `Vary` of an answer and these names.
+fn with_names(headers: &HeaderMap, more: HeaderValue) -> HeaderValue {
+    let mut names: Vec<&[u8]> = list_members(headers, &VARY).collect();
+    if names.is_empty() {
+        return more;
+    }
+    for name in more.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+        if !name.is_empty() && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            names.push(name);
+        }
+    }
+    // Never fails: parts of valid values joined by a valid separator are a valid value.
+    HeaderValue::from_bytes(&names.join(&b", "[..])).unwrap_or(more)
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{Method, StatusCode};
+    use http::Method;
 
     use super::*;
     use crate::ruleset::{FieldValue, Term, response_view};
@@ -94,9 +131,39 @@ mod tests {
             (StatusCode::NOT_FOUND, None),
         ] {
             let rules = set.on_answer(&edits, &response_view(status, &none, None));
-            let headers = edited_answer(&rules, HeaderMap::new(), &told);
+            let headers = edited_answer(&rules, status, HeaderMap::new(), &told);
             assert_eq!(headers.get("x-a").map(|value| value.to_str().unwrap()), expected);
         }
         assert!(Ruleset::new(vec![Rule::named("r".to_owned())]).answer_edits(&request).is_none());
+    }
+
+    #[test]
+    fn vary_grows_and_the_boundary_of_parts_stays() {
+        let line = |name: &'static str, value: &str| {
+            (name.parse().unwrap(), FieldValue::read(value).unwrap())
+        };
+        let mut rule = Rule::named("r".to_owned());
+        rule.then.answer_set = vec![line("vary", "Origin, accept"), line("content-type", "a/b")];
+        let told =
+            Told { client: None, host: "h", scheme: "http", path_and_query: "/", request_id: None };
+        let parts = "multipart/byteranges; boundary=x";
+        for (status, content_type, vary, expected) in [
+            (200, "text/html", &[][..], ("Origin, accept", "a/b")),
+            (200, "text/html", &["Accept", "Cookie"], ("Accept, Cookie, Origin", "a/b")),
+            (206, "text/html", &["Origin,Accept"], ("Origin, Accept", "a/b")),
+            (206, parts, &[], ("Origin, accept", parts)),
+            (200, parts, &[], ("Origin, accept", "a/b")),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            for line in vary {
+                headers.append(VARY, HeaderValue::from_static(line));
+            }
+            let status = StatusCode::from_u16(status).unwrap();
+            let headers = edited_answer(&[&rule], status, headers, &told);
+            assert_eq!(headers.get_all(VARY).into_iter().count(), 1);
+            assert_eq!(headers[VARY], expected.0);
+            assert_eq!(headers[CONTENT_TYPE], expected.1);
+        }
     }
 }

@@ -44,7 +44,9 @@ pub(crate) use glob::{Glob, Segments};
 pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
 pub(crate) use prefix::PrefixChange;
 pub(crate) use respond::{Location, Respond};
-pub(crate) use rule::{Actions, Admission, Conditions, Hint, Rule, edits_allowed};
+pub(crate) use rule::{
+    Actions, Admission, Conditions, Hint, Rule, answer_edits_allowed, edits_allowed,
+};
 pub(crate) use site::{HostHeader, Site};
 pub(crate) use term::{Term, split_not};
 
@@ -408,7 +410,7 @@ impl<'r> RequestEffects<'r> {
                 changed |= cookies::remove(cookies_remove, headers);
             }
             let edits = [(request_remove, request_set)].into_iter();
-            changed |= edit(headers, edits, |value| value.of(told));
+            changed |= edit(headers, edits, |_, _, value| value.of(told));
         }
         changed
     }
@@ -445,7 +447,7 @@ impl<'r> ResponseEffects<'r> {
     /// Edits the headers. True if anything may have changed.
     pub(crate) fn edit(&self, headers: &mut HeaderMap) -> bool {
         let edits = self.rules.iter().map(|r| (&r.then.response_remove, &r.then.response_set));
-        edit(headers, edits, |value: &HeaderValue| Some(value.clone()))
+        edit(headers, edits, |_, _, value: &HeaderValue| Some(value.clone()))
     }
 }
 
@@ -456,7 +458,7 @@ type Lines<V> = Vec<(HeaderName, V)>;
 fn edit<'r, V: 'r>(
     headers: &mut HeaderMap,
     edits: impl Iterator<Item = (&'r Removed, &'r Lines<V>)>,
-    value_of: impl Fn(&V) -> Option<HeaderValue>,
+    value_of: impl Fn(&HeaderMap, &HeaderName, &V) -> Option<HeaderValue>,
 ) -> bool {
     let mut changed = false;
     for (removed, set) in edits {
@@ -464,7 +466,7 @@ fn edit<'r, V: 'r>(
             changed |= headers.remove(name).is_some();
         }
         for (name, value) in set {
-            match value_of(value) {
+            match value_of(headers, name, value) {
                 Some(value) => drop(headers.insert(name.clone(), value)),
                 None => drop(headers.remove(name)),
             }

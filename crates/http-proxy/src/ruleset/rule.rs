@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HOST, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
@@ -161,6 +162,11 @@ pub(crate) struct Rule {
 /// Headers that frame a message or belong to the connection: rules may not edit them.
 pub(crate) fn edits_allowed(name: &HeaderName) -> bool {
     ![CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA].contains(name)
+}
+
+/// The same of answers as they are delivered: what says how their bytes are to be read is settled.
+pub(crate) fn answer_edits_allowed(name: &HeaderName) -> bool {
+    edits_allowed(name) && ![CONTENT_ENCODING, CONTENT_RANGE].contains(name)
 }
 
 impl Rule {

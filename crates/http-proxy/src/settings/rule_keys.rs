@@ -11,7 +11,7 @@ use super::ranges::{self, is_token};
 use crate::rules::key::without_root;
 use crate::ruleset::{
     Admission, CookieMatch, FieldValue, Glob, HeaderMatch, Hint, HostHeader, Location,
-    PrefixChange, Respond, Rule, Segments, Term, edits_allowed, split_not,
+    PrefixChange, Respond, Rule, Segments, Term, answer_edits_allowed, edits_allowed, split_not,
 };
 use crate::upstream::check_url;
 
@@ -111,9 +111,9 @@ rule_keys! {
     "response_remove" "list of names" "Removes headers of the response, before anything is decided by them."
         |rule, value| put(&mut rule.then.response_remove, each(value, edited_name));
     "answer_set" "list of `Name: value`" "Sets headers of every answer as it is delivered: the origin's, stored ones, 304s, those of `respond` and the proxy's own errors. Nothing of it is stored."
-        |rule, value| put(&mut rule.then.answer_set, each(value, filled_line));
+        |rule, value| put(&mut rule.then.answer_set, each(value, answer_line));
     "answer_remove" "list of names" "Removes headers of every answer as it is delivered."
-        |rule, value| put(&mut rule.then.answer_remove, each(value, edited_name));
+        |rule, value| put(&mut rule.then.answer_remove, each(value, answer_name));
     "last" "true or false" "If it matches, the rules after it are not looked at."
         |rule, value| put(&mut rule.last, Flag::read(value));
 }
@@ -272,6 +272,21 @@ fn edited_name(text: &str) -> Result<HeaderName, String> {
     } else {
         Err(format!("`{name}` is the proxy's own business and cannot be edited"))
     }
+}
+
+fn answer_name(text: &str) -> Result<HeaderName, String> {
+    let name = edited_name(text)?;
+    if answer_edits_allowed(&name) {
+        Ok(name)
+    } else {
+        Err(format!("`{name}` says how the bytes of an answer are to be read and cannot be edited"))
+    }
+}
+
+fn answer_line(text: &str) -> Result<(HeaderName, FieldValue), String> {
+    let line = filled_line(text)?;
+    answer_name(line.0.as_str())?;
+    Ok(line)
 }
 
 fn header_line(text: &str) -> Result<(HeaderName, HeaderValue), String> {
