@@ -100,16 +100,22 @@ pub(crate) fn client_given(
 
 /// The client that a proxy before this one received the request from: the last list element, which
 /// that proxy wrote itself, or, where that is one of `proxies`, the last one before that is none.
-/// Earlier elements are untrusted, and so is all before one that is no address.
+/// Earlier elements are untrusted, and so is all before one that is no address. Which of the two
+/// fields that proxy wrote cannot be told: where they differ, one of them may be its client's own.
 pub(crate) fn client(headers: &HeaderMap, proxies: &[IpNet]) -> Option<IpAddr> {
     let elements = |name: HeaderName| {
         let lines = headers.get_all(name).into_iter().rev();
         lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',').map(str::trim))
     };
-    if headers.contains_key(X_FORWARDED_FOR) {
-        return outermost(elements(X_FORWARDED_FOR).map(bare_address), proxies);
+    let by_list = || outermost(elements(X_FORWARDED_FOR).map(bare_address), proxies);
+    let by_standard = || outermost(elements(FORWARDED).map(named_for), proxies);
+    match (headers.contains_key(X_FORWARDED_FOR), headers.contains_key(FORWARDED)) {
+        (true, true) => by_list().filter(|client| {
+            by_standard().is_some_and(|other| other.to_canonical() == client.to_canonical())
+        }),
+        (true, false) => by_list(),
+        (false, _) => by_standard(),
     }
-    outermost(elements(FORWARDED).map(named_for), proxies)
 }
 
 /// The first of these addresses that is not of a proxy, or the last one.
@@ -293,6 +299,23 @@ mod tests {
             }
             let expected = expected.map(|text| text.parse().unwrap());
             assert_eq!(client(&headers, &[]), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_fields_that_differ_neither_names_the_client() {
+        for (list, standard, expected) in [
+            ("192.0.2.1", "for=192.0.2.1", Some("192.0.2.1")),
+            ("10.0.0.1, 192.0.2.1", "for=\"[::ffff:192.0.2.1]\"", Some("192.0.2.1")),
+            ("10.0.0.1", "for=192.0.2.1", None),
+            ("10.0.0.1", "for=_hidden", None),
+            ("unknown", "for=192.0.2.1", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(X_FORWARDED_FOR, HeaderValue::from_static(list));
+            headers.insert(FORWARDED, HeaderValue::from_static(standard));
+            let expected = expected.map(|text| text.parse().unwrap());
+            assert_eq!(client(&headers, &[]), expected, "{list} {standard}");
         }
     }
 
