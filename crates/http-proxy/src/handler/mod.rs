@@ -197,6 +197,9 @@ async fn route(
     body: ClientUpload,
     upgrade: Option<Upgrade>,
 ) -> Answer {
+    if screen::upload_is_too_large(&body, &worker.shared.config.limits) {
+        return refuse(worker, screen::UPLOAD_TOO_LARGE);
+    }
     if worker.shared.config.purge.takes(&ask.method) {
         return purge::answer(worker, ask).await;
     }

@@ -49,10 +49,6 @@ pub(crate) fn screen<B: Body>(request: &mut Request<B>, limits: &Limits) -> Resu
     }
     if !request.body().is_end_stream() {
         coding(request.headers())?;
-        // What does not say its length is counted as it comes.
-        if limits.upload_bytes_max.is_some_and(|max| request.body().size_hint().lower() > max) {
-            return Err(UPLOAD_TOO_LARGE);
-        }
     }
     let headers = request.headers_mut();
     if headers.contains_key(CONNECTION) {
@@ -95,7 +91,13 @@ const CONNECT_BODY: Refusal = last_refusal(
     "A CONNECT request has no body: what follows it goes through the tunnel.",
 );
 
-const UPLOAD_TOO_LARGE: Refusal = refusal(
+/// Whether a body says that it is too long. What does not say its length is counted as it comes.
+/// Not part of [`screen`], so that rules see both refusals.
+pub(crate) fn upload_is_too_large(body: &impl Body, limits: &Limits) -> bool {
+    limits.upload_bytes_max.is_some_and(|max| body.size_hint().lower() > max)
+}
+
+pub(crate) const UPLOAD_TOO_LARGE: Refusal = refusal(
     StatusCode::PAYLOAD_TOO_LARGE,
     "upload-too-large",
     "The request's body is longer than this proxy takes.",
