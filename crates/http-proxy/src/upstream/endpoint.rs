@@ -59,7 +59,8 @@ pub(crate) struct Endpoint {
     http2_clear_text: bool,
     dial: Dial,
     tls: Option<Tls>,
-    health: Mutex<Health>,
+    /// Shared with the endpoint that a reload makes of this one with another limit.
+    health: Arc<Mutex<Health>>,
 }
 
 /// What an endpoint is made from: whatever is alike in it is one endpoint, with one load, one limit
@@ -76,6 +77,13 @@ struct Identity {
 
 impl Identity {
     fn is(&self, other: &Identity) -> bool {
+        self.is_server_of(other)
+            && self.requests_max == other.requests_max
+            && self.may_http2 == other.may_http2
+    }
+
+    /// Whether both are the same server, in whatever way it is asked.
+    fn is_server_of(&self, other: &Identity) -> bool {
         let tls = match (&self.tls, &other.tls) {
             (None, None) => true,
             (Some((name, roots)), Some((other_name, other_roots))) => {
@@ -85,8 +93,6 @@ impl Identity {
             _ => false,
         };
         tls && self.url == other.url
-            && self.requests_max == other.requests_max
-            && self.may_http2 == other.may_http2
     }
 }
 
@@ -116,7 +122,13 @@ impl<'a> Endpoints<'a> {
         if let Some(known) = self.known.iter().find(|known| known.identity.is(&identity)) {
             return Ok(known.clone());
         }
-        let made = Arc::new(Endpoint::new(identity, parsed.dial)?);
+        let mut made = Endpoint::new(identity, parsed.dial)?;
+        // A server that is down is not up by another limit.
+        let same = self.known.iter().rev().find(|k| k.identity.is_server_of(&made.identity));
+        if let Some(same) = same {
+            (made.health, made.load) = (same.health.clone(), same.load.clone());
+        }
+        let made = Arc::new(made);
         self.known.push(made.clone());
         Ok(made)
     }
@@ -328,7 +340,7 @@ impl Endpoint {
             http2_clear_text: tls.is_none() && may_http2,
             dial,
             tls,
-            health: Mutex::default(),
+            health: Arc::default(),
             identity,
         })
     }
@@ -347,7 +359,7 @@ impl Endpoint {
             http2_clear_text: false,
             dial: Dial::Tcp { host, port },
             tls: None,
-            health: Mutex::default(),
+            health: Arc::default(),
         }
     }
 
@@ -476,9 +488,27 @@ fn authorities(file: Option<&Path>) -> Result<RootCertStore, ProxyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::transport::HealthChecks;
 
     fn origin_of(url: &str) -> Result<Origin, ProxyError> {
         Origin::new(url, &mut Endpoints::new(&Upstream::default(), Vec::new()))
+    }
+
+    #[test]
+    fn another_limit_makes_no_server_well() {
+        let with_limit = |requests_per_origin_max, known| {
+            let upstream = Upstream { requests_per_origin_max, ..Upstream::default() };
+            let origin = Origin::new("http://a.test", &mut Endpoints::new(&upstream, known));
+            origin.unwrap().endpoints
+        };
+        let first = with_limit(1, Vec::new());
+        first[0].health().checked(false, &HealthChecks::default());
+        assert!(first[0].health().is_known_down());
+        first[0].load.fetch_add(1, Ordering::Relaxed);
+        let second = with_limit(2, first.clone());
+        assert!(!Arc::ptr_eq(&first[0], &second[0]), "it has places of its own");
+        assert!(second[0].health().is_known_down());
+        assert_eq!(second[0].load.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
