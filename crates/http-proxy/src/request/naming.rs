@@ -13,7 +13,7 @@ use crate::config::ProxyConfig;
 use crate::config::transport::ForwardedFields;
 use crate::request::forwarded;
 use crate::rules::key::normal_host;
-use crate::ruleset::AskedUrl;
+use crate::ruleset::{AskedUrl, QueryOfKey};
 use crate::worker::Shared;
 
 /// The primary key of a resource. What rules look at, the scheme and host that were asked for, may
@@ -25,7 +25,11 @@ pub(crate) fn primary_key(
     path_and_query: &str,
 ) -> Vec<u8> {
     let (scheme, host) = asked;
-    let query = config.ruleset.query_of(scheme, AskedUrl::of(host, path_and_query));
+    let rules = &config.ruleset;
+    let query = match rules.changes_queries() {
+        true => rules.query_of(scheme, AskedUrl::of(host, path_and_query)),
+        false => QueryOfKey::default(),
+    };
     config.caching.key.primary_by(query, name.0, name.1, path_and_query)
 }
 
