@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
 };
@@ -46,7 +46,8 @@ const LAST_LINES_MAX: Duration = Duration::from_secs(5);
 enum Message {
     Line(String),
     Reopen,
-    To(Sink),
+    /// Of several the one with the highest number counts.
+    To(u64, Sink),
     End,
 }
 
@@ -55,8 +56,10 @@ enum Message {
 struct Beside {
     bytes_waiting: AtomicUsize,
     reopen: AtomicBool,
+    /// Moves to another target so far: one in the queue may be older than the one here.
+    moves: AtomicU64,
     /// Where lines go from now on.
-    to: Mutex<Option<Sink>>,
+    to: Mutex<Option<(u64, Sink)>>,
     end: AtomicBool,
 }
 
@@ -128,10 +131,11 @@ impl AccessLog {
 
     /// Writes to another target, after the lines that are already queued, or as [`Self::reopen`].
     pub(crate) fn write_to(&self, sink: Sink) {
-        if let Err(TrySendError::Full(Message::To(sink))) =
-            self.messages.try_send(Message::To(sink))
+        let number = self.beside.moves.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Err(TrySendError::Full(Message::To(_, sink))) =
+            self.messages.try_send(Message::To(number, sink))
         {
-            *lock(&self.beside.to) = Some(sink);
+            *lock(&self.beside.to) = Some((number, sink));
         }
     }
 
@@ -225,11 +229,13 @@ fn write_lines(
     errors: &Counter,
     mut gather: impl FnMut(),
 ) {
+    let mut moved = 0;
     while let Ok(first) = waiting.recv() {
         match write_batch(&mut sink, first, waiting, beside, errors) {
             After::More => {}
             After::Reopen => sink.reopen(),
-            After::To(new) => sink = new,
+            After::To(number, new) if number > moved => (moved, sink) = (number, new),
+            After::To(..) => {}
             After::End => return,
         }
         gather();
@@ -240,7 +246,7 @@ fn write_lines(
 enum After {
     More,
     Reopen,
-    To(Sink),
+    To(u64, Sink),
     End,
 }
 
@@ -263,7 +269,7 @@ fn write_batch(
                 beside.bytes_waiting.fetch_sub(text.len(), Ordering::Relaxed);
             }
             Ok(Message::Reopen) => break After::Reopen,
-            Ok(Message::To(new)) => break After::To(new),
+            Ok(Message::To(number, new)) => break After::To(number, new),
             Ok(Message::End) => break After::End,
             Err(_) if beside.end.load(Ordering::Relaxed) => break After::End,
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => break After::More,
@@ -271,8 +277,8 @@ fn write_batch(
         if beside.reopen.swap(false, Ordering::Relaxed) {
             break After::Reopen;
         }
-        if let Some(new) = lock(&beside.to).take() {
-            break After::To(new);
+        if let Some((number, new)) = lock(&beside.to).take() {
+            break After::To(number, new);
         }
         next = waiting.try_recv();
     };
@@ -407,6 +413,29 @@ mod tests {
         write_lines(sink(&paths[0]), &waiting, &beside, &errors, || {});
         assert_eq!(std::fs::read_to_string(&paths[0]).unwrap(), "a\n");
         assert_eq!(std::fs::read_to_string(&paths[1]).unwrap(), "b\n");
+    }
+
+    /// The first move has the last place of the queue, the second none.
+    #[test]
+    fn of_two_moves_the_later_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["none", "one", "two"].map(|name| directory.path().join(name));
+        let sink = |path: &PathBuf| Sink::open(&LogTarget::File(path.clone())).unwrap();
+        let (messages, waiting) = sync_channel(2);
+        let log = AccessLog { messages, beside: Arc::default(), write_errors: Arc::default() };
+        assert!(log.queue("a\n".to_owned()));
+        log.write_to(sink(&paths[1]));
+        log.write_to(sink(&paths[2]));
+        let (beside, errors) = (log.beside.clone(), Counter::default());
+        let (mut log, mut batches) = (Some(log), 0);
+        write_lines(sink(&paths[0]), &waiting, &beside, &errors, || {
+            batches += 1;
+            if let Some(log) = log.take_if(|_| batches == 2) {
+                assert!(log.queue("b\n".to_owned()));
+            }
+        });
+        let text = paths.map(|path| std::fs::read_to_string(path).unwrap());
+        assert_eq!(text, ["a\n", "", "b\n"]);
     }
 
     #[test]
