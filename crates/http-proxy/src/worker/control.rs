@@ -19,6 +19,7 @@ use crate::io::error_page::ErrorPage;
 use crate::io::locks::lock;
 use crate::log::Sink;
 use crate::metrics::Counter;
+use crate::say::say;
 use crate::worker::Shared;
 use crate::worker::followers::Followers;
 
@@ -221,7 +222,11 @@ impl Control {
             log: running.log.clone(),
         };
         self.current.send_replace(Arc::new(shared));
-        self.followers.wait_for(number);
+        if !self.followers.wait_for(number) {
+            say(format_args!(
+                "damelo: a worker is busy and still uses the settings from before the reload"
+            ));
+        }
         Ok(())
     }
 

@@ -34,12 +34,15 @@ impl Followers {
         Follower { all: self.clone(), index: using.len() - 1 }
     }
 
-    /// Waits until every worker uses the settings with this number, or newer ones.
-    pub(crate) fn wait_for(&self, number: u64) {
+    /// Waits until every worker uses the settings with this number, or newer ones. False if one
+    /// did not within [`FOLLOW_MAX`].
+    #[must_use]
+    pub(crate) fn wait_for(&self, number: u64) -> bool {
         let behind =
             |using: &mut Vec<Option<u64>>| using.iter().flatten().any(|using| *using < number);
         // If a thread panicked while it held the lock, there is nobody to wait for.
-        drop(self.changed.wait_timeout_while(lock(&self.using), FOLLOW_MAX, behind));
+        let waited = self.changed.wait_timeout_while(lock(&self.using), FOLLOW_MAX, behind);
+        waited.is_ok_and(|(_, wait)| !wait.timed_out())
     }
 }
 
@@ -78,6 +81,6 @@ mod tests {
         third.uses(1);
         assert!(!waiting.is_finished());
         third.uses(3);
-        waiting.join().unwrap();
+        assert!(waiting.join().unwrap());
     }
 }
