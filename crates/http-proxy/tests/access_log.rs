@@ -5,11 +5,11 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig};
+use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings};
 use http::Request;
 use http_body_util::Full;
 use support::wire::{block_on, http2_to, raw};
-use support::{Gate, Origin, Proxy, Reply, eventually, read_some, reply, send_to};
+use support::{Gate, Home, Nobody, Origin, Proxy, Reply, eventually, read_some, reply, send_to};
 
 /// A log in this form, in a directory that lives as long.
 fn logged(format: LogFormat) -> (tempfile::TempDir, impl FnOnce(&mut ProxyConfig)) {
@@ -127,6 +127,100 @@ fn a_client_that_goes_before_its_answer_is_no_success() {
     let by_client = || proxy.metric("damelo_proxy_answers_broken_total{by=\"client\"}");
     eventually("both are counted", || by_client() == 2);
     gate.open();
+}
+
+/// The first of the list is out of reach, and the second one answers.
+#[test]
+fn the_origin_that_answered_is_named() {
+    let (home, gate) = (Home::new(), Gate::default());
+    let (first, second) = (Nobody::new(), origin(&gate));
+    let (log, tweak) = logged(LogFormat::Squid);
+    let proxy = Proxy::start_to(&home, first.url(), |config| {
+        tweak(config);
+        config.upstream.more_origins = vec![format!("http://{}", second.address)];
+    });
+    // Stored as it passes, by a task of its own; passed on.
+    for (method, path) in [("GET", "/filled"), ("POST", "/passed")] {
+        assert!(proxy.ask(method, path, "Content-Length: 0").complete);
+        let line = line_about(log.path(), path);
+        assert!(line.contains(&format!(" FIRSTUP_PARENT/{} ", second.address)), "{line}");
+    }
+    gate.open();
+}
+
+#[test]
+fn a_line_says_what_an_origin_answered_to_it_and_nothing_of_others() {
+    let origin = Origin::start(|request| match request.path() {
+        "/stale" => {
+            reply(200, "Cache-Control: max-age=0, stale-while-revalidate=60", vec![b'x'; 5 << 20])
+        }
+        "/checked" if request.has("if-none-match") => reply(304, "ETag: \"1\"", ""),
+        "/checked" => reply(200, "ETag: \"1\"\nCache-Control: no-cache", "x"),
+        "/fresh" => reply(200, "Cache-Control: max-age=60", "x"),
+        _ => reply(404, "Cache-Control: no-store", "x"),
+    });
+    let (log, tweak) = logged(LogFormat::Json);
+    let proxy = Proxy::start_with(&origin, tweak);
+    for path in ["/unstored", "/checked", "/checked", "/fresh", "/fresh", "/stale"] {
+        assert!(proxy.get(path).complete, "{path}");
+    }
+    // The validation behind it begins before its body ends.
+    let mut stale = send_to(proxy.info.address, "GET", "/stale", "Connection: close", b"");
+    eventually("it is validated", || origin.count() == 6);
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut stale, &mut rest).expect("all of it");
+    proxy.stop();
+    let lines = std::fs::read_to_string(log.path().join("access.log")).expect("a log");
+    let read = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("JSON") };
+    let lines: Vec<_> = lines.lines().map(read).collect();
+    let own = format!("\"{}\"", origin.address);
+    for (line, (target, asked, status, detail)) in lines.iter().zip([
+        ("/unstored", &*own, "404", "\"no-store\""),
+        ("/checked", &own, "200", "null"),
+        ("/checked", &own, "304", "null"),
+        ("/fresh", &own, "200", "null"),
+        ("/fresh", "null", "null", "null"),
+        ("/stale", &own, "200", "null"),
+        ("/stale", "null", "null", "null"),
+    ]) {
+        assert_eq!(line["target"], target);
+        for (name, expected) in [("origin", asked), ("origin_status", status), ("detail", detail)] {
+            assert_eq!(line[name].to_string(), expected, "{name} of {line}");
+        }
+        assert!(line["first_byte_ms"].is_f64() && line["tls_version"].is_null(), "{line}");
+    }
+    assert_eq!(lines.len(), 7);
+}
+
+/// Whoever asks and however it ends, a rule leaves it out of the log; it is counted.
+#[test]
+fn a_rule_leaves_requests_out_of_the_log() {
+    let gate = Gate::default();
+    let origin = origin(&gate);
+    let (log, tweak) = logged(LogFormat::Combined);
+    let rules = "[[rule]]\npath = \"/alive\"\nrespond = 200\nlog = false\n\
+                 [[rule]]\nclient = \"127.0.0.1\"\npath = \"/late\"\nlog = false\n\
+                 [[rule]]\npath = \"/back*\"\nlog = false\n\
+                 [[rule]]\npath = \"/back2\"\nlog = true\n";
+    let ruleset = Settings::parse(rules).expect("good rules").proxy.ruleset;
+    let proxy = Proxy::start_with(&origin, |config| {
+        tweak(config);
+        config.ruleset = ruleset;
+    });
+    assert_eq!(proxy.get("/alive").status(), 200);
+    assert!(proxy.get("/back1").complete && proxy.get("/back2").complete);
+    let gone = send_to(proxy.info.address, "GET", "/late", "", b"");
+    eventually("it is asked for", || origin.count() == 3);
+    drop(gone);
+    eventually("it has gone", || {
+        proxy.metric("damelo_proxy_answers_broken_total{by=\"client\"}") == 1
+    });
+    gate.open();
+    assert!(proxy.get("/logged").complete);
+    proxy.stop();
+    let lines = std::fs::read_to_string(log.path().join("access.log")).expect("a log");
+    let paths: Vec<_> = lines.lines().filter_map(|line| line.split(' ').nth(6)).collect();
+    assert_eq!(paths, ["/back2", "/logged"], "{lines}");
 }
 
 #[test]

@@ -141,6 +141,7 @@ fn the_access_log_writes_a_url_one_way_in_every_version_of_http() {
         (LogFormat::Combined, "\"GET /x?y HTTP/"),
         (LogFormat::Squid, " GET https://a.test/x?y - "),
         (LogFormat::Json, "\"host\":\"a.test\""),
+        (LogFormat::Json, "\"tls_version\":\"TLSv1.3\""),
     ] {
         let (authority, files, origin) = (Authority::new(), Files::new(), hello());
         let certificate = files.issue(&authority, "a", "a.test");

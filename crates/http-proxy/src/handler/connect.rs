@@ -31,6 +31,9 @@ pub(crate) async fn open<B>(
     let mut status = CacheStatus::forwarded(ForwardReason::Method);
     let due = Instant::now() + worker.shared.config.timeouts.connect;
     worker.counters.forwarded.one();
+    if let (Some(notes), Some(asked)) = (&peer.notes, request.uri().authority()) {
+        notes.asks(&asked.as_str().into());
+    }
     let origin = match dial_tcp(&route.host, route.port, Some(&*route), due, 0).await {
         Ok(origin) => origin,
         Err(error) => return failed(worker, error, status),

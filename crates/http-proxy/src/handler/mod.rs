@@ -72,11 +72,12 @@ use crate::worker::Worker;
 pub(crate) async fn handle(
     worker: &Arc<Worker>,
     request: Request<Incoming>,
-    peer: Peer,
+    mut peer: Peer,
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
     let start = Instant::now();
     let mut record = record::begin(worker, &request, &peer, start);
+    peer.notes = record.as_ref().map(|record| record.notes.clone());
     let unanswered = Unanswered::new(&worker.counters);
     let is_head = request.method() == Method::HEAD;
     let may_tunnel = request.method() == Method::CONNECT && request.version() < Version::HTTP_2;
@@ -164,7 +165,8 @@ async fn dispatch(
     }
     let extended = request.extensions().get::<Protocol>().is_some();
     let leaves = extended || request.headers().contains_key(UPGRADE);
-    let upgrade = if leaves { Upgrade::take(&mut request, protocols) } else { None };
+    // Boxed: rare, and each connection would have room for it.
+    let upgrade = if leaves { Upgrade::take(&mut request, protocols).map(Box::new) } else { None };
     match Ask::new(request, peer, &worker.shared) {
         Ok((mut ask, body)) => {
             pinning::settle(worker, &mut ask);
@@ -195,7 +197,7 @@ async fn route(
     worker: &Arc<Worker>,
     ask: &Ask,
     body: ClientUpload,
-    upgrade: Option<Upgrade>,
+    upgrade: Option<Box<Upgrade>>,
 ) -> Answer {
     if screen::upload_is_too_large(&body, &worker.shared.config.limits) {
         return refuse(worker, screen::UPLOAD_TOO_LARGE);

@@ -11,7 +11,7 @@ use http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
 use crate::answer::body::ProxyBody;
-use crate::client::Peer;
+use crate::client::{Peer, TlsVersion};
 use crate::config::LogTarget;
 use crate::error::FetchError;
 use crate::forward::auth::credentials;
@@ -97,6 +97,10 @@ pub(super) fn begin<B>(
             Some(asked) if is_forward => asked.host().trim_matches(['[', ']']).to_owned(),
             _ => worker.shared.sites.main().authority.clone(),
         },
+        notes: Arc::default(),
+        first_byte: None,
+        detail: None,
+        tls_version: peer.tls_version.map(TlsVersion::name),
         result: "none",
         body_bytes: 0,
         broken_by: Some(BrokenBy::Client),
@@ -203,7 +207,8 @@ pub(super) fn follow(
     // A copy: the value may lie in the memory of a stored object, which the line would pin.
     let media_type = response.headers().get(CONTENT_TYPE);
     record.media_type = media_type.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
-    record.result = status.word();
+    (record.result, record.detail) = (status.word(), status.detail);
+    record.first_byte = Some(record.start.elapsed());
     if let Some(site) = response.extensions().get::<SiteId>() {
         worker.shared.sites.get(*site).authority.clone_into(&mut record.origin);
     }

@@ -97,8 +97,16 @@ pub(crate) async fn serve_connection(
         Ok(Ready { stream, protocol, client }) => {
             activity.awaits_head();
             let pin = (protocol == Protocol::Http1).then(Arc::default);
-            let (ip, secure) = (client, kind.tls);
-            let peer = Peer { ip, secure, activity, interim: None, route: None, pin };
+            let peer = Peer {
+                ip: client,
+                secure: kind.tls,
+                tls_version: stream.tls_version(),
+                activity,
+                interim: None,
+                route: None,
+                pin,
+                notes: None,
+            };
             speak(worker, stream, protocol, peer, stop).await;
         }
         Err(Refused::Gone) => {}

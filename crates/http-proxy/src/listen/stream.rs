@@ -14,8 +14,10 @@ use bytes::{Buf as _, Bytes};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::rustls::ProtocolVersion;
 use tokio_rustls::server::TlsStream;
 
+use crate::client::TlsVersion;
 use crate::io::held_bytes::HeldBytes;
 use crate::io::stream::{PolledRead, forward_write, reads, streams};
 
@@ -122,6 +124,16 @@ impl ClientStream {
             Socket::Tcp(stream) => stream.readable().await,
             Socket::Unix(stream) => stream.readable().await,
         };
+    }
+
+    /// The version of TLS that was agreed on.
+    pub(crate) fn tls_version(&self) -> Option<TlsVersion> {
+        let ClientStream::Tls(stream) = self else { return None };
+        match stream.inner.get_ref().1.protocol_version()? {
+            ProtocolVersion::TLSv1_2 => Some(TlsVersion::V1_2),
+            ProtocolVersion::TLSv1_3 => Some(TlsVersion::V1_3),
+            _ => None,
+        }
     }
 
     /// True where bytes of the socket are bytes of HTTP, so that it tells when the client is done.

@@ -98,7 +98,10 @@ fn squid(record: &LogRecord, took: Duration) -> String {
     };
     let peer = match asked {
         true if record.is_forward => format!("HIER_DIRECT/{}", record.origin),
-        true => format!("FIRSTUP_PARENT/{}", record.origin),
+        true => match record.notes.asked() {
+            Some(asked) => format!("FIRSTUP_PARENT/{}", without_blanks(&asked.origin)),
+            None => format!("FIRSTUP_PARENT/{}", record.origin),
+        },
         false => "HIER_NONE/-".to_owned(),
     };
     let host = record.host.as_ref().unwrap_or(&record.origin);
@@ -162,10 +165,16 @@ fn without_blanks(text: &str) -> String {
     text.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect()
 }
 
+/// With three digits behind the point.
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
 fn json(record: &LogRecord, took: Duration) -> String {
     let text = |value: &Option<HeaderValue>| {
         value.as_ref().map(|value| String::from_utf8_lossy(beginning(value)).into_owned())
     };
+    let asked = record.notes.asked();
     let mut line = serde_json::json!({
         "time": record.start_unix_ms as f64 / 1000.0,
         "client": record.client.to_string(),
@@ -179,7 +188,12 @@ fn json(record: &LogRecord, took: Duration) -> String {
         "ended": record.broken_by.map_or("complete", BrokenBy::name),
         "result": record.result,
         "bytes": record.body_bytes,
-        "milliseconds": (took.as_secs_f64() * 1_000_000.0).round() / 1000.0,
+        "milliseconds": millis(took),
+        "first_byte_ms": record.first_byte.map(millis),
+        "origin": asked.as_ref().map(|asked| &*asked.origin),
+        "origin_status": asked.as_ref().and_then(|asked| asked.status).map(|code| code.as_u16()),
+        "detail": record.detail,
+        "tls_version": record.tls_version,
         "type": text(&record.media_type),
         "referer": text(&record.referer),
         "user_agent": text(&record.user_agent),
@@ -219,6 +233,10 @@ mod tests {
             status: Some(StatusCode::OK),
             media_type: Some(HeaderValue::from_static("text/html; charset=utf-8")),
             origin: "10.0.0.5:8000".to_owned(),
+            notes: Arc::default(),
+            first_byte: None,
+            detail: None,
+            tls_version: None,
             result: "uri-miss",
             body_bytes: 1234,
             broken_by: None,
@@ -253,6 +271,9 @@ mod tests {
         assert!(line(&hit, Duration::ZERO).contains("HIER_NONE/-"));
         hit.scheme = "https";
         assert!(line(&hit, Duration::ZERO).contains(" GET https://example.org/a?b="));
+        let second = record(LogFormat::Squid);
+        second.notes.asks(&"10.0.0.6:8000".into());
+        assert!(line(&second, Duration::ZERO).contains(" - FIRSTUP_PARENT/10.0.0.6:8000 "));
         let mut direct = record(LogFormat::Squid);
         direct.is_forward = true;
         assert!(line(&direct, Duration::ZERO).contains(" - HIER_DIRECT/10.0.0.5:8000 "));
@@ -283,6 +304,9 @@ mod tests {
         assert_eq!(value["time"], 784_111_777.042);
         assert!(value["referer"].is_null() && value["user"].is_null());
         assert_eq!(value["ended"], "complete");
+        for unknown in ["origin", "origin_status", "first_byte_ms", "detail", "tls_version"] {
+            assert!(value.get(unknown).is_some_and(serde_json::Value::is_null), "{unknown}");
+        }
         let mut gone = record(LogFormat::Json);
         (gone.status, gone.broken_by) = (None, Some(BrokenBy::Client));
         let value: serde_json::Value = serde_json::from_str(&line(&gone, Duration::ZERO)).unwrap();
@@ -323,7 +347,10 @@ mod tests {
             shown.referer = Some(HeaderValue::from_static("https://www.example.org/"));
             shown.user_agent = Some(HeaderValue::from_static("Mozilla/5.0"));
             shown.media_type = Some(HeaderValue::from_static("text/html"));
-            shown.origin = "127.0.0.1:8000".to_owned();
+            shown.notes.asks(&"127.0.0.1:8000".into());
+            shown.notes.answered(StatusCode::OK);
+            shown.first_byte = Some(Duration::from_micros(1250));
+            shown.tls_version = Some("TLSv1.3");
             let line = line(&shown, Duration::from_micros(1500));
             assert!(document.contains(&format!("\n{line}\n")), "not in the document:\n{line}");
         }

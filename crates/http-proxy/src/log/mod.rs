@@ -9,6 +9,7 @@
 //! use.
 
 mod format;
+mod notes;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -28,6 +29,8 @@ use crate::config::{LogFormat, LogTarget};
 use crate::io::locks::lock;
 use crate::metrics::{BrokenBy, Counter, Counters};
 use crate::say::say;
+
+pub(crate) use notes::Notes;
 
 /// Capacity of the writer's queue, in messages: some seconds' worth, as long as a disk may be busy
 /// with something else.
@@ -315,8 +318,17 @@ pub(crate) struct LogRecord {
     /// `None`: the client left before there was a response.
     pub(crate) status: Option<StatusCode>,
     pub(crate) media_type: Option<HeaderValue>,
-    /// Host and port of the origin; for a forward proxy the host alone, as Squid has it.
+    /// Host and port of the site's first origin, for what was got without asking one; for a forward
+    /// proxy the host alone, as Squid has it.
     pub(crate) origin: String,
+    /// What was learned of it on its way.
+    pub(crate) notes: Arc<Notes>,
+    /// Time until the answer's headers were there.
+    pub(crate) first_byte: Option<Duration>,
+    /// As in `Cache-Status`.
+    pub(crate) detail: Option<&'static str>,
+    /// Of the client's connection, if it uses TLS.
+    pub(crate) tls_version: Option<&'static str>,
     pub(crate) result: &'static str,
     pub(crate) body_bytes: u64,
     /// The cause that cut the response short.
@@ -339,6 +351,9 @@ impl LogRecord {
 
 impl Drop for LogRecord {
     fn drop(&mut self) {
+        if self.notes.is_left_out() {
+            return;
+        }
         self.broken_by = self.broken_by.map(|by| self.counters.blamed(by));
         let mut line = format::line(self, self.start.elapsed());
         line.push('\n');

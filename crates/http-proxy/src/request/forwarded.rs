@@ -426,10 +426,12 @@ mod tests {
         let peer = |ip: &str| Peer {
             ip: ip.parse().unwrap(),
             secure: false,
+            tls_version: None,
             activity: Activity::new(std::sync::Arc::default(), None),
             interim: None,
             route: None,
             pin: None,
+            notes: None,
         };
         let host = HeaderValue::from_static("a:81");
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a:81\"";

@@ -63,6 +63,9 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     let effects = rules.on_request(&ask.view());
     (ask.pass, ask.site, ask.answering) = (effects.pass, effects.site, effects.answering);
     ask.prefix = effects.prefix.cloned();
+    if let (Some(false), Some(notes)) = (effects.log, &ask.peer.notes) {
+        notes.leave_out();
+    }
     if effects.edits() {
         (ask.met, ask.edited) = (Some(rules.met(&ask.view())), true);
     }

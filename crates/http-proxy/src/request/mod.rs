@@ -240,6 +240,9 @@ impl Ask {
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());
         }
+        if let Some(notes) = &self.peer.notes {
+            request.extensions_mut().insert(notes.clone());
+        }
         if let Some(sender) = self.peer.interim.clone() {
             // Only HTTP/1.1 origins send interim responses.
             let via = shared.via.received(Version::HTTP_11);
@@ -383,7 +386,8 @@ impl Ask {
             ask.headers.remove(name);
         }
         ask.wishes = RequestDirectives::default();
-        ask.peer.interim = None;
+        // The line in the log is about what its client got.
+        (ask.peer.interim, ask.peer.notes) = (None, None);
         ask
     }
 

@@ -113,6 +113,8 @@ pub(crate) struct RequestEffects<'r> {
     to: &'r [String],
     /// What they are asked with, if the same rule says so.
     host_header: Option<&'r HostHeader>,
+    /// Whether it has a line in the log, if rules say.
+    pub(crate) log: Option<bool>,
     rules: Vec<&'r Rule>,
 }
 
@@ -315,6 +317,7 @@ impl Ruleset {
                 continue;
             }
             effects.pass = rule.then.pass.unwrap_or(effects.pass);
+            effects.log = rule.then.log.or(effects.log);
             if !rule.then.to.is_empty() {
                 (effects.to, effects.site) = (&rule.then.to, self.site_of[place]);
                 effects.host_header = rule.then.host_header.as_ref();

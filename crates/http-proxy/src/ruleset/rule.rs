@@ -82,6 +82,8 @@ pub(crate) struct Actions {
     pub(crate) response_remove: Vec<HeaderName>,
     pub(crate) answer_set: Vec<(HeaderName, FieldValue)>,
     pub(crate) answer_remove: Vec<HeaderName>,
+    /// Whether requests have lines in the log.
+    pub(crate) log: Option<bool>,
 }
 
 impl Actions {
@@ -205,6 +207,7 @@ impl Rule {
             return Err(text.to_owned());
         }
         let early = if then.respond.answers() { Some("respond") } else { early };
+        let early = early.or(then.log.map(|_| "log"));
         if let (Some(name), true) = (early, when.is_on_response()) {
             return Err(format!(
                 ": `{name}` is done before there is a response, so that it cannot depend on its \

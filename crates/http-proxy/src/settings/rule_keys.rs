@@ -66,7 +66,7 @@ rule_keys! {
         |rule, value| put(&mut rule.then.to, each(value, origin));
     "host_header" "client, origin or a host such as app.example" "The `Host` that the origins of `to` in this rule are asked with: the client's, that of the first of them, or this one; without it as `preserve_host` has it."
         |rule, value| put(&mut rule.then.host_header, Text::read(value).and_then(|text: String| HostHeader::read(&text)).map(Some));
-    "respond" "a status such as 301 or 503" "Answers by itself, with this status; neither cache nor origin is asked. Beside it only `location`, `body`, `body_type`, and headers set or removed of its answer."
+    "respond" "a status such as 301 or 503" "Answers by itself, with this status; neither cache nor origin is asked. Beside it only `location`, `body`, `body_type`, `log`, and headers set or removed of its answer."
         |rule, value| put(&mut rule.then.respond.status, one(value).and_then(|text| Respond::status(&text)).map(Some));
     "location" "URL or path" "`Location` of that answer; `{host}` stands for the host that the client asked for, without port, `{target}` for path and query as it sent them: `https://{host}{target}`."
         |rule, value| put(&mut rule.then.respond.location, Text::read(value).and_then(|text: String| Location::read(&text)).map(Some));
@@ -114,6 +114,8 @@ rule_keys! {
         |rule, value| put(&mut rule.then.answer_set, each(value, answer_line));
     "answer_remove" "list of names" "Removes headers of every answer as it is delivered."
         |rule, value| put(&mut rule.then.answer_remove, each(value, answer_name));
+    "log" "true or false" "`false`: it has no line in the access log, as for health probes; it is counted all the same."
+        |rule, value| put(&mut rule.then.log, Flag::read(value).map(Some));
     "last" "true or false" "If it matches, the rules after it are not looked at."
         |rule, value| put(&mut rule.last, Flag::read(value));
 }

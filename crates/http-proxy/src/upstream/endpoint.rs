@@ -47,6 +47,8 @@ pub(crate) struct Origin {
 /// One address to connect to: a host and port, or a Unix socket.
 pub(crate) struct Endpoint {
     identity: Identity,
+    /// Host and port, or the socket, as the log names it.
+    pub(crate) authority: Arc<str>,
     pub(crate) name_hash: u64,
     pub(crate) load: Arc<AtomicUsize>,
     /// Permits for requests in flight; `None`: no limit.
@@ -314,6 +316,15 @@ fn without_zone(authority: &str) -> Cow<'_, str> {
     }
 }
 
+/// Host and port of an origin's URL, in lower case; all of one of a socket.
+fn authority_of(url: &str) -> String {
+    if url.starts_with("unix:") {
+        return url.to_owned();
+    }
+    let authority = url.split_once("://").map_or(url, |(_, authority)| authority);
+    authority.trim_end_matches('/').to_ascii_lowercase()
+}
+
 /// The port that follows the host, if there is one. An invalid port is an error, not ignored.
 fn port_of(authority: &str) -> Result<Option<u16>, ()> {
     let after_host = authority.rsplit_once(']').map_or(authority, |(_, after)| after);
@@ -332,6 +343,7 @@ impl Endpoint {
         };
         let places_max = identity.requests_max.min(Semaphore::MAX_PERMITS);
         Ok(Endpoint {
+            authority: authority_of(&identity.url).into(),
             name_hash: balance::name_hash(&identity.url),
             load: Arc::default(),
             places: (places_max > 0).then(|| Arc::new(Semaphore::new(places_max))),
@@ -349,8 +361,13 @@ impl Endpoint {
     pub(crate) fn plain(host: String, port: u16) -> Endpoint {
         let identity =
             Identity { url: String::new(), requests_max: 0, may_http2: false, tls: None };
+        let authority = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
         Endpoint {
             identity,
+            authority: authority.into(),
             name_hash: 0,
             load: Arc::default(),
             places: None,

@@ -60,6 +60,7 @@ use crate::config::transport::{Ejection, OriginChoice};
 use crate::error::FetchError;
 use crate::forward::{Permit, Route};
 use crate::io::transit::Transit;
+use crate::log::Notes;
 use crate::metrics::Counters;
 use crate::ruleset::SiteId;
 use crate::say::say;
@@ -273,7 +274,11 @@ impl Fetcher {
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pool = self.anywhere.pool(&route.host, route.port);
         let hold = self.hold(&pool, deadline).await?;
-        self.upgrade_at(&pool, request, Some(route), hold, deadline).await
+        let notes = Notes::of(request);
+        note_asked(notes.as_deref(), &pool);
+        let response = self.upgrade_at(&pool, request, Some(route), hold, deadline).await?;
+        note_answer(notes.as_deref(), &response);
+        Ok(response)
     }
 
     async fn upgrade_at_site(
@@ -282,11 +287,13 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (site, renaming) = (self.site_of(request), Renaming::of(request));
+        let notes = Notes::of(request);
         let pools = &site.pools;
         let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
         while let Some(index) = self.choose(pools, &open, key_of(request)) {
             let pool = &pools[index];
             let hold = self.hold(pool, deadline).await?;
+            note_asked(notes.as_deref(), pool);
             let begun = Instant::now();
             let sent = self.upgrade_at(pool, request, None, hold, deadline).await;
             if sent.is_ok() || !is_over(deadline) || begun.elapsed() >= self.fair_time {
@@ -294,6 +301,7 @@ impl Fetcher {
             }
             match sent {
                 Ok(mut response) => {
+                    note_answer(notes.as_deref(), &response);
                     site.lead_back(response.headers_mut(), renaming.as_ref());
                     return Ok(response);
                 }
@@ -351,11 +359,14 @@ impl Fetcher {
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pool = self.anywhere.pool(&route.host, route.port);
         let hold = self.hold(&pool, deadline).await?;
+        let notes = Notes::of(&request);
+        note_asked(notes.as_deref(), &pool);
         let sent = match deadline {
             None => pool.send_retrying(request, again, Some(route), None, &self.counters).await,
             Some(deadline) => self.send_by(deadline, &pool, request, again, Some(route)).await,
         };
         let response = sent.map_err(|failed| failed.error)?;
+        note_answer(notes.as_deref(), &response);
         Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
     }
 
@@ -367,6 +378,7 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
+        let notes = Notes::of(&request);
         let site = self.site_of(&request);
         let pools = &site.pools;
         let mut last_error = FetchError::Connect(None);
@@ -374,6 +386,7 @@ impl Fetcher {
         while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
             let pool = &pools[index];
             let hold = self.hold(pool, deadline).await?;
+            note_asked(notes.as_deref(), pool);
             let begun = Instant::now();
             let sent = match deadline {
                 None => pool.send_retrying(request, again, None, None, &self.counters).await,
@@ -387,6 +400,7 @@ impl Fetcher {
             }
             match sent {
                 Ok(mut response) => {
+                    note_answer(notes.as_deref(), &response);
                     site.lead_back(response.headers_mut(), renaming.as_ref());
                     return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
                 }
@@ -544,6 +558,18 @@ impl Fetcher {
 
 fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| deadline <= Instant::now())
+}
+
+fn note_asked(notes: Option<&Notes>, pool: &Pool) {
+    if let Some(notes) = notes {
+        notes.asks(&pool.endpoint().authority);
+    }
+}
+
+fn note_answer<B>(notes: Option<&Notes>, response: &Response<B>) {
+    if let Some(notes) = notes {
+        notes.answered(response.status());
+    }
 }
 
 /// Index of the pool that the client's pinned connection belongs to.
