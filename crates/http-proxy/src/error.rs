@@ -251,6 +251,28 @@ pub(crate) enum FetchError {
 }
 
 impl FetchError {
+    /// Every [`FetchError::name`], but that of what others were told.
+    pub(crate) const NAMES: [&'static str; 18] = [
+        "connect-failed",
+        "unresolved",
+        "resolve-timeout",
+        "resolver-busy",
+        "connect-timeout",
+        "tls-failed",
+        "origin-timeout",
+        "origin-broken",
+        "origin-refused",
+        "origin-headers-too-large",
+        "origin-framing",
+        "origin-unasked",
+        "origin-busy",
+        "origin-down",
+        "forbidden-address",
+        "client-timeout",
+        "client-broken",
+        "upload-too-large",
+    ];
+
     /// Classifies a failed exchange. A request body that ended early is not the origin's fault.
     pub(crate) fn of(error: &hyper::Error) -> FetchError {
         let mut cause = std::error::Error::source(error);
@@ -282,6 +304,11 @@ impl FetchError {
     pub(crate) fn is_unreachable(&self) -> bool {
         use FetchError::{Connect, ConnectTimeout, ResolveTimeout, Tls, Unresolved};
         matches!(self, Connect(_) | Unresolved(_) | ResolveTimeout(_) | ConnectTimeout | Tls(_))
+    }
+
+    /// Whether the connection, or the stream, ended before there was an answer on it.
+    pub(crate) fn is_broken_off(&self) -> bool {
+        matches!(self, FetchError::Broken | FetchError::Reset)
     }
 
     /// Whether the origin may have got the request, and done what it asks for.

@@ -308,9 +308,10 @@ fn tunnels_count_as_requests_to_origins() {
     let counted = || {
         let text = support::ask_at(admin, "GET", "/metrics", "", b"").text();
         ["forwarded", "origin_errors"].map(|name| {
-            let name = format!("damelo_proxy_{name}_total ");
-            let value = text.lines().find_map(|line| line.strip_prefix(name.as_str()));
-            value.expect("the counter").parse::<u64>().expect("a number")
+            let name = format!("damelo_proxy_{name}_total");
+            let lines = text.lines().filter(|line| line.starts_with(&name));
+            let value = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
+            lines.map(|line| value(line).expect("a number")).sum::<u64>()
         })
     };
     assert_eq!(proxy.ask("CONNECT", &target, "").status(), 200);

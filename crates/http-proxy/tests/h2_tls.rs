@@ -132,6 +132,9 @@ fn tls_negotiates_the_version() {
         }
     });
     assert_eq!(origin.last().header("x-forwarded-proto"), "https");
+    let ends_s = "damelo_proxy_certificate_expires_seconds{name=\"a.test\"}";
+    // The year 4096, if nothing else is said.
+    assert_eq!(proxy.metric(ends_s), 67_090_118_400);
 }
 
 /// A log that wrote one URL in two ways could be neither counted nor replayed.

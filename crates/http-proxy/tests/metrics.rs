@@ -171,7 +171,16 @@ fn trouble_with_origins_is_counted() {
     let (missing, home) = (Nobody::new(), support::Home::new());
     let to = OriginTarget::Url(missing.url());
     let proxy = Proxy::start_in(&home, to, |_| {});
-    assert_eq!(moved(&proxy, ["origin_errors", "own_errors"], || drop(proxy.get("/"))), [1, 1]);
+    assert_eq!(moved(&proxy, ["own_errors"], || drop(proxy.get("/"))), [1]);
+    let failed = |why: &str| format!("damelo_proxy_origin_errors_total{{reason=\"{why}\"}}");
+    for (why, count) in [("connect-failed", 1), ("origin-broken", 0)] {
+        assert_eq!(proxy.metric(&failed(why)), count, "{why}");
+    }
+    let by_version =
+        |version: &str| format!("damelo_proxy_requests_by_version_total{{version=\"{version}\"}}");
+    for (version, count) in [("1.0", 0), ("1.1", 1), ("2", 0)] {
+        assert_eq!(proxy.metric(&by_version(version)), count, "{version}");
+    }
     // A connection that the origin closed after its answer, without having said so.
     let closing = Origin::start(|_| Reply { break_after: Some(1), ..reply(200, "", "x") });
     let proxy = Proxy::start_with(&closing, |config| config.workers = 1);

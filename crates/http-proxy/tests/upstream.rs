@@ -6,7 +6,7 @@ use std::io::{BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{HealthChecks, OriginChoice};
@@ -494,6 +494,58 @@ fn the_least_loaded_is_asked() {
         }
         gate.open();
     });
+}
+
+/// An origin that says these words to each request, and closes; it counts them.
+fn breaking(words: &'static str) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            if !matches!(stream.read(&mut [0; 4096]), Ok(1..)) {
+                continue;
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+            let _ = stream.write_all(words.as_bytes());
+        }
+    });
+    (url, asked)
+}
+
+#[test]
+fn what_one_origin_broke_off_another_answers_and_no_third_one() {
+    for words in ["", "these are other words\r\n\r\n"] {
+        let (home, good) = (Home::new(), named("good"));
+        let (broken, asked) = breaking(words);
+        let proxy = Proxy::start_to(&home, broken, |config| {
+            config.upstream.more_origins = vec![url(&good)];
+            config.upstream.ejection.failures = 0;
+        });
+        let resends = || proxy.metric("damelo_proxy_origin_resends_total") as usize;
+        for number in 0..20 {
+            assert_eq!(proxy.get(&format!("/{number}")).status(), 200, "{words:?} {number}");
+        }
+        let broke_off = asked.load(Ordering::SeqCst);
+        assert!(broke_off > 0 && resends() == broke_off, "{words:?} {broke_off}");
+        // What may have been done is not done again.
+        for number in 0..20 {
+            proxy.ask("POST", &format!("/{number}"), "Content-Length: 0");
+        }
+        let posted = asked.load(Ordering::SeqCst) - broke_off;
+        assert!(posted > 0 && good.count() == 40 - posted, "{words:?} {posted}");
+        assert_eq!(resends(), broke_off, "{words:?}");
+    }
+    let home = Home::new();
+    let [(first, one), (second, two), (third, three)] = ["", "", ""].map(breaking);
+    let proxy = Proxy::start_to(&home, first, |config| {
+        config.upstream.more_origins = vec![second, third];
+        config.upstream.ejection.failures = 0;
+    });
+    assert_eq!(proxy.get("/").status(), 502);
+    let asked = [one, two, three].map(|asked| asked.load(Ordering::SeqCst));
+    assert_eq!((asked.iter().sum::<usize>(), asked.iter().max()), (2, Some(&1)), "{asked:?}");
 }
 
 #[test]

@@ -240,6 +240,7 @@ impl Admin {
             connections_max: connections_max as u64,
             transit_bytes: shared.transit.held_bytes(),
             origins: shared.sites.origins(Instant::now()),
+            certificate_ends: self.gate.certificate_ends(),
             process: Process::now(),
         }
     }

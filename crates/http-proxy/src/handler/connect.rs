@@ -63,7 +63,7 @@ pub(crate) async fn open<B>(
 
 fn failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
     if error.is_origins_fault() {
-        worker.counters.origin_errors.one();
+        worker.counters.origin_failed(&error);
     }
     status.detail = Some(error.name());
     let text = format!("{error}.");

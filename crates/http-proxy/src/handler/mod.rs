@@ -75,6 +75,7 @@ pub(crate) async fn handle(
     mut peer: Peer,
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
+    worker.counters.asked_by(request.version());
     let start = Instant::now();
     let mut record = record::begin(worker, &request, &peer, start);
     peer.notes = record.as_ref().map(|record| record.notes.clone());

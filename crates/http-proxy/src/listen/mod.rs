@@ -12,6 +12,8 @@ mod bound;
 mod connection;
 // A client's stream with its deadlines.
 mod deadlines;
+// When certificates end.
+mod expiry;
 // Requests of a connection of HTTP/1.1.
 mod http1;
 // Requests of a connection of HTTP/2.
@@ -95,6 +97,13 @@ impl Gate {
             seats: Arc::default(),
             said_full: AtomicBool::new(false),
         })
+    }
+
+    /// The certificates in use, each name once, with the earliest end of what is served for it, in
+    /// seconds since 1970.
+    pub(crate) fn certificate_ends(&self) -> Vec<(String, u64)> {
+        let certificates = self.certificates.load_full();
+        certificates.map_or_else(Vec::new, |certificates| certificates.ends())
     }
 
     /// Number of connections, and its limit.

@@ -44,6 +44,12 @@ impl BySni {
     }
 }
 
+/// The first name that a certificate is for.
+pub(super) fn first_name(key: &CertifiedKey) -> Option<String> {
+    let parsed = EndEntityCert::try_from(key.end_entity_cert().ok()?).ok()?;
+    parsed.valid_dns_names().next().map(str::to_ascii_lowercase)
+}
+
 impl ResolvesServerCert for BySni {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let place = hello.server_name().map_or(0, |name| self.place(name));

@@ -7,6 +7,7 @@
 //! come with new ticket keys. Threads: shared by all workers; the worker that performs a handshake
 //! checks the files, at most once per [`LOOK_INTERVAL`].
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,7 +22,8 @@ use crate::config::transport::CertificateFiles;
 use crate::error::ProxyError;
 use crate::io::file_stamp::{FileStamp, Reported, file_stamp};
 use crate::io::locks::lock;
-use crate::listen::sni::BySni;
+use crate::listen::expiry::not_after_s;
+use crate::listen::sni::{BySni, first_name};
 
 /// Shortest time between two checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,6 +69,21 @@ impl Certificates {
             current.refresh(&mut errors);
         }
         (current.config.clone(), errors)
+    }
+
+    /// The end of each, of the shortest-lived in its chain, by the first name that it is for, or
+    /// else its file.
+    pub(crate) fn ends(&self) -> Vec<(String, u64)> {
+        let mut ends = BTreeMap::new();
+        for pair in &lock(&self.0).pairs {
+            let chain = pair.key.cert.iter();
+            let Some(end_s) = chain.filter_map(|der| not_after_s(der)).min() else { continue };
+            let name = first_name(&pair.key);
+            let name = name.unwrap_or_else(|| pair.files.chain.display().to_string());
+            let known = ends.entry(name).or_insert(end_s);
+            *known = end_s.min(*known);
+        }
+        ends.into_iter().collect()
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::histogram::Snapshot;
 use super::process::Process;
-use super::{BodySource, BrokenBy, CLASSES, COUNTERS, Counters, latencies};
+use super::{BodySource, BrokenBy, CLASSES, COUNTERS, Counters, VERSIONS, latencies};
+use crate::error::FetchError;
 use crate::rules::NotStoredReason;
 
 /// Type of a family.
@@ -76,6 +77,8 @@ pub(crate) struct Moment {
     pub(crate) transit_bytes: u64,
     /// Each origin once.
     pub(crate) origins: Vec<OriginState>,
+    /// Names of certificates, and when they end, in seconds since 1970.
+    pub(crate) certificate_ends: Vec<(String, u64)>,
     pub(crate) process: Option<Process>,
 }
 
@@ -95,6 +98,7 @@ pub(crate) fn families(workers: &[Arc<Counters>], moment: &Moment) -> Vec<Family
     families.extend(singles(workers, moment));
     families.extend(labelled(workers));
     families.extend(origins(&moment.origins));
+    families.push(certificates(&moment.certificate_ends));
     families.push(latency(workers));
     families.push(Family {
         name: "damelo_build".to_owned(),
@@ -202,7 +206,27 @@ fn labelled(workers: &[Arc<Counters>]) -> Vec<Family> {
     let breaks = BrokenBy::ALL.iter().map(|(by, name)| {
         ((*name).to_owned(), count(&|counters| counters.broken[*by as usize].get()))
     });
+    let errors = FetchError::NAMES.iter().enumerate().map(|(index, name)| {
+        ((*name).to_owned(), count(&|counters| counters.origin_errors[index].get()))
+    });
+    let versions = VERSIONS.iter().enumerate().map(|(index, version)| {
+        ((*version).to_owned(), count(&|counters| counters.versions[index].get()))
+    });
     vec![
+        of_proxy(
+            "requests_by_version",
+            Kind::Counter,
+            "Requests received, by the version of HTTP.",
+            "version",
+            versions.collect(),
+        ),
+        of_proxy(
+            "origin_errors",
+            Kind::Counter,
+            "Requests to the origin that brought no response, by reason.",
+            "reason",
+            errors.collect(),
+        ),
         of_proxy(
             "not_stored",
             Kind::Counter,
@@ -255,6 +279,16 @@ fn origins(origins: &[OriginState]) -> [Family; 2] {
             samples(|one| one.requests_open),
         ),
     ]
+}
+
+fn certificates(ends: &[(String, u64)]) -> Family {
+    of_proxy(
+        "certificate_expires_seconds",
+        Kind::Gauge,
+        "When a certificate of the proxy's ends, or another of its chain, in seconds since 1970.",
+        "name",
+        ends.iter().map(|(name, end_s)| (name.clone(), Sample::Count(*end_s))).collect(),
+    )
 }
 
 fn latency(workers: &[Arc<Counters>]) -> Family {

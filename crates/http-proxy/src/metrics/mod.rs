@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use http::StatusCode;
+use http::{StatusCode, Version};
 
-use crate::error::BodyError;
+use crate::error::{BodyError, FetchError};
 use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::HeavyHitters;
 use crate::metrics::histogram::{Histogram, Snapshot};
@@ -30,6 +30,9 @@ use crate::rules::NotStoredReason;
 
 /// Classes of status codes, 2xx first.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+/// Versions of HTTP, as their requests name them.
+const VERSIONS: [&str; 3] = ["1.0", "1.1", "2"];
 
 /// A monotonic counter.
 #[derive(Debug, Default)]
@@ -133,6 +136,8 @@ macro_rules! counters {
             responses: [Counter; CLASSES.len()],
             client_body_bytes: [Counter; BodySource::ALL.len()],
             broken: [Counter; BrokenBy::ALL.len()],
+            origin_errors: [Counter; FetchError::NAMES.len()],
+            versions: [Counter; VERSIONS.len()],
             /// The worker stops, and drops what is still under way.
             cutting: AtomicBool,
             /// Requests in flight, until the last byte of their responses, and tunnels.
@@ -169,8 +174,8 @@ counters! {
     resumed: "Answers from the store whose rest came from the origin: the store had let go of it meanwhile.",
     forwarded: "Requests sent to the origin.",
     retries: "Requests sent again because a pooled connection had gone stale, or an HTTP/2 origin did not process them.",
-    origin_errors: "Requests to the origin that brought no response.",
     origin_failovers: "Requests sent to another origin because one could not be reached.",
+    origin_resends: "Requests sent once more, to another origin, because one broke off before its answer.",
     origin_ejections: "Times an origin was not asked any more for a while.",
     origin_checks_failed: "Health checks that failed.",
     groups_loved: "Groups that became loved by use.",
@@ -217,6 +222,30 @@ impl Counters {
         lock(&self.refusals).remember(url_hash, Instant::now(), (reason, rule));
     }
 
+    /// Counts a request by its version of HTTP.
+    pub(crate) fn asked_by(&self, version: Version) {
+        let place = match version {
+            Version::HTTP_2 => 2,
+            Version::HTTP_11 => 1,
+            _ => 0,
+        };
+        self.versions[place].one();
+    }
+
+    /// Counts a request to an origin that brought no response.
+    pub(crate) fn origin_failed(&self, error: &FetchError) {
+        let place = FetchError::NAMES.iter().position(|name| *name == error.name());
+        debug_assert!(place.is_some(), "{} is no reason", error.name());
+        if let Some(place) = place {
+            self.origin_errors[place].one();
+        }
+    }
+
+    /// All of those.
+    fn origin_errors(&self) -> u64 {
+        self.origin_errors.iter().map(Counter::get).sum()
+    }
+
     /// Counts a response by its status class.
     pub(crate) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
@@ -259,7 +288,9 @@ pub(crate) fn values(workers: &[Arc<Counters>]) -> serde_json::Map<String, serde
     let sum = |read: &fn(&Counters) -> &Counter| -> u64 {
         workers.iter().map(|counters| read(counters).get()).sum()
     };
-    COUNTERS.iter().map(|(name, _, read)| ((*name).to_owned(), sum(read).into())).collect()
+    let errors: u64 = workers.iter().map(|counters| counters.origin_errors()).sum();
+    let counted = COUNTERS.iter().map(|(name, _, read)| ((*name).to_owned(), sum(read).into()));
+    counted.chain([("origin_errors".to_owned(), errors.into())]).collect()
 }
 
 /// Latencies of all workers: served from the store, and with the origin asked.

@@ -4,10 +4,11 @@
 //! ```text
 //! Fetcher::send ─► choose (balance, health) ─► Pool::send_retrying ─► response with its `Hold`
 //!                     ▲                             │
-//!                     └── another endpoint ◄────────┘ the connection could not be opened
+//!                     └── another endpoint ◄────────┘ the connection could not be opened, or broke off
 //! ```
 //!
-//! Invariant: a request fails over to another endpoint only if none of its bytes were sent.
+//! Invariant: a request fails over to another endpoint only if none of its bytes were sent; but one
+//! with a safe method and no body, once, if the first broke off before it had answered.
 //! Threads: one `Fetcher` per worker; load, permits and health of endpoints are shared by all
 //! workers.
 
@@ -67,7 +68,7 @@ use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::{Candidate, Open};
 use crate::upstream::endpoint::{Endpoint, Origin};
-use crate::upstream::pool::{Again, Leased, Outgoing, Pool, SendError};
+use crate::upstream::pool::{Again, Leased, Outgoing, Pool, SendError, may_repeat};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
 
@@ -242,8 +243,8 @@ impl Fetcher {
         self.counters.forwarded.one();
         let deadline = self.total_timeout.map(|limit| Instant::now() + limit);
         let result = self.send_until(Box::new(request), again, open, deadline).await;
-        if result.is_err() {
-            self.counters.origin_errors.one();
+        if let Err(error) = &result {
+            self.counters.origin_failed(error);
         }
         result
     }
@@ -260,8 +261,8 @@ impl Fetcher {
             Some(route) => self.upgrade_anywhere(&request, &route, deadline).await,
             None => self.upgrade_at_site(&request, deadline).await,
         };
-        if sent.is_err() {
-            self.counters.origin_errors.one();
+        if let Err(error) = &sent {
+            self.counters.origin_failed(error);
         }
         sent
     }
@@ -382,6 +383,8 @@ impl Fetcher {
         let site = self.site_of(&request);
         let pools = &site.pools;
         let mut last_error = FetchError::Connect(None);
+        // A login counts for a connection to one origin.
+        let mut may_resend = request.extensions().get::<Pinned>().is_none() && may_repeat(&request);
         let mut own = held(pools, &request);
         while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
             let pool = &pools[index];
@@ -413,7 +416,16 @@ impl Fetcher {
                         self.counters.origin_failovers.one();
                     }
                 }
-                Err(SendError { error, .. }) => return Err(error),
+                Err(SendError { error, .. }) => {
+                    open.asked.push(index);
+                    may_resend &= error.is_broken_off() && !is_over;
+                    if !may_resend || !has_healthy(pools, &open) {
+                        return Err(error);
+                    }
+                    may_resend = false;
+                    self.counters.origin_resends.one();
+                    (request, last_error) = (Box::new(again(OriginBody::Empty)), error);
+                }
             }
         }
         Err(last_error)
@@ -570,6 +582,13 @@ fn note_answer<B>(notes: Option<&Notes>, response: &Response<B>) {
     if let Some(notes) = notes {
         notes.answered(response.status());
     }
+}
+
+/// Whether one of these endpoints may still be asked, and is not known to fail.
+fn has_healthy(pools: &[Pool], open: &Open) -> bool {
+    let now = std::time::Instant::now();
+    let mut pools = pools.iter().enumerate();
+    pools.any(|(index, pool)| open.has(index) && pool.endpoint().health().is_healthy(now))
 }
 
 /// Index of the pool that the client's pinned connection belongs to.

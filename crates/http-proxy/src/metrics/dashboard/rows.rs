@@ -96,9 +96,10 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
                 "Trouble",
                 "ops",
                 &[
-                    (Rate("damelo_proxy_origin_errors", ""), "no answer"),
+                    (Rate("damelo_proxy_origin_errors", "reason"), "no answer: {{reason}}"),
                     (Rate("damelo_proxy_origin_checks_failed", ""), "checks failed"),
                     (Rate("damelo_proxy_origin_failovers", ""), "asked another"),
+                    (Rate("damelo_proxy_origin_resends", ""), "sent once more"),
                     (Rate("damelo_proxy_stale_on_error", ""), "stale answers instead"),
                     (Rate("damelo_proxy_stale_on_arrival", ""), "stale when they came"),
                 ],

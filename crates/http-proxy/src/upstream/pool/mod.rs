@@ -39,7 +39,7 @@ use crate::upstream::shared::{Place, Shared};
 
 pub(in crate::upstream) use age::Age;
 pub(crate) use leased::Leased;
-pub(crate) use send::{Again, Outgoing, SendError};
+pub(crate) use send::{Again, Outgoing, SendError, may_repeat};
 
 /// Longest idle time of a connection that may carry a request which must not be sent twice. The
 /// origin may be closing a connection that has been idle for longer.

@@ -1,6 +1,6 @@
 //! Sending requests on a pool's connections.
 //!
-//! Invariants: a request is sent twice only in three cases. An HTTP/2 origin refused it
+//! Invariants: a request is sent twice to one origin only in three cases. An HTTP/2 origin refused it
 //! unprocessed; or its connection came from the pool and broke, and none of its bytes were written
 //! or it has a safe method and no body (RFC 9110 §9.2.2); or it has a safe method and no body, and
 //! an HTTP/2 origin sent nothing on a new connection within the connect timeout. A method is not
@@ -337,7 +337,7 @@ impl SendError {
 
 /// Whether a request can be repeated without harm, even if the origin processed it: it has a safe
 /// method, no body, and no field by which the origin may have taken it for one of another method.
-pub(super) fn may_repeat(request: &Request<OriginBody>) -> bool {
+pub(crate) fn may_repeat(request: &Request<OriginBody>) -> bool {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     safe && request.body().is_end_stream() && !invalidation::overrides_method(request.headers())
 }
