@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use damelo_http_proxy::{HealthChecks, OriginChoice};
+use damelo_http_proxy::{HealthChecks, OriginChoice, Settings};
 use support::{
     Gate, Home, Message, Nobody, Origin, PATIENCE, Proxy, Reply, eventually, read_message,
     read_some, reply, send_to,
@@ -546,6 +546,28 @@ fn what_one_origin_broke_off_another_answers_and_no_third_one() {
     assert_eq!(proxy.get("/").status(), 502);
     let asked = [one, two, three].map(|asked| asked.load(Ordering::SeqCst));
     assert_eq!((asked.iter().sum::<usize>(), asked.iter().max()), (2, Some(&1)), "{asked:?}");
+}
+
+#[test]
+fn a_backup_is_asked_once_the_others_are_out_of_reach() {
+    let (home, good, backup) = (Home::new(), named("good"), named("backup"));
+    let (missing, other) = (Nobody::new(), Nobody::new());
+    let rules = format!(
+        "[[rule]]\nprefix = \"/ruled\"\nto = \"{}\"\nbackup = \"{}\"\n",
+        other.url(),
+        url(&backup)
+    );
+    let ruleset = Settings::parse(&rules).expect("good rules").proxy.ruleset;
+    let proxy = Proxy::start_to(&home, missing.url(), |config| {
+        config.ruleset = ruleset;
+        config.upstream.more_origins = vec![url(&good)];
+        config.upstream.backup_origins = vec![url(&backup)];
+    });
+    for number in 0..20 {
+        assert_eq!(proxy.get(&format!("/{number}")).text(), "good");
+    }
+    assert_eq!(proxy.get("/ruled").text(), "backup");
+    assert_eq!((good.count(), backup.count()), (20, 1));
 }
 
 #[test]

@@ -172,6 +172,9 @@ pub struct Upstream {
     /// Further origins of the same site besides [`crate::ProxyConfig::to`]; all receive the host of
     /// the first. Default none.
     pub more_origins: Vec<String>,
+    /// Origins of the same site that are asked only while none of the others is healthy, or once
+    /// none of them could be reached for a request. Default none.
+    pub backup_origins: Vec<String>,
     /// How one of several origins is chosen. Default [`OriginChoice::ConsistentHash`].
     pub origin_choice: OriginChoice,
     /// Offer HTTP/2 to https origins (ALPN). Default true.
@@ -205,6 +208,7 @@ impl Default for Upstream {
     fn default() -> Upstream {
         Upstream {
             more_origins: Vec::new(),
+            backup_origins: Vec::new(),
             origin_choice: OriginChoice::ConsistentHash,
             http2: true,
             http2_clear_text: false,

@@ -159,7 +159,8 @@ impl Ruleset {
             [] => SiteId::MAIN,
             to => {
                 let host_header = rule.then.host_header.clone();
-                let site = Site { to: to.to_vec(), host_header };
+                let backup = rule.then.backup.clone();
+                let site = Site { to: to.to_vec(), backup, host_header };
                 *known.entry(site.clone()).or_insert_with(|| {
                     sites.push(site);
                     SiteId(sites.len())

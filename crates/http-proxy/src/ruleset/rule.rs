@@ -59,6 +59,8 @@ pub(crate) struct Actions {
     pub(crate) pass: Option<bool>,
     /// URLs of the site's equivalent origins.
     pub(crate) to: Vec<String>,
+    /// Origins beside these for when none of them answers.
+    pub(crate) backup: Vec<String>,
     /// What these are asked with, if not as the proxy's own origin is.
     pub(crate) host_header: Option<HostHeader>,
     pub(crate) respond: Respond,
@@ -120,6 +122,7 @@ impl Actions {
         first(&[
             ("pass", self.pass.is_some()),
             ("to", !self.to.is_empty()),
+            ("backup", !self.backup.is_empty()),
             ("host_header", self.host_header.is_some()),
             ("strip_prefix", prefix.is_some_and(|prefix| !prefix.strip.is_empty())),
             ("add_prefix", prefix.is_some_and(|prefix| !prefix.add.is_empty())),
@@ -205,6 +208,9 @@ impl Rule {
         if then.host_header.is_some() && then.to.is_empty() {
             let text = ": `host_header` says what the origins of `to` are asked with: add `to`";
             return Err(text.to_owned());
+        }
+        if !then.backup.is_empty() && then.to.is_empty() {
+            return Err(": `backup` is for when no origin of `to` answers: add `to`".to_owned());
         }
         let early = if then.respond.answers() { Some("respond") } else { early };
         let early = early.or(then.log.map(|_| "log"));

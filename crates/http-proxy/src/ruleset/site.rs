@@ -20,6 +20,8 @@ pub(crate) enum HostHeader {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Site {
     pub(crate) to: Vec<String>,
+    /// Those that are asked when none of these answers.
+    pub(crate) backup: Vec<String>,
     pub(crate) host_header: Option<HostHeader>,
 }
 

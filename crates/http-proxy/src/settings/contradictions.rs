@@ -55,11 +55,12 @@ fn own_origins(settings: &Settings) -> Vec<Contradiction> {
         OriginTarget::Demo => None,
     };
     let more = proxy.upstream.more_origins.iter().map(|url| ("upstream.more_origins", url));
+    let backup = proxy.upstream.backup_origins.iter().map(|url| ("upstream.backup_origins", url));
     let is_own = |url: &str| {
         let origin = address_of(url);
         origin.is_some_and(|origin| listeners().any(|one| reaches(&origin, one)))
     };
-    let own = to.into_iter().chain(more).filter(|(_, url)| is_own(url));
+    let own = to.into_iter().chain(more).chain(backup).filter(|(_, url)| is_own(url));
     let problem = |url| format!("`{url}` is where this proxy listens: give one another address");
     own.map(|(key, url)| (key, problem(url))).collect()
 }

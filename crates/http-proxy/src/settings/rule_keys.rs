@@ -64,6 +64,8 @@ rule_keys! {
         |rule, value| put(&mut rule.then.pass, Flag::read(value).map(Some));
     "to" "URL or list" "Sends it to this origin instead of the proxy's own `to`, or to one of several that are alike; the host of the first is the one they are asked with, unless `preserve_host` or `host_header` say otherwise. Not for forward proxies."
         |rule, value| put(&mut rule.then.to, each(value, origin));
+    "backup" "URL or list" "Origins of the same site as `to` in this rule that are asked only while none of those is healthy, or once none of them could be reached for a request."
+        |rule, value| put(&mut rule.then.backup, each(value, origin));
     "host_header" "client, origin or a host such as app.example" "The `Host` that the origins of `to` in this rule are asked with: the client's, that of the first of them, or this one; without it as `preserve_host` has it."
         |rule, value| put(&mut rule.then.host_header, Text::read(value).and_then(|text: String| HostHeader::read(&text)).map(Some));
     "respond" "a status such as 301 or 503" "Answers by itself, with this status; neither cache nor origin is asked. Beside it only `location`, `body`, `body_type`, `log`, and headers set or removed of its answer."

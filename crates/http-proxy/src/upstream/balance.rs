@@ -18,6 +18,8 @@ pub(crate) struct Candidate {
     pub(crate) load: usize,
     /// False while health checks report the origin down, or failed requests have ejected it.
     pub(crate) healthy: bool,
+    /// It is asked only where no other is healthy.
+    pub(crate) is_backup: bool,
     /// The origin was already asked for this request.
     pub(crate) tried: bool,
 }
@@ -53,13 +55,14 @@ pub(crate) fn key_hash(host: &[u8], path_and_query: &str) -> u64 {
 }
 
 /// Index of the origin to ask next; `None` when all were tried. If no untried origin is healthy,
-/// the unhealthy ones are eligible: a failed request is no worse than none.
+/// the unhealthy ones are eligible: a failed request is no worse than none. Backups come behind the
+/// others of the same health.
 pub(crate) fn choose(candidates: &[Candidate], choice: OriginChoice, key: u64) -> Option<usize> {
-    let untried = |wanted: bool| {
-        let all = candidates.iter().enumerate();
-        all.filter(move |(_, candidate)| !candidate.tried && (candidate.healthy || !wanted))
+    let untried = |wanted: (bool, bool)| {
+        let all = candidates.iter().enumerate().filter(|(_, candidate)| !candidate.tried);
+        all.filter(move |(_, candidate)| (candidate.healthy, candidate.is_backup) == wanted)
     };
-    let best = |wanted: bool| match choice {
+    let best = |wanted: (bool, bool)| match choice {
         OriginChoice::ConsistentHash => {
             untried(wanted).max_by_key(|(_, candidate)| score(candidate, key))
         }
@@ -67,7 +70,8 @@ pub(crate) fn choose(candidates: &[Candidate], choice: OriginChoice, key: u64) -
         OriginChoice::LeastLoaded => untried(wanted)
             .min_by_key(|(_, candidate)| (candidate.load, u64::MAX - score(candidate, key))),
     };
-    best(true).or_else(|| best(false)).map(|(index, _)| index)
+    let kinds = [(true, false), (true, true), (false, false), (false, true)];
+    kinds.into_iter().find_map(best).map(|(index, _)| index)
 }
 
 fn score(candidate: &Candidate, key: u64) -> u64 {
@@ -83,6 +87,7 @@ mod tests {
             name_hash: name_hash(&format!("http://10.0.0.{number}")),
             load: 0,
             healthy: true,
+            is_backup: false,
             tried: false,
         };
         (0..count).map(one).collect()
@@ -123,6 +128,26 @@ mod tests {
         assert_eq!(choose(&all, OriginChoice::LeastLoaded, 7), Some(1));
         all[1].tried = true;
         assert_eq!(choose(&all, OriginChoice::LeastLoaded, 7), Some(0));
+    }
+
+    #[test]
+    fn a_backup_is_asked_when_no_other_is_healthy() {
+        for choice in [OriginChoice::ConsistentHash, OriginChoice::LeastLoaded] {
+            let mut all = candidates(3);
+            (all[2].is_backup, all[0].load, all[1].load) = (true, 9, 9);
+            let chosen = |all: &[Candidate]| -> std::collections::BTreeSet<usize> {
+                (0..100).map(|n| choose(all, choice, key(n)).unwrap()).collect()
+            };
+            assert_eq!(chosen(&all), [0, 1].into());
+            all[0].healthy = false;
+            assert_eq!(chosen(&all), [1].into());
+            all[1].tried = true;
+            assert_eq!(chosen(&all), [2].into(), "before what is not healthy");
+            all[2].healthy = false;
+            assert_eq!(chosen(&all), [0].into(), "behind what is no better");
+            all[0].tried = true;
+            assert_eq!(chosen(&all), [2].into());
+        }
     }
 
     #[test]

@@ -40,8 +40,10 @@ pub(crate) struct Origin {
     pub(crate) host_header: HeaderValue,
     /// Whether requests have the client's `Host` instead; `None`: as `preserve_host` has it.
     preserve_host: Option<bool>,
-    /// At least one.
+    /// At least one; the backups behind the others.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
+    /// The place of the first backup.
+    pub(crate) backups_from: usize,
 }
 
 /// One address to connect to: a host and port, or a Unix socket.
@@ -199,10 +201,12 @@ struct Parsed {
 }
 
 impl Origin {
-    /// The site named by `url`, served by that endpoint and by `upstream.more_origins`.
+    /// The site named by `url`, served by that endpoint, by `upstream.more_origins` and by
+    /// `upstream.backup_origins`.
     pub(crate) fn new(url: &str, endpoints: &mut Endpoints<'_>) -> Result<Origin, ProxyError> {
         let upstream = endpoints.upstream;
-        Origin::of(url, &upstream.more_origins, upstream.tls_name.as_deref(), endpoints)
+        let lists = [&upstream.more_origins[..], &upstream.backup_origins];
+        Origin::of(url, lists, upstream.tls_name.as_deref(), endpoints)
     }
 
     /// A site that rules name, of which there is at least one URL.
@@ -211,7 +215,7 @@ impl Origin {
         endpoints: &mut Endpoints<'_>,
     ) -> Result<Origin, ProxyError> {
         let (first, more) = site.to.split_first().expect("a rule that names a site has a URL");
-        let mut origin = Origin::of(first, more, None, endpoints)?;
+        let mut origin = Origin::of(first, [more, &site.backup], None, endpoints)?;
         origin.preserve_host = site.host_header.as_ref().map(|told| *told == HostHeader::Client);
         if let Some(HostHeader::Name(name)) = &site.host_header {
             origin.host_header = HeaderValue::try_from(name)
@@ -222,7 +226,7 @@ impl Origin {
 
     fn of(
         url: &str,
-        more: &[String],
+        [more, backup]: [&[String]; 2],
         tls_name: Option<&str>,
         all: &mut Endpoints<'_>,
     ) -> Result<Origin, ProxyError> {
@@ -231,14 +235,21 @@ impl Origin {
             .map_err(|_| ProxyError::Origin { url: url.to_owned(), reason: "bad host" })?;
         let (scheme, authority) = (first.scheme, first.authority.clone());
         let mut endpoints = vec![all.get(url, first, tls_name)?];
-        for url in more {
+        let mut backups_from = 0;
+        for (place, url) in more.iter().chain(backup).enumerate() {
+            if place == more.len() {
+                backups_from = endpoints.len();
+            }
             let endpoint = all.get(url, Parsed::new(url)?, tls_name)?;
             // Named twice it is still one, which nothing else can stand in for.
             if !endpoints.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
                 endpoints.push(endpoint);
             }
         }
-        Ok(Origin { scheme, authority, host_header, preserve_host: None, endpoints })
+        if backup.is_empty() {
+            backups_from = endpoints.len();
+        }
+        Ok(Origin { scheme, authority, host_header, preserve_host: None, endpoints, backups_from })
     }
 
     /// Whether requests have the client's `Host`, if that is so where nothing else is said.

@@ -109,6 +109,8 @@ pub(crate) struct Fetcher {
 /// One worker's connection pools for one site.
 struct SitePools {
     pools: Vec<Pool>,
+    /// The place of the first backup.
+    backups_from: usize,
     /// The name to remove from the origin's redirects; `None` if requests keep the client's `Host`.
     own_name: Option<OwnName>,
 }
@@ -150,6 +152,7 @@ impl Fetcher {
         let anywhere = anywhere.filter(|pools| *pools.settings() == settings).cloned();
         let site = |origin: &Arc<Origin>| SitePools {
             pools: origin.endpoints.iter().map(&mut pool).collect(),
+            backups_from: origin.backups_from,
             own_name: (!origin.keeps_host(config.preserve_host)).then(|| OwnName::new(origin)),
         };
         let (upstream, timeouts) = (&config.upstream, &config.timeouts);
@@ -291,7 +294,7 @@ impl Fetcher {
         let notes = Notes::of(request);
         let pools = &site.pools;
         let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
-        while let Some(index) = self.choose(pools, &open, key_of(request)) {
+        while let Some(index) = self.choose(site, &open, key_of(request)) {
             let pool = &pools[index];
             let hold = self.hold(pool, deadline).await?;
             note_asked(notes.as_deref(), pool);
@@ -386,7 +389,7 @@ impl Fetcher {
         // A login counts for a connection to one origin.
         let mut may_resend = request.extensions().get::<Pinned>().is_none() && may_repeat(&request);
         let mut own = held(pools, &request);
-        while let Some(index) = own.take().or_else(|| self.choose(pools, &open, key)) {
+        while let Some(index) = own.take().or_else(|| self.choose(site, &open, key)) {
             let pool = &pools[index];
             let hold = self.hold(pool, deadline).await?;
             note_asked(notes.as_deref(), pool);
@@ -474,7 +477,8 @@ impl Fetcher {
         &self.sites[site.among_ruled().map_or(0, |place| place + 1)]
     }
 
-    fn choose(&self, pools: &[Pool], open: &Open, key: u64) -> Option<usize> {
+    fn choose(&self, site: &SitePools, open: &Open, key: u64) -> Option<usize> {
+        let pools = &site.pools;
         if pools.len() == 1 {
             return open.has(0).then_some(0);
         }
@@ -485,6 +489,7 @@ impl Fetcher {
                 name_hash: endpoint.name_hash,
                 load: endpoint.load(),
                 healthy: endpoint.health().is_healthy(now),
+                is_backup: index >= site.backups_from,
                 tried: !open.has(index),
             }
         };
