@@ -216,7 +216,8 @@ impl<'a> Fetch<'a> {
         let is_fresh = stored.response.policy.staleness_ms(worker.now_ms()).is_none();
         effects.admit(exchange, caching).inspect_err(|reason| {
             // A refusal caused by this request alone does not affect the stored response.
-            if !reason.is_of_request() && !(is_fresh && self.may_be_for_sender(*reason)) {
+            let keeps = reason.is_of_request() || is_fresh && self.may_be_for_sender(*reason);
+            if !keeps {
                 vault.forget(stored.key);
             }
         })?;
