@@ -149,8 +149,8 @@ setters! {
         )?;
     /// What performs disk I/O.
     damelo_options_set_io_engine(io_engine: c_int) |config|
-        let engines = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Threads];
-        config.io_engine = choice("io_engine", io_engine, &engines)?;
+        config.io_engine =
+            choice("io_engine", io_engine, &[IoEngine::Auto, IoEngine::IoUring, IoEngine::Threads])?;
     /// Whether to bypass the page cache.
     damelo_options_set_direct(direct: c_int) |config| config.direct = direct != 0;
     /// Whether to overwrite something else.
