@@ -145,7 +145,7 @@ struct Order {
     host: String,
     path_and_query: String,
     headers: HeaderMap,
-    /// As whom rules take the client; without one no condition on clients is met.
+    /// As whom rules take the client; without one only terms with `!` are met of those on clients.
     client: Option<IpAddr>,
 }
 

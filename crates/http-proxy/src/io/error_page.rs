@@ -42,7 +42,8 @@ impl ErrorPage {
         Ok(Some(ErrorPage { text }))
     }
 
-    /// Whether answers with this status have the page: those that say that an origin failed.
+    /// Whether answers with this status have the page: those that say that an origin failed, and
+    /// the 504 to `only-if-cached`, for which none was asked.
     pub(crate) fn is_for(status: StatusCode) -> bool {
         let failures =
             [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];

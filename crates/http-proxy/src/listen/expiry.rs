@@ -3,8 +3,6 @@
 //! Invariant: what is not understood has no end, and is no error: the library that serves it is the
 //! judge of certificates. Pure, no threads.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
@@ -58,7 +56,7 @@ fn seconds_of(tag: u8, time: &[u8]) -> Option<u64> {
     }
     let (year, rest) = match (tag, text.len()) {
         (UTC_TIME, 12) => {
-            let year: u16 = text[..2].parse().ok()?;
+            let year: u64 = text[..2].parse().ok()?;
             (if year < 50 { 2000 + year } else { 1900 + year }, &text[2..])
         }
         (GENERALIZED_TIME, 14) => (text[..4].parse().ok()?, &text[4..]),
@@ -67,18 +65,25 @@ fn seconds_of(tag: u8, time: &[u8]) -> Option<u64> {
     if year < 1970 {
         return Some(0);
     }
-    let part = |place: usize| &rest[2 * place..2 * place + 2];
-    let month = part(0).parse::<usize>().ok()?.checked_sub(1)?;
-    let month = MONTHS.get(month)?;
-    // Any day of the week: it is not compared.
-    let (day, clock) = (part(1), [part(2), part(3), part(4)].join(":"));
-    let date = httpdate::parse_http_date(&format!("Thu, {day} {month} {year:04} {clock} GMT"));
-    let since = date.ok()?.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Some(since.as_secs())
+    let part = |place: usize| rest[2 * place..2 * place + 2].parse::<u64>().ok();
+    let (month, day) = (part(0)?, part(1)?);
+    let (hour, minute, second) = (part(2)?, part(3)?, part(4)?);
+    let is_time = hour < 24 && minute < 60 && second <= 60;
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !is_time {
+        return None;
+    }
+    Some((days_until(year, month, day) * 24 + hour) * 3600 + minute * 60 + second)
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// Days from 1970 to this date. Years are counted from March on, so that leap days come last.
+fn days_until(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    year * 365 + leap_days + (153 * month + 2) / 5 + day - 1 - DAYS_UNTIL_1970
+}
+
+/// Days from the first of March of the year 0 to 1970.
+const DAYS_UNTIL_1970: u64 = 719_468;
 
 #[cfg(test)]
 mod tests {

@@ -416,6 +416,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_says_how_an_answer_is_read_is_not_edited() {
+        let allows = |key: &str, text: &str| {
+            let key = find(key).expect("the key");
+            let value = Value::List(vec![text.to_owned()]);
+            (key.set)(&mut Rule::named("rule 1".to_owned()), &value).is_ok()
+        };
+        for (name, in_store, in_answers) in [
+            ("Content-Type", true, true),
+            ("Content-Range", true, false),
+            ("Content-Encoding", true, false),
+            ("Content-Length", false, false),
+        ] {
+            let line = format!("{name}: a");
+            assert_eq!(allows("response_set", &line), in_store, "{name}");
+            assert_eq!(allows("answer_set", &line), in_answers, "{name}");
+            assert_eq!(allows("response_remove", name), in_store, "{name}");
+            assert_eq!(allows("answer_remove", name), in_answers, "{name}");
+        }
+    }
+
     /// A rule that never applies, `pass` say, is taken for one that does.
     #[test]
     fn a_condition_that_nothing_can_meet_is_refused() {

@@ -530,7 +530,10 @@ mod tests {
             origin.unwrap().endpoints
         };
         let first = with_limit(1, Vec::new());
-        first[0].health().checked(false, &HealthChecks::default());
+        let checks = HealthChecks::default();
+        for _ in 0..checks.fall {
+            first[0].health().checked(false, &checks);
+        }
         assert!(first[0].health().is_known_down());
         first[0].load.fetch_add(1, Ordering::Relaxed);
         let second = with_limit(2, first.clone());

@@ -18,6 +18,11 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
                 ],
             ),
             Panel(
+                "Versions of HTTP",
+                "reqps",
+                &[(Rate("damelo_proxy_requests_by_version", "version"), "{{version}}")],
+            ),
+            Panel(
                 "Hit ratio",
                 "percentunit",
                 &[
@@ -82,6 +87,11 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
     (
         "Origins",
         &[
+            Panel(
+                "Ends of certificates, in seconds since 1970",
+                "none",
+                &[(Now("min", "name", "damelo_proxy_certificate_expires_seconds"), "{{name}}")],
+            ),
             Panel(
                 "Healthy",
                 "short",
