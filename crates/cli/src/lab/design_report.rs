@@ -72,6 +72,9 @@ fn table(all: &[Done]) -> Table {
     columns.extend(has_bodiless.then_some("no body"));
     let has_refused = all.iter().any(|done| done.report.refused > 0);
     columns.extend(has_refused.then_some("refused"));
+    // Of drives that write back.
+    let has_absorbed = all.iter().any(|done| done.report.absorbed() > 0);
+    columns.extend(has_absorbed.then_some("absorbed"));
     let mut table = Table::new(&columns);
     for done in all {
         let report = &done.report;
@@ -91,13 +94,14 @@ fn table(all: &[Done]) -> Table {
         row.push(format!("{:.1}", virtual_s(report)));
         row.extend(has_bodiless.then(|| thousands(report.bodiless_requests)));
         row.extend(has_refused.then(|| thousands(report.refused)));
+        row.extend(has_absorbed.then(|| thousands(report.absorbed())));
         table.row(row);
     }
     table
 }
 
 /// What of a run's JSON is in CSV: all but lists and the manifest, which comes before the rows.
-const EXACT_COLUMNS: [&str; 30] = [
+const EXACT_COLUMNS: [&str; 31] = [
     "trace",
     "synthetic",
     "design",
@@ -120,6 +124,7 @@ const EXACT_COLUMNS: [&str; 30] = [
     "byte_hit_percent",
     "disk_reads",
     "disk_writes",
+    "absorbed_writes",
     "read_bytes",
     "write_bytes",
     "response_ms_mean",
@@ -208,6 +213,7 @@ fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "byte_hit_percent": byte_hit_percent(report),
         "disk_reads": report.io.requests_of(Direction::Read),
         "disk_writes": report.io.requests_of(Direction::Write),
+        "absorbed_writes": report.absorbed(),
         "read_bytes": report.io.bytes_of(Direction::Read),
         "write_bytes": report.io.bytes_of(Direction::Write),
         "io": io_json(&report.io),
