@@ -18,6 +18,7 @@ mod rewrite;
 mod sim;
 mod system_args;
 mod trace;
+mod trace_report;
 mod watched;
 
 pub(crate) use load::{Loaded, load};

@@ -31,8 +31,8 @@ Examples:
   damelo lab sim access.log lru,s3-fifo auto --html report.html
   damelo lab rerun report.html
 
-REPORT is what --html of lab sim, designs and paper wrote, or what their --json or --csv printed, or
---json of lab trace stat; or a trace that lab trace convert, sample or filter wrote, which has its
+REPORT is what --html of lab sim, designs, paper and trace stat wrote, or what their --json or --csv
+printed; or a trace that lab trace convert, sample or filter wrote, which has its
 manifest beside it. Compared are all bytes of a page's results and of a table's rows, of JSON all
 values, numbers to their last digit, of a trace its length and digest; not the manifest. Run it
 where the report's command was run if that names its trace by a relative path. A trace that is no
@@ -268,7 +268,8 @@ fn again(words: &[String], form: Form, tells_failures: bool) -> Result<Written, 
         Form::Html => &["--html".as_ref(), page.as_ref()],
         Form::Json | Form::Csv => &[],
     };
-    let Output { status, stdout, .. } = printed_again(words, 2, html)?;
+    let subcommand_words = if words.get(1).is_some_and(|word| word == "trace") { 3 } else { 2 };
+    let Output { status, stdout, .. } = printed_again(words, subcommand_words, html)?;
     let report = match form {
         Form::Html => read(&page),
         Form::Json | Form::Csv => Written::parse(&String::from_utf8_lossy(&stdout))
@@ -368,6 +369,7 @@ mod tests {
             ("paper cfs --trace t", "paper cfs --trace t|t"),
             ("paper cfs", "paper cfs|"),
             ("trace stat t --json", "trace stat t --json|t"),
+            ("trace stat t --html a.html", "trace stat t|t"),
             ("trace sample t s.csv --share 0.1", "trace sample t s.csv --share 0.1|t"),
         ] {
             let expected = Ok(format!("lab {kept}"));
@@ -382,7 +384,7 @@ mod tests {
             ("damelo lab trace convert a b.csv --instead-in /etc", "of its own choice"),
             ("damelo lab trace print a", "writes no report"),
             ("damelo lab rerun r.html", "writes no report"),
-            ("damelo lab trace stat t", "writes no report"),
+            ("damelo lab trace stat --json -- t --html", "does not understand"),
             ("damelo lab bench --json", "never the same"),
             ("damelo lab sim gen:web lru auto --new-option", "does not understand"),
             ("damelo lab designs gen:web store --real /dev/sda", "could be lost"),

@@ -5,17 +5,20 @@
 //! [`Trace::product`] names can be made again from the command line, without a file of its own
 //! choice. Threads: the main one.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::shown;
 use damelo_lab::trace::{
-    FILTERS, Filter, Quantiles, SampleBy, Sampler, Trace as Requests, TraceStat, trace_stat,
+    FILTERS, Filter, Quantiles, SampleBy, Sampler, Trace as Requests, TraceStat, trace_curves,
 };
 use serde_json::json;
 
-use super::manifest::manifest;
+use super::manifest::{NewPage, Read, manifest};
 use super::reading::{ReadArgs, Reading, TOO_MANY_BYTES, is_too_many, remarks};
 use super::rewrite::{Choice, Output, rewrite};
+use super::trace_report::{page, table};
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
 
@@ -50,8 +53,14 @@ struct Stat {
     #[command(flatten)]
     read: ReadArgs,
     /// Print as JSON, with the manifest of the run
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     json: bool,
+    /// Print figures and points of curves as CSV, the manifest before them as a comment
+    #[arg(long)]
+    csv: bool,
+    /// Write a report with charts of popularity, reuse and sizes to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// What there is to compare when a command is run again.
@@ -67,11 +76,12 @@ impl Trace {
     /// nothing does.
     pub(super) fn product(self) -> Result<(String, Product), &'static str> {
         let (trace, output) = match self.which {
-            Which::Stat(stat) if stat.json => return Ok((stat.trace, Product::Report)),
+            Which::Stat(stat) if stat.html.is_some() => return Err("it would overwrite a report"),
+            Which::Stat(stat) => return Ok((stat.trace, Product::Report)),
             Which::Convert(args) => (args.trace, args.output),
             Which::Sample(args) => (args.trace, args.output),
             Which::Filter(args) => (args.trace, args.output),
-            Which::Stat(_) | Which::Print(_) => return Err("it writes no report"),
+            Which::Print(_) => return Err("it writes no report"),
         };
         match output {
             output if output.is_stdout() => Err("it writes no report"),
@@ -185,21 +195,31 @@ fn sample(args: &Sample) -> Result<(), Failure> {
 }
 
 fn stat(args: &Stat) -> Result<(), Failure> {
+    let new_page = NewPage::begin(args.html.as_deref(), &[Read::Trace(&args.trace)])?;
     let mut trace = Requests::open(&args.trace, &args.read.options(None)?)?;
     let mut reading = Reading::of(&trace);
-    let stat = trace_stat(&mut trace, |requests| reading.set(requests))?;
+    let (stat, curves) = trace_curves(&mut trace, |requests| reading.set(requests))?;
     drop(reading);
-    let mut out = Out::new();
+    let is_kept = args.json || args.csv || new_page.is_some();
+    let manifest = manifest(TraceIdentity::of(&trace), is_kept)?;
+    let mut out = Out::new().failing_late(new_page.is_some());
     if args.json {
         out.json(&json!({
-            "manifest": manifest(TraceIdentity::of(&trace), true)?,
+            "manifest": manifest,
             "trace": trace.name(),
             "format": trace.form(),
             "synthetic": trace.is_synthetic(),
             "stat": stat,
         }))?;
+    } else if args.csv {
+        out.bytes(manifest.csv_comment().as_bytes())?;
+        out.bytes(table(&stat, &curves).csv().as_bytes())?;
     } else {
         print_stat(&mut out, &trace, &stat)?;
+    }
+    if let Some(new_page) = new_page {
+        let page = page(trace.name(), trace.is_synthetic(), &stat, &curves);
+        new_page.write(&page.finish(&manifest))?;
     }
     out.finish()?;
     remarks(&trace);

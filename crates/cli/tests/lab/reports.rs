@@ -24,6 +24,8 @@ fn a_report_is_run_again_and_compared() {
     bed.file("d.json", &bed.ok(&[&designs[..], &["--json"]].concat()));
     bed.file("p.csv", &bed.ok(&["paper", "ucfs", "--scale-down", "50", "--csv"]));
     bed.file("p.json", &bed.ok(&["paper", "cfs", "--scale-down", "50", "--seed", "3", "--json"]));
+    bed.file("s.csv", &bed.ok(&["trace", "stat", "access.log", "--csv"]));
+    bed.ok(&["trace", "stat", "access.log", "--html", "s.html"]);
     // Behind `--` everything is a name, and an option must come before it.
     bed.ok(&["sim", "--html", "e.html", "--", "access.log", "lru", "2000"]);
     for (report, how) in [
@@ -34,6 +36,8 @@ fn a_report_is_run_again_and_compared() {
         ("r.html", "byte for byte"),
         ("d.html", "byte for byte"),
         ("e.html", "byte for byte"),
+        ("s.csv", "byte for byte"),
+        ("s.html", "byte for byte"),
     ] {
         let before = std::fs::read(bed.path(report)).unwrap();
         let said = bed.ok(&["rerun", report]);

@@ -5,6 +5,37 @@ use serde_json::json;
 
 use super::*;
 
+/// CSV has what JSON has, and points of curves; a page has a chart of each.
+#[test]
+fn stat_has_curves_for_programs_and_as_a_page() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let csv = bed.ok(&["trace", "stat", "access.log", "--csv", "--html", "r.html"]);
+    let stat = &bed.json(&["trace", "stat", "access.log", "--json"])["stat"];
+    let mut lines = csv.lines();
+    assert!(lines.next().unwrap().starts_with("# manifest {"));
+    assert_eq!(lines.next(), Some("what,at,value"));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let value = |what: &str, at: &str| {
+        let row = rows.iter().find(|row| row[..2] == [what, at]);
+        row.unwrap_or_else(|| panic!("{what} {at} is not in {csv}"))[2].to_owned()
+    };
+    for name in ["requests", "objects", "bytes", "hit_ratio_max"] {
+        assert_eq!(value(name, ""), stat[name].to_string(), "{name}");
+    }
+    assert_eq!(value("object_bytes", "max"), stat["object_bytes"]["max"].to_string());
+    let last = |what: &str| rows.iter().rfind(|row| row[0] == what).unwrap()[2].to_owned();
+    assert_eq!(last("object_percent_within"), "100");
+    assert_eq!(rows.iter().find(|row| row[0] == "popularity").unwrap()[1], "1");
+    let page = std::fs::read_to_string(bed.path("r.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 3);
+    for part in ["Trace: access.log", "Requests of objects by rank", "Sizes of objects"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let (code, said) = bed.fails(&["trace", "stat", "access.log", "--html", "access.log"]);
+    assert!(code == 2 && said.contains("trace that is read"), "{said}");
+}
+
 #[test]
 fn stat_counts_a_squid_log() {
     let bed = Bed::new();

@@ -4,6 +4,7 @@
 mod binary;
 mod clf;
 mod columns;
+mod curves;
 mod damelo_csv;
 mod fields;
 mod filter;
@@ -30,6 +31,7 @@ mod vscsi;
 mod write;
 
 pub use columns::ColumnOptions;
+pub use curves::TraceCurves;
 pub use filter::{FILTERS, Filter};
 pub use format::Format;
 #[cfg(feature = "fuzzing")]
@@ -43,5 +45,5 @@ pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
 pub use source::{Interner, Trace, is_generator, load, load_kept, sort_by_time};
 pub(crate) use stat::popularity_slope;
-pub use stat::{Quantiles, TraceStat, trace_stat};
+pub use stat::{Quantiles, TraceStat, trace_curves, trace_stat};
 pub use write::{Lost, TraceWriter, WriteFormat};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::curves::TraceCurves;
 use super::reader::RecordSource;
 use super::source::Interner;
 use crate::error::TraceError;
@@ -133,8 +134,19 @@ struct Counting {
 /// When the trace cannot be read.
 pub fn trace_stat(
     trace: &mut dyn RecordSource,
-    mut progress: impl FnMut(u64),
+    progress: impl FnMut(u64),
 ) -> Result<TraceStat, TraceError> {
+    trace_curves(trace, progress).map(|(stat, _)| stat)
+}
+
+/// The same, with the curves that its single figures are of.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn trace_curves(
+    trace: &mut dyn RecordSource,
+    mut progress: impl FnMut(u64),
+) -> Result<(TraceStat, TraceCurves), TraceError> {
     let mut interner = Interner::without_names();
     let mut counting = Counting::default();
     let mut stat = empty();
@@ -161,8 +173,8 @@ pub fn trace_stat(
     stat.objects = interner.objects_len() as u64;
     stat.hosts = interner.hosts_len() as u64 - u64::from(counting.has_no_host);
     stat.clients = interner.clients_len() as u64 - u64::from(counting.has_no_client);
-    counting.finish(&mut stat);
-    Ok(stat)
+    let curves = counting.finish(&mut stat);
+    Ok((stat, curves))
 }
 
 fn empty() -> TraceStat {
@@ -259,7 +271,7 @@ impl Counting {
         }
     }
 
-    fn finish(self, stat: &mut TraceStat) {
+    fn finish(self, stat: &mut TraceStat) -> TraceCurves {
         let ratio =
             |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         stat.one_timers = self.objects.iter().filter(|object| object.requests == 1).count() as u64;
@@ -287,6 +299,7 @@ impl Counting {
         stat.methods = named
             .map(|(method, count)| (String::from_utf8_lossy(&method).into_owned(), count))
             .collect();
+        TraceCurves::of(&counts, &self.reuse, &sizes)
     }
 }
 
