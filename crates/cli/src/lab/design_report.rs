@@ -101,7 +101,7 @@ fn table(all: &[Done]) -> Table {
 }
 
 /// What of a run's JSON is in CSV: all but lists and the manifest, which comes before the rows.
-const EXACT_COLUMNS: [&str; 31] = [
+const EXACT_COLUMNS: [&str; 32] = [
     "trace",
     "synthetic",
     "design",
@@ -117,6 +117,7 @@ const EXACT_COLUMNS: [&str; 31] = [
     "clients",
     "pace",
     "warmup_requests",
+    "love_top",
     "requests",
     "bodiless_requests",
     "refused_requests",
@@ -209,6 +210,7 @@ fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "bodiless_requests": report.bodiless_requests,
         "refused_requests": report.refused,
         "warmup_requests": played.warmup_requests(),
+        "love_top": played.args.love,
         "hit_percent": report.hit_percent(),
         "byte_hit_percent": byte_hit_percent(report),
         "disk_reads": report.io.requests_of(Direction::Read),
@@ -272,6 +274,10 @@ fn how(played: &Played<'_>) -> String {
         0 => String::new(),
         first => format!(" The first {} warm up and are not counted.", thousands(first as u64)),
     };
+    let love = played.args.love.map_or_else(String::new, |share| {
+        let percent = 100.0 * share;
+        format!(" Of the groups that these ask for {percent}% are loved, the others hated.")
+    });
     let system = &played.args.system;
     let (files, mapped) = (system.files(), system.mapped());
     let memory = match system.memory_bytes() {
@@ -279,7 +285,7 @@ fn how(played: &Played<'_>) -> String {
         None => "the system's usual memory for both".to_owned(),
     };
     format!(
-        "{} requests on the modelled drive {} (order {}) with {} of cache, {clients} {pace}.{warmup} Files on {files}, \
+        "{} requests on the modelled drive {} (order {}) with {} of cache, {clients} {pace}.{warmup}{love} Files on {files}, \
          mapped ones with {mapped}, {memory}.",
         thousands(played.loaded.requests.len() as u64),
         system.drive,

@@ -8,8 +8,8 @@ use std::time::Instant;
 use clap::Args;
 use damelo::ByteSize;
 use damelo_lab::design::{
-    Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY, Values, mapped_bytes_max,
-    parse_choice, parse_size,
+    Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, Grouper, Hinted, REGISTRY, Values,
+    mapped_bytes_max, parse_choice, parse_size,
 };
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
@@ -85,10 +85,14 @@ pub(crate) struct Designs {
     /// Do not count the first so many requests
     #[arg(long, value_name = "N", default_value = "0")]
     pub(super) warmup_req: usize,
+    /// Love the groups with most requests in the warm-up, a share of all groups such as top=0.1, and
+    /// hate the others, from its end on: designs that take hints (damelo, store)
+    #[arg(long, value_name = "top=SHARE", value_parser = love_top)]
+    pub(super) love: Option<f64>,
     /// Run them on a real disk instead of a modelled one: in a directory or, those that need no
     /// files, on a file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE",
-          conflicts_with_all = ["drive", "files", "mapped", "system_memory", "scheduler", "clients", "at_trace_pace", "warmup_req"])]
+          conflicts_with_all = ["drive", "files", "mapped", "system_memory", "scheduler", "clients", "at_trace_pace", "warmup_req", "love"])]
     pub(super) real: Option<PathBuf>,
     /// Print one JSON object a run, each with the manifest
     #[arg(long, conflicts_with = "csv")]
@@ -135,6 +139,18 @@ struct NamedRule(&'static str, GroupRule);
 
 fn rule(given: &str) -> Result<NamedRule, String> {
     parse_choice(given, &GROUP_RULES.map(|(name, rule)| (name, NamedRule(name, rule))))
+}
+
+/// `top=0.1`, or `top=10%`.
+fn love_top(given: &str) -> Result<f64, String> {
+    let share = |text: &str| {
+        let percent = text.strip_suffix('%');
+        let number: f64 = percent.unwrap_or(text).parse().ok()?;
+        Some(if percent.is_some() { number / 100.0 } else { number })
+    };
+    let share = given.strip_prefix("top=").and_then(share);
+    let inside = share.filter(|share| *share > 0.0 && *share < 1.0);
+    inside.ok_or_else(|| "write top= and a share between 0 and 1, such as top=0.1".to_owned())
 }
 
 fn page_bytes(given: &str) -> Result<u32, String> {
@@ -215,7 +231,24 @@ fn check(args: &Designs, specs: &[DesignSpec]) -> Result<(), Failure> {
             "--memory, --page and --group change nothing for these designs: leave them out".into(),
         ));
     }
+    check_love(args, specs)?;
     args.system.check(specs)
+}
+
+/// Hints are for those who take them, and made of a warm-up.
+fn check_love(args: &Designs, specs: &[DesignSpec]) -> Result<(), Failure> {
+    if args.love.is_none() {
+        return Ok(());
+    }
+    if !specs.iter().any(|spec| spec.entry.takes_hints) {
+        let words = "--love changes nothing for these designs: leave it out";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    if args.warmup_req == 0 {
+        let words = "--love ranks groups by the warm-up: say how long that is by --warmup-req";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    Ok(())
 }
 
 /// Where the designs run if not on a modelled disk: a place that each of them can use, and that is
@@ -313,7 +346,12 @@ fn run_one(
     let &Played { args, loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::base(setting, cache_bytes, false))?;
     let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
-    let mut design = Watched::new(spec.make(&context), loaded.requests.len());
+    let mut design = spec.make(&context);
+    if let Some(top_share) = args.love.filter(|_| spec.entry.takes_hints) {
+        let grouper = Grouper::new(options.grouping, &loaded.requests);
+        design = Box::new(Hinted::new(design, grouper, top_share));
+    }
+    let mut design = Watched::new(design, loaded.requests.len());
     let mut machine = Machine::new(config);
     let run = RunOptions {
         clients: args.clients,

@@ -37,6 +37,14 @@ impl Design for Watched {
         self.design.request(request, names, out)
     }
 
+    fn own_group(&self, group: u64) -> u64 {
+        self.design.own_group(group)
+    }
+
+    fn counting_begins(&mut self) {
+        self.design.counting_begins();
+    }
+
     fn love(&mut self, group: u64) {
         self.design.love(group);
     }

@@ -399,3 +399,33 @@ fn a_trace_out_of_order_is_played_at_its_times() {
     let (out, said) = run(&[]);
     assert!(!said.contains("stood behind") && seconds(&out) < 1.0, "{said}{out}");
 }
+
+/// Groups are ranked by the warm-up; what takes no hints runs as without them.
+#[test]
+fn designs_are_told_what_to_love() {
+    let bed = Bed::new();
+    let web = "gen:web?requests=20000";
+    let run = |love: &[&str]| -> Vec<Value> {
+        let args = ["designs", web, "store,squid", "--cache=64MiB", "--memory=4MiB", "--json"];
+        let more = ["--warmup-req", "10000"];
+        let lines = bed.ok(&[&args[..], &more, love].concat());
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (plain, told) = (run(&[]), run(&["--love", "top=10%"]));
+    assert_eq!((&plain[0]["love_top"], &told[0]["love_top"]), (&Value::Null, &0.1.into()));
+    let facts = &told[0]["facts"];
+    let [loved, hated] = ["loved_groups", "hated_groups"].map(|name| facts[name].as_u64().unwrap());
+    assert!(loved > 0 && loved == (loved + hated).div_ceil(10), "{facts}");
+    assert_ne!(plain[0]["disk_reads"], told[0]["disk_reads"]);
+    assert_eq!(plain[1]["disk_reads"], told[1]["disk_reads"]);
+    assert_eq!(told[1]["facts"]["loved_groups"], Value::Null);
+    for (args, expected) in [
+        (&["store", "--love", "top=0.1"][..], "--warmup-req"),
+        (&["squid", "--love", "top=0.1", "--warmup-req", "9"], "changes nothing"),
+        (&["store", "--love", "0.1"], "such as top=0.1"),
+        (&["store", "--love", "top=1.5"], "such as top=0.1"),
+    ] {
+        let (code, said) = bed.fails(&[&["designs", web], args].concat());
+        assert!(code == 2 && said.contains(expected), "{said}");
+    }
+}

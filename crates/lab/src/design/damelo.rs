@@ -480,13 +480,18 @@ impl Design for Damelo {
         serve(self, rules, request, names, out)
     }
 
+    fn own_group(&self, group: u64) -> u64 {
+        group % u64::from(self.options.groups)
+    }
+
     fn love(&mut self, group: u64) {
-        // As a request's group becomes one of those that there are.
-        Damelo::love(self, (group % u64::from(self.options.groups)) as u32);
+        let group = self.own_group(group);
+        Damelo::love(self, group as u32);
     }
 
     fn hate(&mut self, group: u64) {
-        Damelo::hate(self, (group % u64::from(self.options.groups)) as u32);
+        let group = self.own_group(group);
+        Damelo::hate(self, group as u32);
     }
 
     fn finish(&mut self, out: &mut Vec<Action>) {

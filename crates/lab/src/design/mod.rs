@@ -11,6 +11,7 @@ mod damelo;
 mod free_map;
 mod grouping;
 mod hades;
+mod hinted;
 mod mapped;
 mod mapped_future;
 mod segments;
@@ -33,6 +34,7 @@ pub use damelo::{Damelo, DameloOptions, Placement};
 pub use grouping::{GROUP_RULES, GroupRule, Grouper};
 pub use hades::HadesOptions;
 pub(crate) use hades::MAP_US as HADES_MAP_US;
+pub use hinted::Hinted;
 pub(crate) use segments::MappedFile;
 pub use segments::mapped_bytes_max;
 pub use spec::{DesignError, DesignSpec, Parameter, Values, parse_choice, parse_size};
@@ -83,6 +85,14 @@ pub trait Design {
     fn hate(&mut self, group: u64) {
         let _ = group;
     }
+
+    /// The group that a group of requests is in this design, which may have fewer.
+    fn own_group(&self, group: u64) -> u64 {
+        group
+    }
+
+    /// The warm-up is over, whether there was one or not; what follows is measured.
+    fn counting_begins(&mut self) {}
 
     /// An orderly end.
     fn finish(&mut self, out: &mut Vec<Action>) {
@@ -216,6 +226,8 @@ pub struct Entry {
     /// It keeps all that it stores, by its paper or its definition: space for objects is no limit
     /// to it.
     pub is_unlimited: bool,
+    /// It can be told which groups are to stay and which are to go.
+    pub takes_hints: bool,
     /// It keeps some objects in files and some in a mapped file, which lies beside those.
     pub maps_beside_files: bool,
     /// Its own parameters.
@@ -258,6 +270,7 @@ const fn plain(name: &'static str, paper: &'static str, make: Make) -> Entry {
         has_pages: false,
         on_blocks: false,
         is_unlimited: false,
+        takes_hints: false,
         maps_beside_files: false,
         parameters: &[],
         check: no_check,
@@ -305,6 +318,7 @@ pub const REGISTRY: [Entry; 16] = [
     with(cfs::PARAMETERS, on_blocks(plain("cfs", "cfs-2000", cfs::make))),
     Entry {
         check: damelo::check,
+        takes_hints: true,
         ..with(damelo::PARAMETERS, paged(plain("damelo", "damelo-2000", damelo::make)))
     },
     Entry {
@@ -318,6 +332,7 @@ pub const REGISTRY: [Entry; 16] = [
     },
     Entry {
         check: store::check,
+        takes_hints: true,
         make_real: Some(store::make_real),
         ..with(store::PARAMETERS, paged(plain("store", "ours", store::make)))
     },

@@ -320,6 +320,7 @@ impl Run<'_> {
             self.arrivals_from_ns += now_ns.saturating_sub(arrival_ns);
             now_ns = now_ns.max(arrival_ns);
         }
+        self.design.counting_begins();
         self.disks_before = self.machine.disks.each_ref().map(|d| d.counts());
         self.report.facts_before = self.design.facts();
         self.measured_from_ns = now_ns;

@@ -42,6 +42,10 @@ impl Design for Passing<'_> {
         self.design.request(request, names, out)
     }
 
+    fn counting_begins(&mut self) {
+        self.design.counting_begins();
+    }
+
     fn finish(&mut self, out: &mut Vec<Action>) {
         self.design.finish(out);
     }

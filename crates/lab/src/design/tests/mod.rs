@@ -8,6 +8,7 @@ use crate::request::Op;
 mod audit;
 mod bodiless;
 mod full;
+mod hints;
 mod sizes;
 
 fn read(key: u64, size_bytes: u64) -> Request {
