@@ -104,8 +104,8 @@ fn a_long_journal_locks_little_and_holds_what_was_written() {
             let is_in_pieces = write(at, 32).is_some() && write(len / 2 + at, 8192).is_some();
             assert_eq!(is_in_pieces, journal.is_mapped());
             assert_eq!(journal.locked_pieces(), before, "who writes makes nothing ready");
-            for at in [at, len / 2 + at, at + MIB / 2, len / 2 + at + MIB / 2] {
-                journal.prepare(at.min(len - 1));
+            for ahead in [0, MIB / 2] {
+                [at, len / 2 + at].iter().for_each(|at| journal.prepare((at + ahead).min(len - 1)));
             }
         }
         if let Some(locked) = journal.locked_pieces() {
