@@ -13,6 +13,7 @@ use http::{Method, Response};
 use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
+use crate::config::LogFormat;
 use crate::request::{Ask, hooks};
 use crate::ruleset::{self, AnswerEdits, Told};
 use crate::worker::Shared;
@@ -20,7 +21,7 @@ use crate::worker::Shared;
 /// The edits of the answer to one request, an extension of that answer.
 #[derive(Debug)]
 pub(super) struct Delivery {
-    edits: Option<AnswerEdits>,
+    edits: Option<Arc<AnswerEdits>>,
     is_head: bool,
     client: Option<IpAddr>,
     host: Box<str>,
@@ -32,8 +33,9 @@ pub(super) struct Delivery {
 impl Delivery {
     /// That of a request, if any rule that it matches has to do with it.
     pub(super) fn of(shared: &Shared, ask: &Ask) -> Option<Arc<Delivery>> {
-        let edits = shared.config.ruleset.answer_edits(&ask.view());
-        if edits.is_none() && ask.request_id().is_none() {
+        let edits = ask.answer_edits.clone();
+        let is_logged = shared.config.log.format == LogFormat::Json && ask.request_id().is_some();
+        if edits.is_none() && !is_logged {
             return None;
         }
         let told = ask.told();

@@ -5,6 +5,7 @@
 //! response to an authorised request, a private one or one with `Vary: *` storable. Threads: the
 //! worker's.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use damelo::GroupId;
@@ -60,7 +61,7 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     if rules.is_empty() {
         return;
     }
-    let effects = rules.on_request(&ask.view());
+    let mut effects = rules.on_request(&ask.view());
     (ask.pass, ask.site, ask.answering) = (effects.pass, effects.site, effects.answering);
     ask.prefix = effects.prefix.cloned();
     if let (Some(false), Some(notes)) = (effects.log, &ask.peer.notes) {
@@ -69,7 +70,8 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     if effects.edits() {
         (ask.met, ask.edited) = (Some(rules.met(&ask.view())), true);
     }
-    if rules.wants_request_ids() {
+    ask.answer_edits = effects.answer_edits.take().map(Arc::new);
+    if effects.wants_request_id {
         ask.make_request_id();
     }
     let mut headers = std::mem::take(&mut ask.headers);

@@ -28,7 +28,7 @@ use crate::collapse::Who;
 use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
-use crate::ruleset::{Answering, PrefixChange, Ruleset, SiteId};
+use crate::ruleset::{AnswerEdits, Answering, PrefixChange, Ruleset, SiteId};
 use crate::upstream::{OriginBody, Pin, Pinned};
 use crate::vault::Target;
 use crate::worker::Shared;
@@ -71,6 +71,8 @@ pub(crate) struct Ask {
     given: Option<Box<Given>>,
     /// Rules that the client's request matched, if this one differs from it in what they look at.
     pub(crate) met: Option<Box<[bool]>>,
+    /// Edits of its answer by the rules.
+    pub(crate) answer_edits: Option<Arc<AnswerEdits>>,
     /// Rules edited its headers.
     pub(crate) edited: bool,
     /// Times that it was here, or at another cache of our name, by its `Via`.
@@ -153,6 +155,7 @@ impl Ask {
             trusts,
             given,
             met: None,
+            answer_edits: None,
             edited: false,
             rounds,
             version,

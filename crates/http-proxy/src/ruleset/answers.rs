@@ -6,7 +6,7 @@
 use http::header::{CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::{RequestView, ResponseView, Rule, Ruleset, Told};
+use super::{ResponseView, Rule, Ruleset, Told};
 use crate::rules::list_members;
 
 /// The places of the rules whose conditions on the request are met, of those that edit answers or
@@ -17,20 +17,8 @@ pub(crate) struct AnswerEdits {
 }
 
 impl Ruleset {
-    /// The edits of the answer to a request; `None` if no rule edits any.
-    pub(crate) fn answer_edits(&self, request: &RequestView<'_>) -> Option<AnswerEdits> {
-        if !self.edits_answers {
-            return None;
-        }
-        let asked = request.asked();
-        let met = |place: usize| match request.met.and_then(|met| met.get(place)) {
-            Some(met) => *met,
-            None => self.rules[place].when.match_request(request, asked),
-        };
-        let counts = |rule: &Rule| rule.then.edits_answers() || rule.last;
-        let candidates = self.index.candidates(asked);
-        let places = candidates.filter(|place| counts(&self.rules[*place]) && met(*place));
-        let places: Vec<usize> = places.collect();
+    /// The edits by the rules at these places; `None` if none of them edits anything.
+    pub(super) fn answer_edits(&self, places: Vec<usize>) -> Option<AnswerEdits> {
         let edits = places.iter().any(|place| self.rules[*place].then.edits_answers());
         edits.then_some(AnswerEdits { places })
     }
@@ -98,7 +86,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::ruleset::{FieldValue, Term, response_view};
+    use crate::ruleset::{FieldValue, RequestView, Term, response_view};
 
     #[test]
     fn the_answer_itself_decides_and_last_ends() {
@@ -123,7 +111,7 @@ mod tests {
         };
         let told =
             Told { client: None, host: "h", scheme: "http", path_and_query: "/", request_id: None };
-        let edits = set.answer_edits(&request).unwrap();
+        let edits = set.on_request(&request).answer_edits.unwrap();
         for (status, expected) in [
             (StatusCode::OK, Some("all")),
             (StatusCode::NOT_MODIFIED, Some("all")),
@@ -134,7 +122,31 @@ mod tests {
             let headers = edited_answer(&rules, status, HeaderMap::new(), &told);
             assert_eq!(headers.get("x-a").map(|value| value.to_str().unwrap()), expected);
         }
-        assert!(Ruleset::new(vec![Rule::named("r".to_owned())]).answer_edits(&request).is_none());
+        let nothing = Ruleset::new(vec![Rule::named("r".to_owned())]);
+        assert!(nothing.on_request(&request).answer_edits.is_none());
+    }
+
+    #[test]
+    fn a_request_has_an_id_where_a_rule_that_it_matches_sets_it() {
+        let mut rule = Rule::named("r".to_owned());
+        rule.then.answer_set =
+            vec![("x-id".parse().unwrap(), FieldValue::read("{request_id}").unwrap())];
+        rule.when.methods = vec![Term::new(false, Method::POST)];
+        rule.when.statuses = vec![Term::new(false, 500..=599)];
+        let (set, none) = (Ruleset::new(vec![rule]), HeaderMap::new());
+        for (method, wants) in [(Method::GET, false), (Method::POST, true)] {
+            let request = RequestView {
+                host: "h",
+                scheme: "http",
+                path_and_query: "/",
+                method: &method,
+                headers: &none,
+                client: None,
+                met: None,
+            };
+            let effects = set.on_request(&request);
+            assert_eq!((effects.wants_request_id, effects.answer_edits.is_some()), (wants, wants));
+        }
     }
 
     #[test]

@@ -115,6 +115,10 @@ pub(crate) struct RequestEffects<'r> {
     host_header: Option<&'r HostHeader>,
     /// Whether it has a line in the log, if rules say.
     pub(crate) log: Option<bool>,
+    /// Edits of the answer as it is delivered, if there may be any.
+    pub(crate) answer_edits: Option<AnswerEdits>,
+    /// A matching rule sets a field to an id of the request.
+    pub(crate) wants_request_id: bool,
     rules: Vec<&'r Rule>,
 }
 
@@ -207,11 +211,6 @@ impl Ruleset {
     /// The answer of an answering rule.
     pub(crate) fn answer(&self, answering: Answering) -> &Respond {
         &self.rules[answering.0].then.respond
-    }
-
-    /// Whether any rule sets a field to an id of the request, so that each needs one.
-    pub(crate) fn wants_request_ids(&self) -> bool {
-        self.wants_request_ids
     }
 
     /// All of them, in order.
@@ -310,11 +309,20 @@ impl Ruleset {
 
     /// Evaluates the rules for a request.
     pub(crate) fn on_request(&self, request: &RequestView<'_>) -> RequestEffects<'_> {
-        let mut effects = RequestEffects::default();
+        let (mut effects, mut delivering) = (RequestEffects::default(), Vec::new());
         let asked = request.asked();
         for place in self.index.candidates(asked) {
             let rule = &self.rules[place];
-            if rule.when.is_on_response() || !rule.when.match_request(request, asked) {
+            let waits = rule.when.is_on_response();
+            let delivers = self.edits_answers && (rule.then.edits_answers() || rule.last);
+            if waits && !delivers || !rule.when.match_request(request, asked) {
+                continue;
+            }
+            effects.wants_request_id |= self.wants_request_ids && rule.then.has_request_id();
+            if delivers {
+                delivering.push(place);
+            }
+            if waits {
                 continue;
             }
             effects.pass = rule.then.pass.unwrap_or(effects.pass);
@@ -334,6 +342,7 @@ impl Ruleset {
         }
         effects.prefix =
             effects.prefix.filter(|prefix| prefix.to_origin(request.path_and_query).is_some());
+        effects.answer_edits = self.answer_edits(delivering);
         effects
     }
 
