@@ -336,4 +336,15 @@ mod tests {
         assert!(names.len() > 10, "{names:?}");
         assert!(names.iter().all(|(_, is_known)| *is_known), "{names:?}");
     }
+
+    /// A key that is there twice has the whole file refused.
+    #[test]
+    fn each_alert_has_what_it_needs_once() {
+        for (name, rule) in dashboard::alerts() {
+            for key in ["expr:", "labels:", "annotations:", "summary:"] {
+                let times = rule.lines().filter(|line| line.trim_start().starts_with(key)).count();
+                assert_eq!(times, 1, "{key} of {name}");
+            }
+        }
+    }
 }

@@ -257,10 +257,16 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| word.starts_with("damelo_") || word.starts_with("process_"))
 }
 
+const ALERTS: &str = include_str!("../../../../../packaging/prometheus-alerts.yml");
+
+/// The alert rules, each with its text behind its name.
+pub(super) fn alerts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALERTS.split("- alert: ").skip(1).filter_map(|rule| rule.split_once('\n'))
+}
+
 /// Names in the alert rules, and whether each is a sample name.
 pub(super) fn names_in_alerts() -> Vec<(&'static str, bool)> {
-    let rules = include_str!("../../../../../packaging/prometheus-alerts.yml");
     let metrics = all();
     let is_known = |name: &str| metrics.iter().any(|metric| sample(metric) == name);
-    names(rules).map(|name| (name, is_known(name))).collect()
+    names(ALERTS).map(|name| (name, is_known(name))).collect()
 }
