@@ -23,7 +23,7 @@ use crate::purge::PurgeKind;
 use crate::purge::marks::{Marks, Scope, Standing, Subject};
 use crate::purge::saved::{Delta, Known, Snapshot};
 use crate::purge::stamp::Stamp;
-use crate::request::forwarded;
+use crate::request::forwarded::{self, ClientGiven};
 use crate::rules::key::is_plain_authority;
 use crate::ruleset::{Glob, Segments};
 use crate::settings::Settings;
@@ -106,12 +106,13 @@ pub fn forwarded_fields(data: &[u8]) {
         assert_eq!(forwarded::client(&forged, &[]), named, "{name}");
     }
     // Nor does it make anybody of who is known by none.
-    assert!(named.is_some() || forwarded::client(&headers, &networks).is_none());
+    let among = forwarded::client(&headers, &networks);
+    assert!(named != ClientGiven::Peer || !matches!(among, ClientGiven::Address(_)));
     assert!(forwarded::request_id(&headers, true).len() <= 200);
     let mut told = headers;
     forwarded::forget_told(&mut told, false);
     assert_eq!(forwarded::given(&told), (None, None));
-    assert_eq!(forwarded::client(&told, &[]), None);
+    assert_eq!(forwarded::client(&told, &[]), ClientGiven::Peer);
 }
 
 /// `Location`, of which the origin's own name is taken off.

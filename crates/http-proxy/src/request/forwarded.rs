@@ -88,33 +88,62 @@ pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>)
     (first(&X_FORWARDED_PROTO).and_then(known), first(&X_FORWARDED_HOST).filter(is_host))
 }
 
-/// The client of a request, IPv4 as such, if its peer says who that is and is trusted.
+/// Whom a request is from, by what the proxy before this one says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ClientGiven {
+    /// It says nothing, or is not believed: the peer.
+    #[default]
+    Peer,
+    /// This address.
+    Address(IpAddr),
+    /// Two things, of which one may be its client's own word: nobody knows.
+    Disputed,
+}
+
+impl ClientGiven {
+    /// The address, IPv4 as such, unless nobody knows it. It is never the peer's where the peer
+    /// speaks of somebody else: that address may be the one that is trusted most.
+    pub(crate) fn address(self, peer: IpAddr) -> Option<IpAddr> {
+        match self {
+            ClientGiven::Peer => Some(peer.to_canonical()),
+            ClientGiven::Address(address) => Some(address.to_canonical()),
+            ClientGiven::Disputed => None,
+        }
+    }
+}
+
+/// The client that a request is from, as `fields` says whom to believe.
 pub(crate) fn client_given(
     fields: &ForwardedFields,
     peer: IpAddr,
     headers: &HeaderMap,
-) -> Option<IpAddr> {
-    let given = fields.trusts(peer).then(|| client(headers, &fields.trust_networks)).flatten();
-    given.map(|client| client.to_canonical())
+) -> ClientGiven {
+    match fields.trusts(peer) {
+        true => client(headers, &fields.trust_networks),
+        false => ClientGiven::Peer,
+    }
 }
 
 /// The client that a proxy before this one received the request from: the last list element, which
 /// that proxy wrote itself, or, where that is one of `proxies`, the last one before that is none.
 /// Earlier elements are untrusted, and so is all before one that is no address. Which of the two
 /// fields that proxy wrote cannot be told: where they differ, one of them may be its client's own.
-pub(crate) fn client(headers: &HeaderMap, proxies: &[IpNet]) -> Option<IpAddr> {
+pub(crate) fn client(headers: &HeaderMap, proxies: &[IpNet]) -> ClientGiven {
     let elements = |name: HeaderName| {
         let lines = headers.get_all(name).into_iter().rev();
         lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',').map(str::trim))
     };
-    let by_list = || outermost(elements(X_FORWARDED_FOR).map(bare_address), proxies);
-    let by_standard = || outermost(elements(FORWARDED).map(named_for), proxies);
-    match (headers.contains_key(X_FORWARDED_FOR), headers.contains_key(FORWARDED)) {
-        (true, true) => by_list().filter(|client| {
-            by_standard().is_some_and(|other| other.to_canonical() == client.to_canonical())
-        }),
-        (true, false) => by_list(),
-        (false, _) => by_standard(),
+    let list = || outermost(elements(X_FORWARDED_FOR).map(bare_address), proxies);
+    let standard = || outermost(elements(FORWARDED).map(named_for), proxies);
+    let given = |client: Option<IpAddr>| client.map_or(ClientGiven::Peer, ClientGiven::Address);
+    let names_for = || elements(FORWARDED).next().is_some_and(|last| for_value(last).is_some());
+    match (headers.contains_key(X_FORWARDED_FOR), names_for()) {
+        (true, true) => match (list(), standard()) {
+            (Some(a), Some(b)) if a.to_canonical() == b.to_canonical() => ClientGiven::Address(a),
+            _ => ClientGiven::Disputed,
+        },
+        (true, false) => given(list()),
+        (false, _) => given(standard()),
     }
 }
 
@@ -133,10 +162,13 @@ fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet])
 
 /// The client in an element of `Forwarded`.
 fn named_for(element: &str) -> Option<IpAddr> {
-    element.split(';').find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        if name.eq_ignore_ascii_case("for") { bare_address(value.trim_matches('"')) } else { None }
-    })
+    for_value(element).and_then(|value| bare_address(value.trim_matches('"')))
+}
+
+/// What `for` is in an element of `Forwarded`.
+fn for_value(element: &str) -> Option<&str> {
+    let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| name.eq_ignore_ascii_case("for")).map(|(_, value)| value)
 }
 
 /// The id of a request: that which a trusted proxy gives it, or a new one by chance.
@@ -278,6 +310,10 @@ mod tests {
     use super::*;
     use crate::client::activity::Activity;
 
+    fn given_by(address: Option<&str>) -> ClientGiven {
+        address.map_or(ClientGiven::Peer, |text| ClientGiven::Address(text.parse().unwrap()))
+    }
+
     #[test]
     fn the_client_is_the_last_that_is_named() {
         for (name, lines, expected) in [
@@ -297,16 +333,18 @@ mod tests {
             for line in lines {
                 headers.append(name, HeaderValue::from_static(line));
             }
-            let expected = expected.map(|text| text.parse().unwrap());
-            assert_eq!(client(&headers, &[]), expected, "{lines:?}");
+            assert_eq!(client(&headers, &[]), given_by(expected), "{lines:?}");
         }
     }
 
     #[test]
     fn of_two_fields_that_differ_neither_names_the_client() {
+        // Nor is it the proxy itself.
+        let peer: IpAddr = "10.0.0.9".parse().unwrap();
         for (list, standard, expected) in [
             ("192.0.2.1", "for=192.0.2.1", Some("192.0.2.1")),
             ("10.0.0.1, 192.0.2.1", "for=\"[::ffff:192.0.2.1]\"", Some("192.0.2.1")),
+            ("192.0.2.1", "for=198.51.100.1, proto=https", Some("192.0.2.1")),
             ("10.0.0.1", "for=192.0.2.1", None),
             ("10.0.0.1", "for=_hidden", None),
             ("unknown", "for=192.0.2.1", None),
@@ -314,8 +352,10 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(X_FORWARDED_FOR, HeaderValue::from_static(list));
             headers.insert(FORWARDED, HeaderValue::from_static(standard));
-            let expected = expected.map(|text| text.parse().unwrap());
-            assert_eq!(client(&headers, &[]), expected, "{list} {standard}");
+            let expected = expected.map_or(ClientGiven::Disputed, |_| given_by(expected));
+            let client = client(&headers, &[]);
+            assert_eq!(client.address(peer), expected.address(peer), "{list} {standard}");
+            assert!(client.address(peer) != Some(peer), "{list} {standard}");
         }
     }
 
@@ -344,8 +384,7 @@ mod tests {
             for line in lines {
                 headers.append(name, HeaderValue::from_static(line));
             }
-            let expected = expected.map(|text| text.parse().unwrap());
-            assert_eq!(client(&headers, &proxies), expected, "{lines:?}");
+            assert_eq!(client(&headers, &proxies), given_by(expected), "{lines:?}");
         }
         let fields = ForwardedFields {
             trust_client: true,
@@ -361,7 +400,7 @@ mod tests {
             ("::ffff:192.0.2.9", None),
         ] {
             let client = client_given(&fields, peer.parse().unwrap(), &headers);
-            assert_eq!(client, expected.map(|text: &str| text.parse().unwrap()), "{peer}");
+            assert_eq!(client, given_by(expected), "{peer}");
         }
     }
 

@@ -34,7 +34,7 @@ impl Ask {
             path_and_query: self.target.path_and_query.as_str(),
             method: &self.method,
             headers: &self.headers,
-            client: Some(self.client()),
+            client: self.client(),
             met: self.met.as_deref(),
         }
     }
@@ -45,7 +45,7 @@ impl Ask {
     pub(crate) fn told(&self) -> Told<'_> {
         let target = &self.target;
         Told {
-            client: Some(self.client()),
+            client: self.client(),
             host: self.host_asked(),
             // Of a forward proxy as in the key: its URLs are of `http`, however it is reached.
             scheme: if self.peer().route.is_some() { target.scheme } else { self.scheme_asked() },

@@ -25,6 +25,7 @@ use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::client::Peer;
 use crate::collapse::Who;
+use crate::request::forwarded::ClientGiven;
 use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
@@ -91,8 +92,7 @@ pub(crate) struct Ask {
 struct Given {
     /// The host that the client asked that proxy for, in lower case.
     host: Option<Box<str>>,
-    /// The client, IPv4 as such.
-    client: Option<IpAddr>,
+    client: ClientGiven,
     /// The id of the request, if a rule asks for one.
     request_id: Option<Box<str>>,
 }
@@ -132,7 +132,7 @@ impl Ask {
         let name = (scheme, host.as_str());
         let primary = naming::primary_key(&shared.config, asked, name, path_and_query.as_str());
         let client = forwarded::client_given(fields, peer.ip, &parts.headers);
-        let is_given = host_given.is_some() || client.is_some();
+        let is_given = host_given.is_some() || client != ClientGiven::Peer;
         let given = Given { host: host_given, client, request_id: None };
         let given = is_given.then(|| Box::new(given));
         let wishes = RequestDirectives::of(&parts.headers);
@@ -306,10 +306,11 @@ impl Ask {
         self.given.as_ref()?.host.as_deref()
     }
 
-    /// Its client, IPv4 as such: the peer, or who that says if it is believed.
-    pub(crate) fn client(&self) -> IpAddr {
-        let given = self.given.as_ref().and_then(|given| given.client);
-        given.unwrap_or_else(|| self.peer.ip.to_canonical())
+    /// Its client, IPv4 as such: the peer, or who that says if it is believed; `None` where it says
+    /// two things.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        let given = self.given.as_ref().map(|given| given.client);
+        given.unwrap_or_default().address(self.peer.ip)
     }
 
     /// Its id, if rules ask for one.
