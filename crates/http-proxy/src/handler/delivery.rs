@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::uri::PathAndQuery;
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
@@ -62,7 +62,8 @@ impl Delivery {
         };
         let status = response.status();
         // That of a HEAD is as long as a GET's would be.
-        let length_bytes = match self.is_head {
+        let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let length_bytes = match self.is_head && !has_none {
             true => hooks::announced_length(response.headers()),
             false => response.body().size_hint().exact(),
         };

@@ -422,7 +422,10 @@ impl Fetcher {
                 Err(SendError { error, .. }) => {
                     open.asked.push(index);
                     may_resend &= error.is_broken_off() && !is_over;
-                    if !may_resend || !has_healthy(pools, &open) {
+                    // One that was reached does not make backups of use.
+                    let backups_from = site.backups_from;
+                    let others = if index < backups_from { &pools[..backups_from] } else { pools };
+                    if !may_resend || !has_healthy(others, &open) {
                         return Err(error);
                     }
                     may_resend = false;
