@@ -26,12 +26,12 @@ Examples:
 
 Mistakes are named with their lines: all wrong keys and values; if there are none, all that does not
 go together and directories that are missing; then the first file that cannot be used. Exit code 2
-says that there are some; a warning, of a rule that hardly does what is meant, is none. A file without
-an origin that sets keys of [forward] is checked, and shown, as `damelo forward` would use it;
---forward says that any other is one for it, too. What --show prints is a file that says the same,
-rules aside; admin.token and purge.token are in it as they are. --keys prints all keys with their
-defaults, as in docs/configuration.md. With --json all
-is one object, in which `good` and `warnings` or, if it is false, `mistakes` are.";
+says that there are some; a warning, of a rule that hardly does what is meant, is none. A file
+without an origin that sets keys of [forward] is checked, and shown, as `damelo forward` would use
+it; --forward says that any other is one for it, too. What --show prints is a file that says the
+same, rules aside; admin.token and purge.token are in it as they are. --keys prints all keys with
+their defaults, as in docs/configuration.md. With --json all is one object, in which `good` and
+`warnings` or, if it is false, `mistakes` are.";
 
 /// Longest configuration file that is read: a path to a device would never end.
 const FILE_BYTES_MAX: u64 = 16 << 20;
