@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 
 use http::header::{
-    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, DATE, EXPIRES, HeaderName,
-    LAST_MODIFIED, SET_COOKIE, VARY,
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, DATE, EXPIRES,
+    HeaderName, LAST_MODIFIED, SET_COOKIE, VARY,
 };
 use http::{HeaderMap, Method, StatusCode};
 
@@ -231,6 +231,16 @@ pub fn post_stands_for_get(
     let directives = ResponseDirectives::of(response, caching);
     let lifetime = Lifetime::of(status, response, &directives, caching, response_time_s);
     lifetime.source == LifetimeSource::Explicit
+}
+
+/// The reason not to store what others would lose by it: the response varies on a field in which
+/// this request says who its user is.
+pub fn varies_by_user(varies: &Vary, request: &HeaderMap) -> Option<NotStoredReason> {
+    let Vary::Names(names) = varies else { return None };
+    let fields =
+        [(COOKIE, NotStoredReason::Cookie), (AUTHORIZATION, NotStoredReason::Authorization)];
+    let said = |name: &HeaderName| names.contains(name) && request.contains_key(name);
+    fields.into_iter().find_map(|(name, reason)| said(&name).then_some(reason))
 }
 
 /// The last two conditions: something makes the response cacheable (§3), and storing it can save a

@@ -9,14 +9,13 @@
 
 use http::HeaderMap;
 use http::header::{
-    self, ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, FORWARDED,
-    HeaderName, HeaderValue, PRAGMA, TE, VARY, VIA,
+    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, FORWARDED, HeaderName,
+    HeaderValue, PRAGMA, TE, VARY, VIA,
 };
 
 use crate::config::CachingConfig;
 use crate::list_members;
 use crate::negotiation::Normaliser;
-use crate::storing::NotStoredReason;
 
 /// Most header names that one `Vary` may list; more count as `*`.
 pub const VARY_NAMES_MAX: usize = 16;
@@ -66,18 +65,6 @@ impl Vary {
             Vary::Nothing | Vary::Star => &[],
         };
         Some(Vary::Names(names.iter().filter(|name| !had.contains(name)).cloned().collect()))
-    }
-
-    /// The reason not to store what others would lose by it: the response varies on a field in
-    /// which this request says who its user is.
-    pub fn names_user(&self, request: &HeaderMap) -> Option<NotStoredReason> {
-        let Vary::Names(names) = self else { return None };
-        let fields = [
-            (header::COOKIE, NotStoredReason::Cookie),
-            (header::AUTHORIZATION, NotStoredReason::Authorization),
-        ];
-        let said = |name: &HeaderName| names.contains(name) && request.contains_key(name);
-        fields.into_iter().find_map(|(name, reason)| said(&name).then_some(reason))
     }
 }
 

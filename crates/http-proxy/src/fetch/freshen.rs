@@ -15,7 +15,7 @@ use crate::collapse::Who;
 use crate::fetch::{Audience, Fetch};
 use crate::request::hooks;
 use crate::rules::group::Groups;
-use crate::rules::storing::Exchange;
+use crate::rules::storing::{Exchange, varies_by_user};
 use crate::rules::validation::{self, Compared, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
 use crate::ruleset::ResponseEffects;
@@ -223,7 +223,8 @@ impl<'a> Fetch<'a> {
         })?;
         let (varies, varied) = (vary::of(&merged.headers), vary::of(&stored.response.headers));
         if varies != varied {
-            let by_sender = varies.beyond(&varied).and_then(|by| by.names_user(&self.ask.headers));
+            let beyond = varies.beyond(&varied);
+            let by_sender = beyond.and_then(|by| varies_by_user(&by, &self.ask.headers));
             if let Some(reason) = by_sender.filter(|_| is_fresh) {
                 return Err(reason);
             }

@@ -13,6 +13,7 @@ use super::{Found, Placement, Vault, decode};
 use crate::metrics::Counters;
 use crate::purge::marks::Standing;
 use crate::purge::stamp::Stamp;
+use crate::rules::storing::varies_by_user;
 use crate::rules::vary::Vary;
 use crate::rules::{CachingConfig, NotStoredReason, vary};
 use crate::vault::entry::{Entry, StoredResponse, VaryMarker};
@@ -105,7 +106,7 @@ impl Vault {
     ) -> Result<(), NotStoredReason> {
         let varied = Vary::Names(former.map(|marker| marker.names.clone()).unwrap_or_default());
         let by_sender = Vary::Names(names.to_vec()).beyond(&varied);
-        let Some(reason) = by_sender.and_then(|by| by.names_user(request)) else {
+        let Some(reason) = by_sender.and_then(|by| varies_by_user(&by, request)) else {
             return Ok(());
         };
         let is_for_all = |stored: &StoredResponse| {
