@@ -99,7 +99,15 @@ impl<'a> Fetch<'a> {
             && !self.shows_for_all(stored, news)
             && validation::repeats(&stored.headers, news)
             && self.worker.shared.vault.is_untouched(key, &found.placement)
-            && self.merged(&self.stored_of(found), news).response.policy.is_always_validated()
+            && (stored.policy.no_cache
+                || stored.policy.is_personal
+                || !self.would_last(found, news))
+    }
+
+    /// Whether the response would be fresh for a time if it was stored anew: by its own words, to
+    /// which a HEAD has put an end.
+    fn would_last(&self, found: &Found, news: &HeaderMap) -> bool {
+        !self.merged(&self.stored_of(found), news).response.policy.is_always_validated()
     }
 
     /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
