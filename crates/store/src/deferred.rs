@@ -140,11 +140,17 @@ impl<T> Drop for Awaited<T> {
 type Work<T> = Box<dyn FnOnce(&Caller) -> T + Send>;
 /// Starts the work, which supplies its outcome to the promise later.
 type Start<T> = Box<dyn FnOnce(Arc<OneShot<T>>) + Send>;
+/// Does what work is there.
+type Job = Box<dyn FnOnce() + Send>;
+/// Hands the job to a thread, or tells the outcome without any work.
+type HandIn<T> = Box<dyn FnOnce(Job) -> Option<T> + Send>;
 
 enum State<T> {
     Ready(T),
     /// Blocking work, run inline by `wait` and by a worker when polled.
     Blocking(Arc<Engine>, Lane, Work<T>),
+    /// As `Blocking`, with a choice of the thread.
+    HandedIn(Work<T>, HandIn<T>),
     /// As `Blocking`, with a way to start it that occupies no thread.
     Startable(Work<T>, Start<T>),
     Waiting(Awaited<T>),
@@ -186,6 +192,15 @@ impl<T: Send + 'static> Deferred<T> {
         Deferred::blocking_in(Lane::Writers, engine, work)
     }
 
+    /// As `blocking_in`; `hand_in` chooses the thread once the operation is polled. It may tell the
+    /// outcome instead.
+    pub(crate) fn blocking_by(
+        work: impl FnOnce() -> T + Send + 'static,
+        hand_in: impl FnOnce(Job) -> Option<T> + Send + 'static,
+    ) -> Deferred<T> {
+        Deferred(State::HandedIn(Box::new(|_| work()), Box::new(hand_in)))
+    }
+
     pub(crate) fn startable(
         work: impl FnOnce() -> T + Send + 'static,
         start: impl FnOnce(Arc<OneShot<T>>) + Send + 'static,
@@ -202,7 +217,9 @@ impl<T: Send + 'static> Deferred<T> {
     pub(crate) fn wait(self) -> T {
         match self.0 {
             State::Ready(value) => value,
-            State::Blocking(_, _, work) | State::Startable(work, _) => work(&Caller::new()),
+            State::Blocking(_, _, work) | State::HandedIn(work, _) | State::Startable(work, _) => {
+                work(&Caller::new())
+            }
             State::Waiting(_) | State::Taken => panic!("an operation is waited for once, unpolled"),
         }
     }
@@ -215,6 +232,14 @@ impl<T: Send + 'static> Deferred<T> {
                     let promise = OneShot::of(Some(work));
                     let theirs = Arc::clone(&promise);
                     engine.workers.run(lane, Box::new(move || theirs.work()));
+                    self.0 = State::Waiting(Awaited(promise));
+                }
+                State::HandedIn(work, hand_in) => {
+                    let promise = OneShot::of(Some(work));
+                    let theirs = Arc::clone(&promise);
+                    if let Some(value) = hand_in(Box::new(move || theirs.work())) {
+                        return Poll::Ready(value);
+                    }
                     self.0 = State::Waiting(Awaited(promise));
                 }
                 State::Startable(_, start) => {
@@ -232,5 +257,40 @@ impl<T: Send + 'static> Deferred<T> {
                 State::Taken => panic!("an operation is not polled again after it is done"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All workers may be busy for long.
+    #[test]
+    fn what_is_handed_in_and_dropped_holds_nothing_and_is_not_done() {
+        let (held, queue) = (Arc::new(()), Arc::new(Mutex::new(Vec::<Job>::new())));
+        let hand_in = || {
+            let (held, queue) = (Arc::clone(&held), Arc::clone(&queue));
+            let hand_in = move |job| {
+                lock(&queue).push(job);
+                None
+            };
+            Deferred::blocking_by(move || Arc::strong_count(&held), hand_in)
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut kept, mut left) = (hand_in(), hand_in());
+        assert!(kept.poll(&mut cx).is_pending() && left.poll(&mut cx).is_pending());
+        assert_eq!(Arc::strong_count(&held), 3);
+        drop(left);
+        assert_eq!(Arc::strong_count(&held), 2, "only the job is left of it");
+        let jobs = std::mem::take(&mut *lock(&queue));
+        jobs.into_iter().for_each(|job| job());
+        assert_eq!((kept.poll(&mut cx), Arc::strong_count(&held)), (Poll::Ready(2), 1));
+    }
+
+    #[test]
+    fn what_is_told_instead_of_handed_in_is_ready_and_work_that_is_waited_for_is_not_handed_in() {
+        let of = || Deferred::blocking_by(|| "done", |_| Some("told"));
+        assert_eq!(of().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready("told"));
+        assert_eq!(of().wait(), "done");
     }
 }

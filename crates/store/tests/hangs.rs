@@ -388,57 +388,120 @@ fn who_waits_for_what_others_lost_goes_on_once_the_volume_answers() {
     }
 }
 
+/// What is found of an object, as bytes that can be compared.
+type Asked = Pin<Box<dyn Future<Output = Option<Vec<u8>>>>>;
+type Ask = fn(&Store, u32) -> Asked;
+/// What is to be found.
+type Value = fn(u32) -> Vec<u8>;
+
+fn whole(store: &Store, n: u32) -> Asked {
+    let read = store.read(n.to_string().as_bytes());
+    Box::pin(async { read.await.unwrap().map(|object| object.to_vec()) })
+}
+
+fn part(store: &Store, n: u32) -> Asked {
+    let read = store.read_range(n.to_string().as_bytes(), 0..200_000);
+    Box::pin(async { read.await.unwrap().map(|part| part.to_vec()) })
+}
+
+fn is_pending(asked: &mut Asked) -> bool {
+    asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+}
+
+fn found(mut asked: Asked) -> Option<Vec<u8>> {
+    loop {
+        let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(found) = polled {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn long_value(n: u32, bytes: usize) -> Vec<u8> {
+    [n.to_le_bytes().to_vec(), vec![7; bytes - 4]].concat()
+}
+
+/// Twenty objects on disk that are too long to be submitted.
+fn open_with_long_objects(disk: &[Disk], clock: &Arc<Told>) -> Store {
+    let store = open_with(disk, clock, |config| config.segment = Some(ByteSize::new(1 << 20)));
+    (0..20).for_each(|n| put(&store, &n.to_string(), 1, &long_value(n, 300_000)));
+    store.sync().unwrap();
+    store.drop_memory();
+    store
+}
+
+/// Reads that hold all workers, and are lost: one more than the device is given.
+fn lose_all_workers(store: &Store, disk: &Disk, ask: Ask) -> Vec<(u32, Asked)> {
+    disk.hang(true);
+    let mut lost: Vec<(u32, Asked)> = (0..16).map(|n| (n, ask(store, n))).collect();
+    assert!(lost.iter_mut().all(|(_, asked)| is_pending(asked)));
+    while disk.hanging() < 15 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    disk.hang(false);
+    lost
+}
+
 /// What is too long to be submitted is read by workers: what was lost holds all of them.
 #[test]
 fn a_volume_is_tried_again_though_lost_reads_of_long_objects_hold_all_workers() {
-    type Asked = Pin<Box<dyn Future<Output = Option<Vec<u8>>>>>;
-    type Ask = fn(&Store, u32) -> Asked;
-    let whole: Ask = |store, n| {
-        let read = store.read(n.to_string().as_bytes());
-        Box::pin(async { read.await.unwrap().map(|object| object.to_vec()) })
-    };
-    let part: Ask = |store, n| {
-        let read = store.read_range(n.to_string().as_bytes(), 0..200_000);
-        Box::pin(async { read.await.unwrap().map(|part| part.to_vec()) })
-    };
-    let value = |n: u32, bytes: usize| [n.to_le_bytes().to_vec(), vec![7; bytes - 4]].concat();
-    let is_pending = |asked: &mut Asked| {
-        asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
-    };
-    let found = |mut asked: Asked| {
-        loop {
-            let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            if let Poll::Ready(found) = polled {
-                return found;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    for (ask, bytes) in [(whole, 300_000), (part, 200_000)] {
+    for (ask, bytes) in [(whole as Ask, 300_000), (part, 200_000)] {
         let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
-        let store =
-            open_with(&disk, &clock, |config| config.segment = Some(ByteSize::new(1 << 20)));
-        (0..20).for_each(|n| put(&store, &n.to_string(), 1, &value(n, 300_000)));
-        store.sync().unwrap();
-        store.drop_memory();
+        let store = open_with_long_objects(&disk, &clock);
         // What tells where it lies is known from now on.
         assert!((0..20_u32).all(|n| store.lookup(n.to_string().as_bytes()).wait().is_ok()));
-        disk[0].hang(true);
-        let mut lost: Vec<(u32, Asked)> = (0..16).map(|n| (n, ask(&store, n))).collect();
-        assert!(lost.iter_mut().all(|(_, asked)| is_pending(asked)));
-        while disk[0].hanging() < 15 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        disk[0].hang(false);
+        let lost = lose_all_workers(&store, &disk[0], ask);
         clock.advance(Duration::from_secs(10));
         assert_eq!(store.stats().volumes_unanswering, 1);
-        assert_eq!(found(ask(&store, 18)), Some(value(18, bytes)));
+        assert_eq!(found(ask(&store, 18)), Some(long_value(18, bytes)));
         assert_eq!(store.stats().volumes_unanswering, 0);
         disk[0].end_reads(disk[0].hanging());
         for (n, asked) in lost {
-            assert_eq!(found(asked), Some(value(n, bytes)));
+            assert_eq!(found(asked), Some(long_value(n, bytes)));
         }
     }
+}
+
+/// So is what tells where an object lies, in whichever way it is asked for.
+#[test]
+fn a_volume_is_tried_again_though_lost_reads_of_heads_hold_all_workers() {
+    let lookup: Ask = |store, n| {
+        let lookup = store.lookup(n.to_string().as_bytes());
+        Box::pin(async { lookup.await.unwrap().map(|info| length_of(info.length_bytes)) })
+    };
+    let length: Ask = |store, n| {
+        let length = store.length(n.to_string().as_bytes());
+        Box::pin(async { length.await.unwrap().map(length_of) })
+    };
+    let reader: Ask = |store, n| {
+        let reader = store.reader(n.to_string().as_bytes());
+        Box::pin(async {
+            reader.await.unwrap().map(|reader| length_of(reader.info().length_bytes))
+        })
+    };
+    let ways: [(Ask, Value); 4] = [
+        (lookup, |_| length_of(300_000)),
+        (length, |_| length_of(300_000)),
+        (reader, |_| length_of(300_000)),
+        (part, |n| long_value(n, 200_000)),
+    ];
+    for (ask, value) in ways {
+        let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+        let store = open_with_long_objects(&disk, &clock);
+        let lost = lose_all_workers(&store, &disk[0], ask);
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(found(ask(&store, 18)), Some(value(18)));
+        assert_eq!(store.stats().volumes_unanswering, 0);
+        disk[0].end_reads(disk[0].hanging());
+        for (n, asked) in lost {
+            assert_eq!(found(asked), Some(value(n)));
+        }
+    }
+}
+
+fn length_of(length_bytes: u64) -> Vec<u8> {
+    length_bytes.to_le_bytes().to_vec()
 }
 
 /// One of all that ask, and the next once the silence is twice as long.

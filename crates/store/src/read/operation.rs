@@ -12,6 +12,7 @@ use crate::deferred::{Caller, Deferred, OneShot};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::object::Object;
+use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::KeyHash;
 use crate::workers::Lane;
@@ -69,24 +70,53 @@ impl Engine {
             return Deferred::ready(Err(ReadError::Closed));
         }
         let hash = self.hash(key);
-        match self.at_once(hash, key) {
+        let of_segment = match self.at_once(hash, key) {
             AtOnce::Object(object) => return Deferred::ready(Ok(Some(of_memory(object)))),
             AtOnce::Nothing => return Deferred::ready(Ok(None)),
-            AtOnce::Indirect => {}
+            AtOnce::Indirect => None,
             AtOnce::OnDisk => {
                 if let Some(kept) = self.by_kept_head(hash, key) {
                     return of_disk(kept);
                 }
-                // Here, and not by a worker: all of them may wait for the volume.
-                if let Some(newest) = self.ordered_candidates(hash).first()
-                    && let Err(error) = self.may_ask(self.space.split(newest.location).0)
-                {
-                    return Deferred::ready(Err(error));
-                }
+                let newest = self.ordered_candidates(hash).first().copied();
+                newest.map(|newest| self.space.split(newest.location).0)
             }
-        }
+        };
         let (this, key) = (Arc::clone(self), key.to_vec());
-        self.reading(move || blocking(&this, &key))
+        let work = move || blocking(&this, &key);
+        match of_segment {
+            Some(segment) => self.reading_there(segment, work),
+            None => self.reading(work),
+        }
+    }
+
+    /// As `reading`, of what lies in a segment whose volume may not answer. That is asked here, and
+    /// not by a worker: all of them may wait for the volume.
+    fn reading_there<T: Send + 'static>(
+        self: &Arc<Engine>,
+        segment: SegmentId,
+        work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+    ) -> Deferred<Result<T, ReadError>> {
+        if let Err(error) = self.may_ask(segment) {
+            return Deferred::ready(Err(error));
+        }
+        let (this, engine) = (Arc::clone(self), Arc::clone(self));
+        let work = move || match this.is_closed() {
+            true => Err(ReadError::Closed),
+            false => work(),
+        };
+        Deferred::blocking_by(work, move |job| {
+            match engine.ask(segment) {
+                Err(error) => return Some(Err(error)),
+                Ok(None) => engine.workers.run(Lane::Soon, job),
+                // For the same reasons as `probe`. The read takes the turn again itself.
+                Ok(Some(turn)) => engine.workers.run_apart(Box::new(move || {
+                    drop(turn);
+                    job();
+                })),
+            }
+            None
+        })
     }
 
     pub(crate) fn reading<T: Send + 'static>(
