@@ -74,8 +74,8 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Opens an existing file or device with the defaults: no creation, best engine, direct I/O, 64
-    /// I/Os in flight.
+    /// Opens an existing file or device with the defaults: no creation, the best `io_engine` that
+    /// there is, direct I/O, 64 I/Os in flight.
     pub fn new(path: impl Into<PathBuf>) -> OpenOptions {
         OpenOptions {
             path: path.into(),

@@ -124,7 +124,7 @@ pub enum DeviceOpenError {
         path: PathBuf,
     },
     /// The engine could not start.
-    #[error("{}: cannot start the I/O engine: {source}; try the engine `auto` or `threads`",
+    #[error("{}: cannot start the I/O engine: {source}; set `io_engine` to `auto` or `threads`",
             path.display())]
     IoEngine {
         /// The path asked for.
