@@ -69,7 +69,7 @@ pub(crate) struct Space {
     untouched: AtomicBool,
     /// Held by whoever takes a volume out of service that must not be the last.
     leaving: Mutex<()>,
-    /// Told which volume answers again after a silence in which reads may have been lost. Called by
+    /// Told which volume answers again after a silence, in which reads may have been lost. Called by
     /// whichever thread ended a read.
     regained: OnceLock<Regained>,
 }
@@ -144,7 +144,7 @@ impl Space {
     }
 
     fn read_ended(&self, volume: &Volume) {
-        if volume.answers.end()
+        if volume.answers.end(self.answer_wait, || self.clock.monotonic())
             && let Some(call) = self.regained.get()
         {
             call(volume.superblock.volume_index as usize);

@@ -388,6 +388,43 @@ fn who_waits_for_what_others_lost_goes_on_once_the_volume_answers() {
     }
 }
 
+/// Also if it does before one was let through.
+#[test]
+fn who_waits_for_what_others_lost_goes_on_though_the_volume_was_not_tried_meanwhile() {
+    let (disk, clock) = ([Disk::new(DISK_BYTES)], Arc::default());
+    let store = open(&disk, &clock);
+    put_on_disk(&store, 800);
+    disk[0].hang(true);
+    let mut lost = begin(&store, 0..2);
+    let mut follower = begin(&store, [1]);
+    lost.extend(begin(&store, 2..700));
+    let given = disk[0].hanging();
+    assert!(given < 700 && store.stats().reads_queued > 0, "no room is left");
+    disk[0].hang(false);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(store.stats().volumes_unanswering, 1);
+    disk[0].end_reads(1);
+    let (n, follower) = follower.remove(0);
+    assert_eq!(outcome_of(follower).unwrap().map(|o| o.to_vec()), Some(value(n)));
+    let queued = lost.split_off(given);
+    assert!(queued.into_iter().all(|(_, read)| outcome_of(read).unwrap().is_some()));
+    assert_eq!(disk[0].hanging(), given - 1, "what was lost itself is still the device's");
+    // There is as much room as before.
+    store.drop_memory();
+    disk[0].hang(true);
+    lost.extend(begin(&store, 0..700));
+    while disk[0].hanging() < given - 1 + given {
+        // A read leaves its room once its caller has been told.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(disk[0].hanging(), given - 1 + given);
+    disk[0].hang(false);
+    disk[0].end_reads(disk[0].hanging());
+    for (n, read) in lost {
+        assert_eq!(outcome_of(read).unwrap().map(|o| o.to_vec()), Some(value(n)));
+    }
+}
+
 /// What is found of an object, as bytes that can be compared.
 type Asked = Pin<Box<dyn Future<Output = Option<Vec<u8>>>>>;
 type Ask = fn(&Store, u32) -> Asked;

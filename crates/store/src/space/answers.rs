@@ -31,17 +31,20 @@ impl Answers {
         }
     }
 
-    /// A read is over. True if that ends a silence in which one was let through: those from before
-    /// may be lost.
-    pub(super) fn end(&self) -> bool {
+    /// A read is over. True if that ends a silence of `most` or more: those from before may be lost,
+    /// whether or not one was let through. `most` of zero: there are no silences.
+    pub(super) fn end(&self, most: Duration, now: impl FnOnce() -> Duration) -> bool {
         // Only looked at while nothing is noted: others write there too.
         if self.asked_ns.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        self.asked_ns.store(0, Ordering::Relaxed);
-        // As a rule there is nothing to exchange, which costs more.
-        self.probed_ns.load(Ordering::Relaxed) != 0
-            && self.probed_ns.swap(0, Ordering::Relaxed) != 0
+        // Of several that end together one ends the silence.
+        let asked_ns = self.asked_ns.swap(0, Ordering::Relaxed);
+        // As a rule there is nothing to write.
+        if self.probed_ns.load(Ordering::Relaxed) != 0 {
+            self.probed_ns.store(0, Ordering::Relaxed);
+        }
+        !most.is_zero() && silence(asked_ns, now).is_some_and(|silent| silent >= most)
     }
 
     /// Whether a read may be let through in this silence, which counts as one from `most` on.
@@ -72,13 +75,7 @@ impl Answers {
         most: Duration,
         now: impl FnOnce() -> Duration,
     ) -> Option<Duration> {
-        match self.asked_ns.load(Ordering::Relaxed) {
-            0 => None,
-            asked_ns => {
-                let silent = now().saturating_sub(Duration::from_nanos(asked_ns - 1));
-                Some(silent).filter(|silent| *silent >= most)
-            }
-        }
+        silence(self.asked_ns.load(Ordering::Relaxed), now).filter(|silent| *silent >= most)
     }
 }
 
@@ -87,6 +84,12 @@ impl Answers {
 pub(super) struct Taken {
     before_ns: u64,
     now_ns: u64,
+}
+
+/// For how long none was answered by now; `None`: none is waited for.
+fn silence(asked_ns: u64, now: impl FnOnce() -> Duration) -> Option<Duration> {
+    let since = Duration::from_nanos(asked_ns.checked_sub(1)?);
+    Some(now().saturating_sub(since))
 }
 
 fn is_due(probed_ns: u64, most: Duration, silent: Duration) -> bool {
@@ -106,13 +109,17 @@ mod tests {
         answers.ask(|| second * 14);
         assert_eq!(silent(14), None);
         assert_eq!(silent(15), Some(second * 5));
-        assert!(!answers.end(), "nothing was let through");
+        assert!(answers.end(second * 5, || second * 15), "though none was let through");
         assert_eq!(silent(99), None);
-        answers.end();
+        assert!(!answers.end(second * 5, || second * 99), "none is waited for");
         answers.ask(|| Duration::ZERO);
         assert_eq!(silent(4), None);
         assert_eq!(silent(5), Some(second * 5), "also where time begins");
+        assert!(!answers.end(second * 5, || second * 4), "too short");
+        answers.ask(|| Duration::ZERO);
+        assert!(!answers.end(Duration::ZERO, || second * 4), "it is not to be looked at");
     }
+
     #[test]
     fn one_read_is_let_through_each_time_that_the_silence_has_doubled() {
         let (answers, second) = (Answers::default(), Duration::from_secs(1));
@@ -125,7 +132,8 @@ mod tests {
         assert!(answers.is_probe_due(second * 5, second * 10));
         assert_eq!(let_through(), [10, 20, 40, 80]);
         assert!(answers.probe(second * 5, second * 80).is_none(), "one of all that ask");
-        assert!(answers.end() && !answers.end(), "once for each silence");
+        let end = || answers.end(second * 5, || second * 90);
+        assert!(end() && !end(), "once for each silence");
         answers.ask(|| second);
         assert_eq!(let_through(), [10, 20, 40, 80], "another silence");
     }
@@ -139,7 +147,7 @@ mod tests {
         assert!(probe(11).is_none());
         answers.give_back(&taken);
         let taken = probe(11).expect("nobody went");
-        answers.end();
+        answers.end(second * 5, || second * 12);
         answers.ask(|| second);
         let other = probe(12).unwrap();
         answers.give_back(&taken);
