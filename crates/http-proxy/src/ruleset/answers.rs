@@ -88,6 +88,18 @@ mod tests {
     use super::*;
     use crate::ruleset::{FieldValue, RequestView, Term, response_view};
 
+    fn root_of_h<'a>(method: &'a Method, headers: &'a HeaderMap) -> RequestView<'a> {
+        RequestView {
+            host: "h",
+            scheme: "http",
+            path_and_query: "/",
+            method,
+            headers,
+            client: None,
+            met: None,
+        }
+    }
+
     #[test]
     fn the_answer_itself_decides_and_last_ends() {
         let line = |value: &str| vec![("x-a".parse().unwrap(), FieldValue::read(value).unwrap())];
@@ -100,15 +112,7 @@ mod tests {
         rules[3].then.answer_remove = vec!["x-a".parse().unwrap()];
         let set = Ruleset::new(rules);
         let (none, method) = (HeaderMap::new(), Method::GET);
-        let request = RequestView {
-            host: "h",
-            scheme: "http",
-            path_and_query: "/",
-            method: &method,
-            headers: &none,
-            client: None,
-            met: None,
-        };
+        let request = root_of_h(&method, &none);
         let told =
             Told { client: None, host: "h", scheme: "http", path_and_query: "/", request_id: None };
         let edits = set.on_request(&request).answer_edits.unwrap();
@@ -135,15 +139,7 @@ mod tests {
         rule.when.statuses = vec![Term::new(false, 500..=599)];
         let (set, none) = (Ruleset::new(vec![rule]), HeaderMap::new());
         for (method, wants) in [(Method::GET, false), (Method::POST, true)] {
-            let request = RequestView {
-                host: "h",
-                scheme: "http",
-                path_and_query: "/",
-                method: &method,
-                headers: &none,
-                client: None,
-                met: None,
-            };
+            let request = root_of_h(&method, &none);
             let effects = set.on_request(&request);
             assert_eq!((effects.wants_request_id, effects.answer_edits.is_some()), (wants, wants));
         }
