@@ -106,7 +106,7 @@ impl Default for Limits {
             http2_header_bytes_max: 64 << 10,
             body_bytes_max: None,
             whole_body_bytes_max: 256 << 10,
-            pool_idle_max: 64,
+            pool_idle_max: 512,
             transit_bytes_max: 64 << 20,
         }
     }

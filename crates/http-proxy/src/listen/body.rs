@@ -16,8 +16,9 @@ use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::listen::http2_streams::Progress;
 
 /// Most that a client of HTTP/2 must take before it is seen to take something: hyper asks for the
-/// next piece once the stream has had window for one byte of this one.
-const HTTP2_PIECE_BYTES_MAX: usize = 16 << 10;
+/// next piece once the stream has had window for one byte of this one. With its frame's head of 9
+/// bytes it fills one record of TLS; a byte more would begin another record.
+const HTTP2_PIECE_BYTES_MAX: usize = (16 << 10) - 9;
 
 /// A response's body; its request counts as in flight until the body ends.
 pub(crate) struct ClientBody {

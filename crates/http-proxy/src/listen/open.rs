@@ -18,7 +18,7 @@ use crate::config::transport::{Inherited, ListenAddress, Listener};
 use crate::error::ProxyError;
 
 /// Connections that the kernel queues for accepting.
-const BACKLOG: i32 = 1024;
+const BACKLOG: i32 = 4096;
 
 /// The protocols of a listener's clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -34,6 +34,9 @@ struct Alternative {
     /// for other paths, which this shows at once.
     literal: Box<[u8]>,
     literal_tokens: usize,
+    /// What the rest must end with, such as `.png`: of a path that begins with `**` this is all
+    /// that shows at once.
+    tail: Box<[u8]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,21 +113,25 @@ impl Glob {
 
 impl Alternative {
     fn new(tokens: Vec<Token>) -> Alternative {
-        let (mut literal, mut literal_tokens) = (String::new(), 0);
-        for token in &tokens {
-            match token {
-                // That one stands for bytes that are no UTF-8, too.
-                Token::Char(c) if *c != char::REPLACEMENT_CHARACTER => literal.push(*c),
-                _ => break,
-            }
-            literal_tokens += 1;
+        let literal_tokens = tokens.iter().map_while(Token::literal).count();
+        let literal: String = tokens.iter().map_while(Token::literal).collect();
+        let mut tail: Vec<char> =
+            tokens[literal_tokens..].iter().rev().map_while(Token::literal).collect();
+        tail.reverse();
+        let tail = String::from_iter(tail);
+        Alternative {
+            tokens,
+            literal: literal.into_bytes().into(),
+            literal_tokens,
+            tail: tail.into_bytes().into(),
         }
-        Alternative { tokens, literal: literal.into_bytes().into(), literal_tokens }
     }
 
     fn matches(&self, text: &[u8], segments: Segments) -> bool {
-        text.strip_prefix(&*self.literal)
-            .is_some_and(|rest| whole(&self.tokens[self.literal_tokens..], rest, segments, |_| ()))
+        text.strip_prefix(&*self.literal).is_some_and(|rest| {
+            rest.ends_with(&self.tail)
+                && whole(&self.tokens[self.literal_tokens..], rest, segments, |_| ())
+        })
     }
 }
 
@@ -247,6 +254,15 @@ fn first_char(text: &[u8]) -> Option<(char, usize)> {
 }
 
 impl Token {
+    /// The character that it stands for, whose bytes the text must have.
+    fn literal(&self) -> Option<char> {
+        match self {
+            // That one stands for bytes that are no UTF-8, too.
+            Token::Char(c) if *c != char::REPLACEMENT_CHARACTER => Some(*c),
+            _ => None,
+        }
+    }
+
     /// Bytes of the text that this token matches, if it matches exactly one character and that one
     /// fits.
     fn takes(&self, text: &[u8], segments: Segments) -> Option<usize> {
@@ -367,6 +383,9 @@ mod tests {
             ("/a/**.{jpg,png}", "/a/b/c.png", true),
             ("**/*.{css,js}", "/a/b.js", true),
             ("**/*.{css,js}", "b.js", true),
+            ("**/*.{css,js}", "/a/b.jsx", false),
+            ("/a*a", "/a", false),
+            ("/a*a", "/aa", true),
             ("/a/**/b", "/a/b", true),
             ("/a/**/b", "/a/x/y/b", true),
             ("/a/**/b", "/a/xb", false),
@@ -403,6 +422,10 @@ mod tests {
             ("*session=*", b"a=\xff\xc3\xa9; session=1", true),
             ("*session=?", b"session=\xff", true),
             ("a\u{fffd}b", b"a\xffb", true),
+            ("*\u{fffd}b", b"a\xffb", true),
+            ("*b\u{fffd}", b"ab\xff", true),
+            ("*\u{e9}", b"a\xff\xc3\xa9", true),
+            ("*\u{e9}", b"a\xa9", false),
             ("\u{e9}*", b"\xc3\xa9x", true),
             ("\u{e9}*", b"\xc3x", false),
             ("*session=*", b"a=/x/y", false),

@@ -15,6 +15,7 @@ mod connect;
 mod leased;
 mod send;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
@@ -41,8 +42,9 @@ pub(in crate::upstream) use age::Age;
 pub(crate) use leased::Leased;
 pub(crate) use send::{Again, Outgoing, SendError, may_repeat};
 
-/// Longest idle time of a connection that may carry a request which must not be sent twice. The
-/// origin may be closing a connection that has been idle for longer.
+/// Longest idle time of a connection that may carry a request which must not be sent twice, where
+/// the origin did not announce how long it keeps one. It may be closing a connection that has been
+/// idle for longer.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Settings of a pool.
@@ -94,7 +96,8 @@ pub(crate) struct Pool {
 struct Inner {
     endpoint: Arc<Endpoint>,
     settings: PoolSettings,
-    idle: Mutex<Vec<Idle>>,
+    /// In the order in which they came back.
+    idle: Mutex<VecDeque<Idle>>,
     shared: Mutex<Shared>,
     /// Numbers the connections, so that each begins at another address.
     turn: AtomicUsize,
@@ -137,7 +140,7 @@ enum Connection {
 /// Requirements of a request on a connection that was used before.
 #[derive(Clone, Copy)]
 struct Need {
-    /// The connection was in use within [`FRESH`].
+    /// The connection was in use so lately that the origin is not about to close it.
     fresh: bool,
     /// The connection can carry a body of unknown length.
     chunks: bool,
@@ -150,6 +153,11 @@ impl Http1 {
 
     fn takes(&self, need: Need) -> bool {
         !(self.lengths_only && need.chunks)
+    }
+
+    /// How long after it was used the origin is surely not closing it: half of what it announced.
+    fn fresh_for(&self) -> Duration {
+        self.keeps.map_or(FRESH, |keeps| FRESH.max(keeps / 2))
     }
 }
 
@@ -193,41 +201,42 @@ impl Pool {
     /// dropped too: it has no connection and no other handle.
     pub(crate) fn sweep(&self) -> bool {
         let mut idle = lock(&self.inner.idle);
-        self.retain_usable(&mut idle);
+        let now = Instant::now();
+        idle.retain(|one| self.is_usable(one, now));
         let mut shared = lock(&self.inner.shared);
         shared.retain_usable(self.inner.settings.idle_timeout);
         // A pinned connection holds a handle: without its pool, its client could not find it again.
         idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
     }
 
-    /// Drops connections that have closed, are too old or have been idle for too long. A connection
-    /// that has just come back may not be ready for a request yet; it stays.
-    fn retain_usable(&self, idle: &mut Vec<Idle>) {
-        let (limit, now) = (self.inner.settings.idle_timeout, Instant::now());
-        let young = |one: &Idle| {
-            let limit = one.connection.keeps.map_or(limit, |keeps| keeps.min(limit));
-            now.saturating_duration_since(one.since) < limit
-        };
-        let good = |one: &Http1| !one.sender.is_closed() && !one.lasting.age.is_over(now);
-        idle.retain(|one| good(&one.connection) && young(one));
+    /// Whether a connection has neither closed, nor is it too old or was idle for too long. One that
+    /// has just come back may not be ready for a request yet.
+    fn is_usable(&self, one: &Idle, now: Instant) -> bool {
+        let (limit, connection) = (self.inner.settings.idle_timeout, &one.connection);
+        let limit = connection.keeps.map_or(limit, |keeps| keeps.min(limit));
+        !connection.sender.is_closed()
+            && !connection.lasting.age.is_over(now)
+            && now.saturating_duration_since(one.since) < limit
     }
 
     /// A place on a shared HTTP/2 connection, or else the most recently used idle connection that
-    /// is open and meets `need`.
+    /// is open and meets `need`. What is no longer usable stays for [`Self::sweep`], so that the cost
+    /// does not grow with the number of idle connections.
     fn take(&self, permit: Option<&dyn Permit>, need: Need) -> Option<Connection> {
         if let Some(place) = self.take_http2(permit) {
             return Some(Connection::Http2(place));
         }
-        let mut idle = lock(&self.inner.idle);
-        self.retain_usable(&mut idle);
+        let (mut idle, now) = (lock(&self.inner.idle), Instant::now());
         let usable = |one: &Idle| {
-            one.connection.sender.is_ready()
+            let idle_for = now.saturating_duration_since(one.since);
+            self.is_usable(one, now)
+                && one.connection.sender.is_ready()
                 && allowed(one.connection.lasting.address, permit)
-                && (!need.fresh || one.since.elapsed() < FRESH)
+                && (!need.fresh || idle_for < one.connection.fresh_for())
                 && one.connection.takes(need)
         };
         let index = idle.iter().rposition(usable)?;
-        Some(Connection::Http1(idle.remove(index).connection))
+        idle.remove(index).map(|one| Connection::Http1(one.connection))
     }
 
     fn take_http2(&self, permit: Option<&dyn Permit>) -> Option<Place> {
@@ -252,14 +261,13 @@ impl Pool {
     }
 
     /// Keeps a connection that a request has just ended on. If the pool is full, the one that has
-    /// been idle for longest goes: connections that are no longer [`FRESH`] would otherwise hold
+    /// been idle for longest goes: connections that are no longer fresh would otherwise hold
     /// the places, and every request that may not be sent twice would open a new connection.
     fn put(&self, connection: Http1) {
         let mut idle = lock(&self.inner.idle);
-        idle.push(Idle { connection, since: Instant::now() });
+        idle.push_back(Idle { connection, since: Instant::now() });
         if idle.len() > self.inner.settings.idle_max {
-            // They are in the order in which they came back.
-            idle.remove(0);
+            idle.pop_front();
         }
     }
 }
