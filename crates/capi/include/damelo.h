@@ -319,6 +319,10 @@ int damelo_close(damelo_store *store);
 /* Blocks until everything created before is on disk and synced. */
 int damelo_sync(damelo_store *store);
 
+/* Blocks until everything removed and purged before would survive a loss of power: one sync of the
+ * journal. Objects in memory stay there. With DAMELO_DURABILITY_NONE it does nothing for removes. */
+int damelo_sync_removes(damelo_store *store);
+
 /* Writes an index checkpoint now. */
 int damelo_checkpoint(damelo_store *store);
 

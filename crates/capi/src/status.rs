@@ -128,6 +128,7 @@ impl From<&CreateError> for Status {
             CreateError::VolumesGone { .. } => Status::Volume,
             CreateError::Write { .. } => Status::Io,
             CreateError::Torn => Status::Torn,
+            CreateError::Superseded => Status::Superseded,
             _ => Status::Other,
         }
     }

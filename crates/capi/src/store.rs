@@ -59,6 +59,13 @@ pub unsafe extern "C" fn damelo_sync(store: *mut DameloStore) -> c_int {
     guard(|| Ok(unsafe { self::store(store) }?.sync()?))
 }
 
+/// Waits until what was removed and purged is durable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn damelo_sync_removes(store: *mut DameloStore) -> c_int {
+    // SAFETY: by the contract of the crate.
+    guard(|| Ok(unsafe { self::store(store) }?.sync_removes()?))
+}
+
 /// Writes an index checkpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn damelo_checkpoint(store: *mut DameloStore) -> c_int {

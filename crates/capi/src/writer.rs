@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use damelo::{GroupId, Writer, WriterOptions};
+use damelo::{CreateError, GroupId, Writer, WriterOptions};
 
 use crate::border::{bytes, exclusive, expiry, give, guard, guard_or, out, take};
 use crate::store::{DameloStore, store as store_of};
@@ -10,6 +10,9 @@ use crate::store::{DameloStore, store as store_of};
 /// `damelo_writer`.
 pub struct DameloWriter {
     writer: Writer,
+    /// A write was refused here, before the writer heard of it: what it has is not the whole
+    /// object.
+    is_torn: bool,
 }
 
 /// `DAMELO_LENGTH_UNKNOWN`.
@@ -44,7 +47,8 @@ pub unsafe extern "C" fn damelo_writer_open(
             expires_unix_s: expiry(expires_unix_s),
             length: (length_hint != LENGTH_UNKNOWN).then_some(length_hint),
         };
-        *place = give(DameloWriter { writer: store.writer(key, GroupId::new(group), options)? });
+        let writer = store.writer(key, GroupId::new(group), options)?;
+        *place = give(DameloWriter { writer, is_torn: false });
         Ok(())
     })
 }
@@ -59,8 +63,12 @@ pub unsafe extern "C" fn damelo_writer_write(
     guard(|| {
         // SAFETY: by the contract of the crate; a writer belongs to one thread.
         let (handle, data) =
-            unsafe { (exclusive("writer", writer)?, bytes("data", data, data_bytes)?) };
-        Ok(handle.writer.write(data).wait()?)
+            unsafe { (exclusive("writer", writer)?, bytes("data", data, data_bytes)) };
+        if handle.is_torn {
+            return Err(CreateError::Torn.into());
+        }
+        handle.is_torn = data.is_err();
+        Ok(handle.writer.write(data?).wait()?)
     })
 }
 
@@ -86,6 +94,9 @@ pub unsafe extern "C" fn damelo_writer_commit(writer: *mut DameloWriter) -> c_in
     guard(|| {
         // SAFETY: by the contract of the crate.
         let handle = unsafe { take("writer", writer) }?;
+        if handle.is_torn {
+            return Err(CreateError::Torn.into());
+        }
         Ok(handle.writer.commit().wait()?)
     })
 }

@@ -81,6 +81,7 @@ static void whole_store(damelo_store *store) {
     OK(damelo_set_flush_period(store, 7, 1000));
     OK(damelo_set_flush_period(store, 7, 0));
     OK(damelo_sync(store));
+    OK(damelo_sync_removes(store));
     OK(damelo_checkpoint(store));
     OK(damelo_drop_memory(store));
 }
@@ -95,6 +96,7 @@ static void null_handles(damelo_store *store) {
     INVALID(damelo_wait_recovered(NULL));
     INVALID(damelo_set_flush_period(NULL, 1, 1));
     INVALID(damelo_sync(NULL));
+    INVALID(damelo_sync_removes(NULL));
     INVALID(damelo_checkpoint(NULL));
     INVALID(damelo_drop_memory(NULL));
     OK(damelo_close(NULL));

@@ -99,6 +99,16 @@ static void torn(damelo_store *store) {
     MISSING(damelo_lookup(store, LIT("stream"), &info));
 }
 
+/* A caller may not look at what a write gives: the rest alone is not the object. */
+static void refused_bytes(damelo_store *store) {
+    damelo_writer *writer = begin(store, DAMELO_LENGTH_UNKNOWN);
+    damelo_info info;
+    INVALID(damelo_writer_write(writer, NULL, 5));
+    CHECK_STATUS(DAMELO_ETORN, damelo_writer_write(writer, "abc", 3));
+    CHECK_STATUS(DAMELO_ETORN, damelo_writer_commit(writer));
+    MISSING(damelo_lookup(store, LIT("stream"), &info));
+}
+
 static void wrong_arguments(damelo_store *store) {
     damelo_writer *writer = NULL;
     damelo_reader *reader = NULL;
@@ -145,6 +155,7 @@ int main(int argc, char **argv) {
     round_trip(store, TOTAL_BYTES);
     abandoned(store);
     torn(store);
+    refused_bytes(store);
     wrong_arguments(store);
     writer = begin(store, DAMELO_LENGTH_UNKNOWN);
     OK(damelo_close(store));

@@ -472,7 +472,7 @@ impl Store {
 
     /// True in a child of the process that opened the store. Nothing that takes a lock may be done
     /// then: a thread that the child does not have may have held it.
-    fn is_forked(&self) -> bool {
+    pub(crate) fn is_forked(&self) -> bool {
         self.engine().process.is_another()
     }
 
@@ -613,7 +613,10 @@ impl Store {
     }
 
     /// Lists every object on disk, by walking all segments; objects only in memory are not listed.
-    /// A listing of a store that is closed meanwhile ends in [`ReadError::Closed`].
+    /// A listing of a store that is closed meanwhile ends in [`ReadError::Closed`]; a segment that
+    /// cannot be read, also because its volume does not answer, gives [`ReadError::Gone`] once, and
+    /// the listing goes on behind it. A step reads a segment whole, into memory of that length
+    /// beside [`Config::memory`](crate::Config::memory).
     pub fn entries(&self) -> Entries {
         Entries::new(self.engine())
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use damelo::device::DeviceOpenError;
 use damelo::{
-    ByteSize, Config, CreateError, GroupId, IoEngine, OpenError, PurgeError, ReadError, Store,
-    SyncError, WriterOptions,
+    ByteSize, Config, CreateError, GroupId, IoEngine, OpenError, PurgeError, ReadError,
+    ReadThrough, Store, SyncError, WriterOptions,
 };
 
 const GROUP: GroupId = GroupId::new(1);
@@ -41,6 +41,35 @@ fn in_child(work: impl FnOnce() -> i32) -> i32 {
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(libc::WIFEXITED(status), "the child was killed: it hung, or crashed ({status})");
     libc::WEXITSTATUS(status)
+}
+
+/// The thread that fetches it is not in the child.
+#[test]
+fn in_a_child_a_read_through_fetches_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Threads)).unwrap();
+    let reads: ReadThrough<()> = ReadThrough::new(store);
+    let (begun, beginning) = std::sync::mpsc::channel();
+    let (end, ending) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|threads| {
+        let reads = &reads;
+        threads.spawn(move || {
+            let fetched = reads.read_blocking(b"key", GROUP, || {
+                begun.send(()).unwrap();
+                ending.recv().unwrap();
+                Ok(b"parent".to_vec())
+            });
+            assert_eq!(&*fetched.unwrap(), b"parent");
+        });
+        beginning.recv().unwrap();
+        let wrong = in_child(|| {
+            let fetched = reads.read_blocking(b"key", GROUP, || Ok(b"child".to_vec()));
+            let is_closed = matches!(reads.remove(b"key"), Err(PurgeError::Closed));
+            i32::from(!(is_closed && fetched.is_ok_and(|served| *served == *b"child")))
+        });
+        assert_eq!(wrong, 0);
+        end.send(()).unwrap();
+    });
 }
 
 #[test]

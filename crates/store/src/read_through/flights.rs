@@ -41,7 +41,7 @@ pub(super) struct Counts {
     pub(super) fetches: AtomicU64,
     pub(super) failures: AtomicU64,
     pub(super) not_stored: AtomicU64,
-    joined: AtomicU64,
+    pub(super) joined: AtomicU64,
     overtaken: AtomicU64,
 }
 
@@ -87,7 +87,6 @@ impl<E> Flights<E> {
     pub(super) fn join(&self, key: &[u8], group: GroupId) -> Joined<'_, E> {
         let mut by_key = lock(&self.by_key);
         if let Some(flight) = by_key.get(key) {
-            self.counts.joined.fetch_add(1, Relaxed);
             return Joined::Follower(Landing { flight: Arc::clone(flight), number: None });
         }
         let key = Bytes::copy_from_slice(key);

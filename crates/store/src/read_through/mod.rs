@@ -33,8 +33,11 @@ use crate::types::GroupId;
 ///
 /// A read never fails for the store: what the store refuses or cannot read is fetched, and what it
 /// does not take is only passed on ([`ReadThroughStats::not_stored`], and the store's own counters,
-/// which have the reasons). If all of the store's memory is held by guards, the caller that fetched
-/// waits for some, at most [`Config::memory_wait`](crate::Config::memory_wait).
+/// which have the reasons). All who wait get what was fetched once the store has taken it or
+/// refused it: at most [`Config::memory_wait`](crate::Config::memory_wait) later if guards hold all
+/// of its memory, at most [`Config::create_wait`](crate::Config::create_wait) if the disk is slower
+/// than what is created, so that a short one is right here; and a value of several records
+/// (over half a segment) waits for its writes. In a child of `fork` each read fetches by itself.
 ///
 /// # Changes at the origin
 /// A program that learns of a change removes or purges what is out of date. A fetch that is under
@@ -151,10 +154,19 @@ impl<E> ReadThrough<E> {
         N: Into<Fetched>,
         F: Future<Output = Result<N, E>>,
     {
+        if self.store.is_forked() {
+            // The leader of a flight may be a thread that this process does not have.
+            return fetch().await.map(|new| Served::fetched(new.into())).map_err(Arc::new);
+        }
+        let mut has_joined = false;
         loop {
             match self.flights.join(key, group) {
                 Joined::Leader(lead) => return self.lead(lead, can_read, fetch).await,
                 Joined::Follower(landed) => {
+                    // A read counts once, however many leaders go before it is served.
+                    if !std::mem::replace(&mut has_joined, true) {
+                        self.flights.counts.joined.fetch_add(1, Relaxed);
+                    }
                     if let Some(outcome) = landed.await {
                         return outcome;
                     }
@@ -212,6 +224,9 @@ impl<E> ReadThrough<E> {
     /// Makes a change, and overtakes what it affects. Twice: a flight that begins before the change is in
     /// effect may find what the change removes, and who asks after the change must not join it.
     fn change<T>(&self, overtake: impl Fn(&Flights<E>), change: impl FnOnce(&Store) -> T) -> T {
+        if self.store.is_forked() {
+            return change(&self.store);
+        }
         overtake(&self.flights);
         let changed = change(&self.store);
         overtake(&self.flights);
