@@ -246,7 +246,7 @@ pub(crate) enum FetchError {
     ClientTimeout,
     #[error("the request's body broke off")]
     ClientBroken,
-    #[error("the request's body is longer than limits.upload_bytes_max")]
+    #[error("the request's body is longer than upload_bytes_max")]
     UploadTooLarge,
 }
 

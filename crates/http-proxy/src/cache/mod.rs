@@ -190,7 +190,7 @@ struct Behind {
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
     let (reason_first, since_ms) = (question.reason, worker.now_ms());
     let (mut reason, mut support, mut broke) = (reason_first, RangeSupport::Unknown, None);
-    let mut rounds = Rounds::new(worker.shared.config.timeouts.origin_header);
+    let mut rounds = Rounds::new(ask.origin_header(&worker.shared.config));
     while rounds.is_one_left() {
         let behind = match ask_or_wait(worker, ask, question, support).await {
             ControlFlow::Break(answer) => return answer,

@@ -344,7 +344,8 @@ impl<'a> Fetch<'a> {
         let (status, headers) = (parts.status, &mut parts.headers);
         let effects = hooks::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);
-        let mut timed = Timed::of_response(body, worker.idle_limit(), parts.version);
+        let mut timed =
+            Timed::of_response(body, self.ask.body_idle(&worker.shared.config), parts.version);
         if timed.begins_broken().await {
             // Nothing was sent yet: the client need not see it break.
             return Box::pin(self.failed(FetchError::Broken)).await;

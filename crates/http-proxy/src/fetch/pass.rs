@@ -33,8 +33,10 @@ pub(crate) async fn pass(
     mut status: CacheStatus,
 ) -> Answer {
     let limits = &worker.shared.config.limits;
-    let (second_bytes, bytes_max) = (limits.upload_second_bytes_min, limits.upload_bytes_max);
-    let body = OriginBody::stream(body, worker.idle_limit(), second_bytes, bytes_max);
+    let bytes_max = ask.upload_bytes_max(&worker.shared.config);
+    let second_bytes = limits.upload_second_bytes_min;
+    let body =
+        OriginBody::stream(body, ask.body_idle(&worker.shared.config), second_bytes, bytes_max);
     let sent = Sent::now(worker, &ask.target.primary);
     let request = |body| ask.to_origin_request(&worker.shared, body);
     let sending = worker.fetcher.send(request(body), &request);
@@ -54,7 +56,8 @@ pub(crate) async fn pass(
                 unsettled.end();
             }
             status.forward_status = Some(parts.status);
-            let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
+            let mut body =
+                Timed::of_response(body, ask.body_idle(&worker.shared.config), parts.version);
             if body.begins_broken().await {
                 return origin_failed(worker, FetchError::Broken, status);
             }

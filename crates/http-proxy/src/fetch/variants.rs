@@ -110,7 +110,7 @@ impl Fetch<'_> {
         let mut insertion = begun?;
         hooks::on_store(worker, insertion.group, effects.hint);
         let bytes: Bytes = body.clone();
-        vault.write(&mut insertion, &bytes, worker.idle_limit()).await?;
+        vault.write(&mut insertion, &bytes, ask.body_idle(&worker.shared.config)).await?;
         vault.commit(&target.primary, insertion).await
     }
 }

@@ -200,7 +200,7 @@ async fn route(
     body: ClientUpload,
     upgrade: Option<Box<Upgrade>>,
 ) -> Answer {
-    if screen::upload_is_too_large(&body, &worker.shared.config.limits) {
+    if screen::upload_is_too_large(&body, ask.upload_bytes_max(&worker.shared.config)) {
         return refuse(worker, screen::UPLOAD_TOO_LARGE);
     }
     if worker.shared.config.purge.takes(&ask.method) {

@@ -93,8 +93,8 @@ const CONNECT_BODY: Refusal = last_refusal(
 
 /// Whether a body says that it is too long. What does not say its length is counted as it comes.
 /// Not part of [`screen`], so that rules see both refusals.
-pub(crate) fn upload_is_too_large(body: &impl Body, limits: &Limits) -> bool {
-    limits.upload_bytes_max.is_some_and(|max| body.size_hint().lower() > max)
+pub(crate) fn upload_is_too_large(body: &impl Body, bytes_max: Option<u64>) -> bool {
+    bytes_max.is_some_and(|max| body.size_hint().lower() > max)
 }
 
 pub(crate) const UPLOAD_TOO_LARGE: Refusal = refusal(

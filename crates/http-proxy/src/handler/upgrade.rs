@@ -114,7 +114,8 @@ impl Upgrade {
             return answer::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
         }
         if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-            let mut body = Timed::of_response(body, worker.idle_limit(), parts.version);
+            let mut body =
+                Timed::of_response(body, ask.body_idle(&worker.shared.config), parts.version);
             if body.begins_broken().await {
                 // Nothing was sent yet: the client need not see it break.
                 return answer::origin_failed(worker, FetchError::Broken, status);
@@ -131,7 +132,7 @@ impl Upgrade {
             // Without meaning in a 101. In this 200 it would contradict the tunnel's bytes.
             parts.headers.remove(CONTENT_LENGTH);
         }
-        let body = Timed::of_response(body, worker.idle_limit(), parts.version);
+        let body = Timed::of_response(body, ask.body_idle(&worker.shared.config), parts.version);
         let mut response = answer::pass_on(ask, parts, body).map(|_| ProxyBody::empty());
         response.extensions_mut().insert(record);
         if self.key.is_some() {

@@ -71,6 +71,9 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
         (ask.met, ask.edited) = (Some(rules.met(&ask.view())), true);
     }
     ask.answer_edits = effects.answer_edits.take().map(Arc::new);
+    if let Some(limits) = effects.limits.take() {
+        ask.set_limits(limits);
+    }
     if effects.wants_request_id {
         ask.make_request_id();
     }

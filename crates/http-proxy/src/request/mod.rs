@@ -14,6 +14,7 @@ pub(crate) use written::Written;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue,
@@ -25,11 +26,12 @@ use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::client::Peer;
 use crate::collapse::Who;
+use crate::config::ProxyConfig;
 use crate::request::forwarded::ClientGiven;
 use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
-use crate::ruleset::{AnswerEdits, Answering, PrefixChange, Ruleset, SiteId};
+use crate::ruleset::{AnswerEdits, Answering, OwnLimits, PrefixChange, Ruleset, SiteId};
 use crate::upstream::{OriginBody, Pin, Pinned};
 use crate::vault::Target;
 use crate::worker::Shared;
@@ -95,6 +97,8 @@ struct Given {
     client: ClientGiven,
     /// The id of the request, if a rule asks for one.
     request_id: Option<Box<str>>,
+    /// What rules have in place of the configuration's limits.
+    limits: Option<Arc<OwnLimits>>,
 }
 
 /// Why a request cannot be served.
@@ -133,7 +137,7 @@ impl Ask {
         let primary = naming::primary_key(&shared.config, asked, name, path_and_query.as_str());
         let client = forwarded::client_given(fields, peer.ip, &parts.headers);
         let is_given = host_given.is_some() || client != ClientGiven::Peer;
-        let given = Given { host: host_given, client, request_id: None };
+        let given = Given { host: host_given, client, ..Given::default() };
         let given = is_given.then(|| Box::new(given));
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, scheme, host, client_host, path_and_query };
@@ -243,6 +247,9 @@ impl Ask {
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());
         }
+        if let Some(limits) = self.limits() {
+            request.extensions_mut().insert(limits.clone());
+        }
         if let Some(notes) = &self.peer.notes {
             request.extensions_mut().insert(notes.clone());
         }
@@ -316,6 +323,34 @@ impl Ask {
     /// Its id, if rules ask for one.
     pub(crate) fn request_id(&self) -> Option<&str> {
         self.given.as_ref()?.request_id.as_deref()
+    }
+
+    /// What rules have in place of the configuration's limits, if they have any.
+    fn limits(&self) -> Option<&Arc<OwnLimits>> {
+        self.given.as_ref()?.limits.as_ref()
+    }
+
+    /// Takes what rules have in place of the configuration's limits.
+    fn set_limits(&mut self, limits: Arc<OwnLimits>) {
+        self.given.get_or_insert_default().limits = Some(limits);
+    }
+
+    /// Longest silence within a body.
+    pub(crate) fn body_idle(&self, config: &ProxyConfig) -> Duration {
+        let own = self.limits().and_then(|limits| limits.body_idle);
+        own.unwrap_or(config.timeouts.body_idle)
+    }
+
+    /// Longest time from the end of the request to the origin's headers.
+    pub(crate) fn origin_header(&self, config: &ProxyConfig) -> Duration {
+        let own = self.limits().and_then(|limits| limits.origin_header);
+        own.unwrap_or(config.timeouts.origin_header)
+    }
+
+    /// Longest body that it may have; `None`: any.
+    pub(crate) fn upload_bytes_max(&self, config: &ProxyConfig) -> Option<u64> {
+        let own = self.limits().and_then(|limits| limits.upload_bytes_max);
+        own.unwrap_or(config.limits.upload_bytes_max)
     }
 
     /// Gives it an id.

@@ -16,6 +16,8 @@ mod filled;
 mod glob;
 // Which rules may be for a request.
 mod index;
+// Time limits and lengths of their own.
+mod limits;
 // Conditions.
 mod matching;
 // Another path for the origin.
@@ -41,6 +43,7 @@ use crate::rules::key::QueryRule;
 pub(crate) use answers::{AnswerEdits, edited_answer};
 pub(crate) use filled::{FieldValue, Told};
 pub(crate) use glob::{Glob, Segments};
+pub(crate) use limits::OwnLimits;
 pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
 pub(crate) use prefix::PrefixChange;
 pub(crate) use respond::{Location, Respond};
@@ -119,6 +122,8 @@ pub(crate) struct RequestEffects<'r> {
     pub(crate) answer_edits: Option<AnswerEdits>,
     /// A matching rule sets a field to an id of the request.
     pub(crate) wants_request_id: bool,
+    /// Limits in place of the configuration's, if rules have some.
+    pub(crate) limits: Option<Arc<OwnLimits>>,
     rules: Vec<&'r Rule>,
 }
 
@@ -327,6 +332,7 @@ impl Ruleset {
             }
             effects.pass = rule.then.pass.unwrap_or(effects.pass);
             effects.log = rule.then.log.or(effects.log);
+            OwnLimits::add(&mut effects.limits, rule.then.limits.as_ref());
             if !rule.then.to.is_empty() {
                 (effects.to, effects.site) = (&rule.then.to, self.site_of[place]);
                 effects.host_header = rule.then.host_header.as_ref();

@@ -13,7 +13,9 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
 
-use super::{CookieMatch, FieldValue, Glob, HeaderMatch, HostHeader, PrefixChange, Respond, Term};
+use super::{
+    CookieMatch, FieldValue, Glob, HeaderMatch, HostHeader, OwnLimits, PrefixChange, Respond, Term,
+};
 use crate::rules::key::QueryRule;
 
 /// The hint that a rule sets for a group.
@@ -84,6 +86,8 @@ pub(crate) struct Actions {
     pub(crate) response_remove: Vec<HeaderName>,
     pub(crate) answer_set: Vec<(HeaderName, FieldValue)>,
     pub(crate) answer_remove: Vec<HeaderName>,
+    /// Limits of requests in place of the configuration's.
+    pub(crate) limits: Option<Arc<OwnLimits>>,
     /// Whether requests have lines in the log.
     pub(crate) log: Option<bool>,
 }
@@ -134,6 +138,7 @@ impl Actions {
             ("request_remove", !self.request_remove.is_empty()),
             ("cookies_remove", !self.cookies_remove.is_empty()),
         ])
+        .or(self.limits.as_ref().and_then(|limits| limits.first_key()))
     }
 
     /// The first action that is done once there is one, edits of its headers aside.

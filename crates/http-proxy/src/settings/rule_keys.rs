@@ -3,14 +3,15 @@
 use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Query, Size, Text, Time, Value, network};
-use super::ranges::{self, is_token};
+use super::ranges::{self, Span, is_token};
 use crate::rules::key::without_root;
 use crate::ruleset::{
-    Admission, CookieMatch, FieldValue, Glob, HeaderMatch, Hint, HostHeader, Location,
+    Admission, CookieMatch, FieldValue, Glob, HeaderMatch, Hint, HostHeader, Location, OwnLimits,
     PrefixChange, Respond, Rule, Segments, Term, answer_edits_allowed, edits_allowed, split_not,
 };
 use crate::upstream::check_url;
@@ -94,6 +95,16 @@ rule_keys! {
         |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
     "cookies_remove" "pattern or list" "Removes the cookies of these names from the request, before it is looked up and forwarded: `[\"_ga*\", \"utm_*\"]`."
         |rule, value| put(&mut rule.then.cookies_remove, each(value, value_glob));
+    "timeout_connect" "a time such as 2s" "Goes before `timeouts.connect` for these requests."
+        |rule, value| put(&mut limits(rule).connect, Duration::read_some::<Span>(value));
+    "timeout_origin_header" "a time such as 5m" "Goes before `timeouts.origin_header`."
+        |rule, value| put(&mut limits(rule).origin_header, Duration::read_some::<Span>(value));
+    "timeout_body_idle" "a time such as 5m" "Goes before `timeouts.body_idle`."
+        |rule, value| put(&mut limits(rule).body_idle, Duration::read_some::<Span>(value));
+    "timeout_total" "a time such as 30s, or none" "Goes before `timeouts.total`."
+        |rule, value| put(&mut limits(rule).total, Span::read(value).map(Some));
+    "upload_bytes_max" "a size such as 512MiB, or none" "Goes before `limits.upload_bytes_max`."
+        |rule, value| put(&mut limits(rule).upload_bytes_max, Size::read(value).map(Some));
     "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable, unless it sets a cookie that no rule removes; for errors see below."
         |rule, value| put(&mut rule.then.ttl, Time::read(value).map(Some));
     "stale_while_revalidate" "a time such as 10m" "Goes before what the response says of it, and `caching.stale_while_revalidate`; where the response forbids stale answers it stays forbidden."
@@ -349,6 +360,10 @@ fn media_type(text: &str) -> Result<HeaderValue, String> {
         return Err(wrong());
     }
     HeaderValue::from_str(text).map_err(|_| wrong())
+}
+
+fn limits(rule: &mut Rule) -> &mut OwnLimits {
+    Arc::make_mut(rule.then.limits.get_or_insert_default())
 }
 
 fn prefix_change(rule: &mut Rule) -> &mut PrefixChange {

@@ -111,7 +111,7 @@ pub(crate) async fn get(
     }
     let key = slice_key(primary, slices, index);
     let mut broke = None;
-    let mut rounds = Rounds::new(shared.config.timeouts.origin_header);
+    let mut rounds = Rounds::new(ask.origin_header(&shared.config));
     while rounds.is_one_left() {
         if shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s()).is_some() {
             return Err(Lack::NoSlice);
@@ -373,7 +373,11 @@ pub(crate) async fn begin(
         lead.herald().filling(SharedFill { shared, body: inflight.clone() });
     }
     let version = asked.response.version();
-    let timed = Timed::of_response(asked.response.into_body(), worker.idle_limit(), version);
+    let timed = Timed::of_response(
+        asked.response.into_body(),
+        ask.body_idle(&worker.shared.config),
+        version,
+    );
     let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
     let fill = Fill::without_client(storing, timed, inflight.clone());
     worker.spawn(fill.run());

@@ -26,6 +26,8 @@ mod head;
 mod health;
 // Bodies as they come in, and the limit on their silence.
 mod incoming;
+// Time limits of an exchange.
+mod limits;
 // Connections that are one client's.
 mod pinned;
 // Connections to one endpoint: opened, asked, kept for as long as they last.
@@ -68,6 +70,7 @@ use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::{Candidate, Open};
 use crate::upstream::endpoint::{Endpoint, Origin};
+use crate::upstream::limits::TimeLimits;
 use crate::upstream::pool::{Again, Leased, Outgoing, Pool, SendError, may_repeat};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::Load;
@@ -100,10 +103,7 @@ pub(crate) struct Fetcher {
     ejection: Ejection,
     /// Time between two health checks of an origin; zero without checks.
     check_interval: Duration,
-    connect_timeout: Duration,
-    total_timeout: Option<Duration>,
-    /// An endpoint that had a request for less is not blamed if the request's deadline ends that.
-    fair_time: Duration,
+    limits: TimeLimits,
 }
 
 /// One worker's connection pools for one site.
@@ -155,8 +155,7 @@ impl Fetcher {
             backups_from: origin.backups_from,
             own_name: (!origin.keeps_host(config.preserve_host)).then(|| OwnName::new(origin)),
         };
-        let (upstream, timeouts) = (&config.upstream, &config.timeouts);
-        let fair_time = timeouts.connect.min(timeouts.origin_header);
+        let upstream = &config.upstream;
         Fetcher {
             sites: sites.all().map(site).collect(),
             anywhere: anywhere.unwrap_or_else(|| Arc::new(AnyPools::new(settings.clone()))),
@@ -168,9 +167,7 @@ impl Fetcher {
                 .check
                 .as_ref()
                 .map_or(Duration::ZERO, |checks| checks.interval),
-            connect_timeout: timeouts.connect,
-            total_timeout: timeouts.total,
-            fair_time: timeouts.total.map_or(fair_time, |total| fair_time.min(total / 2)),
+            limits: TimeLimits::new(&config.timeouts),
         }
     }
 
@@ -244,7 +241,7 @@ impl Fetcher {
     ) -> Result<Response<FetchedBody>, FetchError> {
         let open = self.open_to(&request)?;
         self.counters.forwarded.one();
-        let deadline = self.total_timeout.map(|limit| Instant::now() + limit);
+        let deadline = self.deadline_of(&request);
         let result = self.send_until(Box::new(request), again, open, deadline).await;
         if let Err(error) = &result {
             self.counters.origin_failed(error);
@@ -259,7 +256,7 @@ impl Fetcher {
         request: Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         self.counters.forwarded.one();
-        let deadline = self.total_timeout.map(|limit| Instant::now() + limit);
+        let deadline = self.deadline_of(&request);
         let sent = match request.extensions().get::<Arc<Route>>().cloned() {
             Some(route) => self.upgrade_anywhere(&request, &route, deadline).await,
             None => self.upgrade_at_site(&request, deadline).await,
@@ -277,7 +274,7 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pool = self.anywhere.pool(&route.host, route.port);
-        let hold = self.hold(&pool, deadline).await?;
+        let hold = self.hold(&pool, self.limits.of(request).connect, deadline).await?;
         let notes = Notes::of(request);
         note_asked(notes.as_deref(), &pool);
         let response = self.upgrade_at(&pool, request, Some(route), hold, deadline).await?;
@@ -291,16 +288,16 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (site, renaming) = (self.site_of(request), Renaming::of(request));
-        let notes = Notes::of(request);
+        let (notes, limits) = (Notes::of(request), self.limits.of(request));
         let pools = &site.pools;
         let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
         while let Some(index) = self.choose(site, &open, key_of(request)) {
             let pool = &pools[index];
-            let hold = self.hold(pool, deadline).await?;
+            let hold = self.hold(pool, limits.connect, deadline).await?;
             note_asked(notes.as_deref(), pool);
             let begun = Instant::now();
             let sent = self.upgrade_at(pool, request, None, hold, deadline).await;
-            if sent.is_ok() || !is_over(deadline) || begun.elapsed() >= self.fair_time {
+            if sent.is_ok() || !is_over(deadline) || begun.elapsed() >= limits.fair_time() {
                 self.judge(pool, pools.len(), sent.as_ref().err());
             }
             match sent {
@@ -362,7 +359,7 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let pool = self.anywhere.pool(&route.host, route.port);
-        let hold = self.hold(&pool, deadline).await?;
+        let hold = self.hold(&pool, self.limits.of(&request).connect, deadline).await?;
         let notes = Notes::of(&request);
         note_asked(notes.as_deref(), &pool);
         let sent = match deadline {
@@ -382,7 +379,7 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
-        let notes = Notes::of(&request);
+        let (notes, limits) = (Notes::of(&request), self.limits.of(&request));
         let site = self.site_of(&request);
         let pools = &site.pools;
         let mut last_error = FetchError::Connect(None);
@@ -391,7 +388,7 @@ impl Fetcher {
         let mut own = held(pools, &request);
         while let Some(index) = own.take().or_else(|| self.choose(site, &open, key)) {
             let pool = &pools[index];
-            let hold = self.hold(pool, deadline).await?;
+            let hold = self.hold(pool, limits.connect, deadline).await?;
             note_asked(notes.as_deref(), pool);
             let begun = Instant::now();
             let sent = match deadline {
@@ -401,7 +398,7 @@ impl Fetcher {
                 }
             };
             let is_over = is_over(deadline);
-            if sent.is_ok() || !is_over || begun.elapsed() >= self.fair_time {
+            if sent.is_ok() || !is_over || begun.elapsed() >= limits.fair_time() {
                 self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
             }
             match sent {
@@ -553,14 +550,24 @@ impl Fetcher {
         }
     }
 
-    /// A place at an endpoint, waited for no longer than for a connection, nor beyond `deadline`,
-    /// for which the endpoint, which had nothing of the request, is not to blame.
-    async fn hold(&self, pool: &Pool, deadline: Option<Instant>) -> Result<Hold, FetchError> {
+    /// When the exchange must be over, if ever.
+    fn deadline_of(&self, request: &Request<OriginBody>) -> Option<Instant> {
+        self.limits.of(request).total.map(|limit| Instant::now() + limit)
+    }
+
+    /// A place at an endpoint, waited for no longer than for a connection (`patience`), nor beyond
+    /// `deadline`, for which the endpoint, which had nothing of the request, is not to blame.
+    async fn hold(
+        &self,
+        pool: &Pool,
+        patience: Duration,
+        deadline: Option<Instant>,
+    ) -> Result<Hold, FetchError> {
         let endpoint = pool.endpoint();
         let place = match &endpoint.places {
             None => None,
             Some(places) => {
-                let due = Instant::now() + self.connect_timeout;
+                let due = Instant::now() + patience;
                 let (due, late) = match deadline {
                     Some(deadline) if deadline <= due => (deadline, FetchError::HeaderTimeout),
                     _ => (due, FetchError::Busy),

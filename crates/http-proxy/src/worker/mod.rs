@@ -6,7 +6,6 @@ pub(crate) mod control;
 pub(crate) mod followers;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use damelo::policy::Seen;
 use tokio::sync::mpsc;
@@ -82,9 +81,5 @@ impl Worker {
 
     pub(crate) fn now_s(&self) -> u64 {
         self.shared.config.clock.unix_seconds()
-    }
-
-    pub(crate) fn idle_limit(&self) -> Duration {
-        self.shared.config.timeouts.body_idle
     }
 }

@@ -35,6 +35,7 @@ use crate::io::locks::lock;
 use crate::io::transit::Transit;
 use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Endpoint;
+use crate::upstream::limits;
 use crate::upstream::pinned::Pinned;
 use crate::upstream::shared::{Place, Shared};
 
@@ -54,6 +55,7 @@ pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Duration,
     /// How long a connection gets new requests.
     pub(crate) age_max: Duration,
+    /// Time limits of requests that no rule gives others.
     pub(crate) connect_timeout: Duration,
     pub(crate) origin_header_timeout: Duration,
     pub(crate) header_bytes_max: usize,
@@ -165,6 +167,18 @@ impl Need {
     fn of(request: &Request<OriginBody>) -> Need {
         let (body, fresh) = (request.body(), !send::may_repeat(request));
         Need { fresh, chunks: !body.is_end_stream() && body.size_hint().exact().is_none() }
+    }
+}
+
+impl PoolSettings {
+    /// Longest time that connecting for this request may take.
+    fn connect_timeout_of<B>(&self, request: &Request<B>) -> Duration {
+        limits::own(request).and_then(|own| own.connect).unwrap_or(self.connect_timeout)
+    }
+
+    /// Longest time from the end of this request to the origin's headers.
+    fn origin_header_timeout_of<B>(&self, request: &Request<B>) -> Duration {
+        limits::own(request).and_then(|own| own.origin_header).unwrap_or(self.origin_header_timeout)
     }
 }
 

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -126,9 +126,9 @@ impl Pool {
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Incoming>, FetchError> {
         let settings = &self.inner.settings;
-        let mut sender = self.connect_for_upgrade(permit).await?;
+        let mut sender = self.connect_for_upgrade(request, permit).await?;
         let sending = sender.send_request(*spare_copy(request));
-        let response = timeout(settings.origin_header_timeout, sending).await;
+        let response = timeout(settings.origin_header_timeout_of(request), sending).await;
         let response = response.map_err(|_| FetchError::HeaderTimeout)?;
         let response = response.map_err(|error| FetchError::of(&error))?;
         check_head(response.headers(), settings.header_bytes_max)?;
@@ -152,13 +152,14 @@ impl Pool {
         request: Outgoing,
     ) -> Result<Response<Leased>, SendError> {
         let idle = request.body().idle();
+        let limit = self.inner.settings.origin_header_timeout_of(&*request);
         let timer = idle.is_none().then_some(&mut connection.timer);
         let pinned = request.extensions().get::<Pinned>().cloned();
         let sending = connection.sender.try_send_request(as_http1(*request));
         let asked = AskedConnection(Some(connection.task.clone()));
         let sent = match timer {
-            Some(timer) => self.head_within(timer, sending).await?,
-            None => self.head_of(sending, idle.clone()).await?,
+            Some(timer) => head_within(limit, timer, sending).await?,
+            None => head_of(limit, sending, idle.clone()).await?,
         };
         let response = sent.map_err(SendError::of)?;
         asked.answered();
@@ -232,11 +233,12 @@ impl Pool {
         request: Outgoing,
     ) -> Result<Response<Leased>, SendError> {
         let (idle, upload) = (request.body().idle(), request.body().watch());
-        let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
         let settings = &self.inner.settings;
-        let silence_max = settings.connect_timeout.min(settings.origin_header_timeout);
+        let limit = settings.origin_header_timeout_of(&*request);
+        let silence_max = settings.connect_timeout_of(&*request).min(limit);
+        let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
         let owed = Owed::on(stream, idle.clone(), silence_max);
-        let sent = self.head_of(sending, idle.clone()).await?;
+        let sent = head_of(limit, sending, idle.clone()).await?;
         let stream = owed.paid();
         let response = sent.map_err(|error| {
             let failed = self.failed_on(stream.as_ref(), error);
@@ -244,40 +246,6 @@ impl Pool {
         })?;
         let response = without_false_length(response);
         Ok(response.map(|incoming| Leased::new(incoming, None, stream, idle)))
-    }
-
-    /// The outcome of `sending`, unless it takes too long. For a request with a body, the time
-    /// limit restarts whenever the origin takes some of the body.
-    async fn head_of<T>(
-        &self,
-        sending: impl Future<Output = T>,
-        idle: Option<Arc<IdleTimer>>,
-    ) -> Result<T, SendError> {
-        let limit = self.inner.settings.origin_header_timeout;
-        let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
-        let Some(idle) = idle else { return timeout(limit, sending).await.map_err(|_| late) };
-        idle.touch();
-        tokio::select! {
-            biased;
-            sent = sending => Ok(sent),
-            () = idle.expired(limit) => Err(late),
-        }
-    }
-
-    /// As [`Pool::head_of`], for a request without a body, with the timer of its connection.
-    async fn head_within<T>(
-        &self,
-        timer: &mut Option<Pin<Box<Sleep>>>,
-        sending: impl Future<Output = T>,
-    ) -> Result<T, SendError> {
-        let deadline = tokio::time::Instant::now() + self.inner.settings.origin_header_timeout;
-        let mut sending = pin!(sending);
-        poll_fn(|cx| match sending.as_mut().poll(cx) {
-            Poll::Ready(sent) => Poll::Ready(Ok(sent)),
-            Poll::Pending => poll_deadline(timer, deadline, cx)
-                .map(|()| Err(SendError { error: FetchError::HeaderTimeout, unsent: None })),
-        })
-        .await
     }
 
     /// Why a request failed on an HTTP/2 connection. A connection that refuses requests gets no
@@ -296,6 +264,39 @@ impl Pool {
         }
         failed
     }
+}
+
+/// The outcome of `sending`, unless it takes longer than `limit`. For a request with a body, the
+/// time limit restarts whenever the origin takes some of the body.
+async fn head_of<T>(
+    limit: Duration,
+    sending: impl Future<Output = T>,
+    idle: Option<Arc<IdleTimer>>,
+) -> Result<T, SendError> {
+    let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
+    let Some(idle) = idle else { return timeout(limit, sending).await.map_err(|_| late) };
+    idle.touch();
+    tokio::select! {
+        biased;
+        sent = sending => Ok(sent),
+        () = idle.expired(limit) => Err(late),
+    }
+}
+
+/// As [`head_of`], for a request without a body, with the timer of its connection.
+async fn head_within<T>(
+    limit: Duration,
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    sending: impl Future<Output = T>,
+) -> Result<T, SendError> {
+    let deadline = tokio::time::Instant::now() + limit;
+    let mut sending = pin!(sending);
+    poll_fn(|cx| match sending.as_mut().poll(cx) {
+        Poll::Ready(sent) => Poll::Ready(Ok(sent)),
+        Poll::Pending => poll_deadline(timer, deadline, cx)
+            .map(|()| Err(SendError { error: FetchError::HeaderTimeout, unsent: None })),
+    })
+    .await
 }
 
 /// A connection of HTTP/1.1 that was asked. It ends if nobody waits for its answer any more: its
