@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use damelo_http_proxy::{HealthChecks, OriginChoice, OriginTarget, ProxyConfig, Settings};
+use damelo_http_proxy::{HealthChecks, OriginChoice, Settings};
 use support::{
     Gate, Home, Message, Nobody, Origin, PATIENCE, Proxy, Reply, eventually, read_message,
     read_some, reply, send_to,
@@ -713,76 +713,5 @@ fn checks_come_change_and_go_with_reloads() {
             eventually("it is checked", || origin.count() > asked + 3);
         }
         assert!(is_healthy() && failed() == before, "{other}");
-    }
-}
-
-fn ruled(rules: &str) -> ProxyConfig {
-    Settings::parse(rules).expect("good rules").proxy
-}
-
-/// The limits of a rule go before the configured ones, shorter or longer; a reload brings others.
-#[test]
-fn rules_have_limits_of_their_own() {
-    let gate = Gate::default();
-    let held = gate.clone();
-    let origin = Origin::start(move |request| {
-        let mut answer = reply(200, "Cache-Control: no-store", vec![1; 1 << 20]);
-        match request.path() {
-            "/held" => held.wait(),
-            "/total" | "/any" => (answer.pace, answer.chunked) = (Duration::from_millis(50), true),
-            _ => {}
-        }
-        answer
-    });
-    let long = Duration::from_secs(3600);
-    let rules = "[[rule]]\npath = \"/total\"\ntimeout_total = \"200ms\"\n\
-                 [[rule]]\npath = \"/busy\"\ntimeout_connect = \"100ms\"\n";
-    let proxy = Proxy::start_with(&origin, |config| {
-        config.ruleset = ruled(rules).ruleset;
-        config.timeouts.connect = long;
-        config.upstream.requests_per_origin_max = 1;
-    });
-    assert!(!proxy.get("/total").complete, "it looks whole");
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| proxy.get("/held"));
-        eventually("the place is taken", || origin.count() == 2);
-        let answer = proxy.get("/busy");
-        assert!(answer.cache().contains("detail=origin-busy"), "{answer:?}");
-        gate.open();
-        assert_eq!(waits.join().expect("an answer").status(), 200);
-    });
-    let to = OriginTarget::Url(url(&origin));
-    let mut config = ProxyConfig::new(proxy.info.address, to);
-    config.timeouts.total = Some(Duration::from_millis(200));
-    config.ruleset = ruled("[[rule]]\npath = \"/any\"\ntimeout_total = \"none\"\n").ruleset;
-    proxy.info.control.reload(config).expect("reloaded");
-    assert!(!proxy.get("/total").complete, "it has the configured one now");
-    let answer = proxy.get("/any");
-    assert!(answer.complete && answer.body.len() == 1 << 20, "{:?}", answer.status());
-}
-
-/// An origin that begins an answer and says no more.
-#[test]
-fn a_rule_says_how_long_a_body_may_be_silent() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let (home, url) = (Home::new(), format!("http://{}", listener.local_addr().expect("address")));
-    std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            let asked = stream.read(&mut [0; 4096]).expect("a request");
-            assert!(asked > 0);
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi").expect("write");
-            kept.push(stream);
-        }
-    });
-    let proxy = Proxy::start_to(&home, url, |config| {
-        let rules = "[[rule]]\nprefix = \"/p\"\ntimeout_body_idle = \"100ms\"\n\
-                     [[rule]]\npath = \"/p/passed\"\npass = true\n";
-        config.ruleset = ruled(rules).ruleset;
-        config.timeouts.body_idle = Duration::from_secs(3600);
-    });
-    for path in ["/p/stored", "/p/passed"] {
-        assert!(!proxy.get(path).complete, "{path}");
     }
 }

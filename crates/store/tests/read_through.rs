@@ -128,12 +128,30 @@ fn a_leader_that_goes_passes_the_fetch_on() {
     drop(leader);
     let Poll::Ready(served) = poll_once(follower) else { panic!("it leads now") };
     assert_eq!(&*served.unwrap(), b"v1");
+    assert_eq!(reads.stats().joined, 1);
 
     let panics = || -> Outcome { panic!("as a fetch may") };
     let other = b"/site/other";
     let outcome = catch_unwind(AssertUnwindSafe(|| reads.read_blocking(other, GROUP, panics)));
     assert!(outcome.is_err());
     assert_eq!(&*reads.read_blocking(other, GROUP, || found(b"v2")).unwrap(), b"v2");
+}
+
+#[test]
+fn who_waits_counts_once_however_many_leaders_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let reads = open(&dir, |_| ());
+    let never = || Box::pin(reads.read(KEY, GROUP, pending::<Outcome>));
+    let (mut first, mut second) = (never(), never());
+    let mut last = pin!(reads.read(KEY, GROUP, || ready(found(b"v1"))));
+    assert!(poll_once(first.as_mut()).is_pending());
+    assert!(poll_once(second.as_mut()).is_pending() && poll_once(last.as_mut()).is_pending());
+    drop(first);
+    // The second leads now, and the last waits again.
+    assert!(poll_once(second.as_mut()).is_pending() && poll_once(last.as_mut()).is_pending());
+    drop(second);
+    assert!(poll_once(last).is_ready());
+    assert_eq!(reads.stats().joined, 2);
 }
 
 #[test]

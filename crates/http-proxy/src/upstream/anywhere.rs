@@ -54,6 +54,7 @@ impl AnyPools {
 mod tests {
     use super::*;
     use crate::io::transit::Transit;
+    use crate::upstream::limits::TimeLimits;
     use std::time::Duration;
 
     #[test]
@@ -62,8 +63,11 @@ mod tests {
             idle_max: 1,
             idle_timeout: Duration::from_secs(60),
             age_max: Duration::from_secs(3600),
-            connect_timeout: Duration::from_secs(1),
-            origin_header_timeout: Duration::from_secs(1),
+            limits: TimeLimits {
+                connect: Duration::from_secs(1),
+                origin_header: Duration::from_secs(1),
+                total: None,
+            },
             header_bytes_max: 8192,
             header_lines_max: 100,
             http2_streams_max: 100,

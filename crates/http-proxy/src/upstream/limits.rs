@@ -11,7 +11,7 @@ use crate::config::tables::Timeouts;
 use crate::ruleset::OwnLimits;
 
 /// Time limits of an exchange with an origin.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeLimits {
     pub(super) connect: Duration,
     pub(super) origin_header: Duration,
@@ -26,7 +26,7 @@ impl TimeLimits {
 
     /// Those of this request, which the rules' limits go with.
     pub(super) fn of<B>(&self, request: &Request<B>) -> TimeLimits {
-        let Some(own) = own(request) else { return *self };
+        let Some(own) = request.extensions().get::<Arc<OwnLimits>>() else { return *self };
         TimeLimits {
             connect: own.connect.unwrap_or(self.connect),
             origin_header: own.origin_header.unwrap_or(self.origin_header),
@@ -39,9 +39,4 @@ impl TimeLimits {
         let fair = self.connect.min(self.origin_header);
         self.total.map_or(fair, |total| fair.min(total / 2))
     }
-}
-
-/// What rules have in place of the configuration's limits for a request.
-pub(super) fn own<B>(request: &Request<B>) -> Option<&OwnLimits> {
-    request.extensions().get::<Arc<OwnLimits>>().map(|own| &**own)
 }

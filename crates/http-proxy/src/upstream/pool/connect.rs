@@ -40,7 +40,7 @@ impl Pool {
         permit: Option<&dyn Permit>,
         deadline: Option<Instant>,
     ) -> Result<Connection, FetchError> {
-        let due = Instant::now() + self.inner.settings.connect_timeout_of(request);
+        let due = Instant::now() + self.inner.settings.limits.of(request).connect;
         let due = deadline.map_or(due, |deadline| deadline.min(due));
         let pinned = request.extensions().get::<Pinned>().is_some();
         let connecting = async {
@@ -88,7 +88,7 @@ impl Pool {
         request: &Request<OriginBody>,
         permit: Option<&dyn Permit>,
     ) -> Result<http1::SendRequest<OriginBody>, FetchError> {
-        let due = Instant::now() + self.inner.settings.connect_timeout_of(request);
+        let due = Instant::now() + self.inner.settings.limits.of(request).connect;
         let opening = async {
             let (endpoint, turn) = (&self.inner.endpoint, self.turn());
             let connecting = endpoint.connect(Purpose::Upgrade, permit, due.into(), turn);

@@ -67,7 +67,7 @@ impl Lease {
     /// an answer, its connection ends; otherwise the connections of origin and client would stay
     /// for as long as both like.
     async fn give_back_after(mut self, exchange: Arc<IdleTimer>) {
-        let limit = self.pool.inner.settings.origin_header_timeout;
+        let limit = self.pool.inner.settings.limits.origin_header;
         let is_ready = tokio::select! {
             biased;
             ready = self.connection.sender.ready() => ready.is_ok(),

@@ -35,7 +35,7 @@ use crate::io::locks::lock;
 use crate::io::transit::Transit;
 use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Endpoint;
-use crate::upstream::limits;
+use crate::upstream::limits::TimeLimits;
 use crate::upstream::pinned::Pinned;
 use crate::upstream::shared::{Place, Shared};
 
@@ -55,9 +55,8 @@ pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Duration,
     /// How long a connection gets new requests.
     pub(crate) age_max: Duration,
-    /// Time limits of requests that no rule gives others.
-    pub(crate) connect_timeout: Duration,
-    pub(crate) origin_header_timeout: Duration,
+    /// Of requests that no rule gives others.
+    pub(in crate::upstream) limits: TimeLimits,
     pub(crate) header_bytes_max: usize,
     /// Applies to HTTP/1.1 only.
     pub(crate) header_lines_max: usize,
@@ -77,8 +76,7 @@ impl PoolSettings {
             idle_max: config.limits.pool_idle_max,
             idle_timeout: config.timeouts.pool_idle,
             age_max: config.timeouts.pool_age,
-            connect_timeout: config.timeouts.connect,
-            origin_header_timeout: config.timeouts.origin_header,
+            limits: TimeLimits::new(&config.timeouts),
             header_bytes_max: config.limits.header_bytes_max,
             header_lines_max: config.limits.origin_header_lines_max.min(HEADER_LINES_MAX),
             http2_streams_max: config.upstream.http2_streams_max,
@@ -170,18 +168,6 @@ impl Need {
     }
 }
 
-impl PoolSettings {
-    /// Longest time that connecting for this request may take.
-    fn connect_timeout_of<B>(&self, request: &Request<B>) -> Duration {
-        limits::own(request).and_then(|own| own.connect).unwrap_or(self.connect_timeout)
-    }
-
-    /// Longest time from the end of this request to the origin's headers.
-    fn origin_header_timeout_of<B>(&self, request: &Request<B>) -> Duration {
-        limits::own(request).and_then(|own| own.origin_header).unwrap_or(self.origin_header_timeout)
-    }
-}
-
 impl Pool {
     pub(crate) fn new(endpoint: Arc<Endpoint>, settings: PoolSettings) -> Pool {
         Pool {
@@ -260,17 +246,19 @@ impl Pool {
         shared.take(settings.http2_streams_max, |address| allowed(address, permit))
     }
 
-    /// The pinned connection, which only its client may use.
+    /// The pinned connection, which only its client may use; waited for no longer than for a new
+    /// one (`patience`).
     async fn take_own(
         &self,
         pinned: &Pinned,
         permit: Option<&dyn Permit>,
         need: Need,
+        patience: Duration,
     ) -> Option<Connection> {
         let may = |own: &Http1| allowed(own.lasting.address, permit) && own.takes(need);
         let mut own = pinned.take(self).filter(may)?;
         // The connection may have come back just now and not be ready; no other can replace it.
-        let ready = timeout(self.inner.settings.connect_timeout, own.sender.ready()).await;
+        let ready = timeout(patience, own.sender.ready()).await;
         ready.is_ok_and(|ready| ready.is_ok()).then_some(Connection::Http1(own))
     }
 

@@ -73,7 +73,11 @@ impl Pool {
     ) -> Result<Response<Leased>, SendError> {
         let need = Need::of(&request);
         let pooled = match request.extensions().get::<Pinned>() {
-            Some(pinned) => Box::pin(self.take_own(&pinned.clone(), permit, need)).await,
+            Some(pinned) => {
+                let (pinned, patience) =
+                    (pinned.clone(), self.inner.settings.limits.of(&request).connect);
+                Box::pin(self.take_own(&pinned, permit, need, patience)).await
+            }
             None => self.take(permit, need),
         };
         let was_pooled = pooled.is_some();
@@ -128,7 +132,7 @@ impl Pool {
         let settings = &self.inner.settings;
         let mut sender = self.connect_for_upgrade(request, permit).await?;
         let sending = sender.send_request(*spare_copy(request));
-        let response = timeout(settings.origin_header_timeout_of(request), sending).await;
+        let response = timeout(settings.limits.of(request).origin_header, sending).await;
         let response = response.map_err(|_| FetchError::HeaderTimeout)?;
         let response = response.map_err(|error| FetchError::of(&error))?;
         check_head(response.headers(), settings.header_bytes_max)?;
@@ -152,7 +156,7 @@ impl Pool {
         request: Outgoing,
     ) -> Result<Response<Leased>, SendError> {
         let idle = request.body().idle();
-        let limit = self.inner.settings.origin_header_timeout_of(&*request);
+        let limit = self.inner.settings.limits.of(&*request).origin_header;
         let timer = idle.is_none().then_some(&mut connection.timer);
         let pinned = request.extensions().get::<Pinned>().cloned();
         let sending = connection.sender.try_send_request(as_http1(*request));
@@ -234,8 +238,8 @@ impl Pool {
     ) -> Result<Response<Leased>, SendError> {
         let (idle, upload) = (request.body().idle(), request.body().watch());
         let settings = &self.inner.settings;
-        let limit = settings.origin_header_timeout_of(&*request);
-        let silence_max = settings.connect_timeout_of(&*request).min(limit);
+        let limits = settings.limits.of(&*request);
+        let (limit, silence_max) = (limits.origin_header, limits.connect.min(limits.origin_header));
         let sending = sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
         let owed = Owed::on(stream, idle.clone(), silence_max);
         let sent = head_of(limit, sending, idle.clone()).await?;
