@@ -19,9 +19,9 @@ use super::entry::Entry;
 use crate::purge::stamp::Stamp;
 
 /// Entries that a thread keeps: about 2 KiB each with a dozen headers.
-const PLACES: usize = 2048;
+const PLACES: usize = 512;
 /// Longer blobs are rare, and decoded each time.
-const BLOB_BYTES_MAX: usize = 4096;
+const BLOB_BYTES_MAX: usize = 2048;
 
 thread_local! {
     static TABLE: RefCell<Table> = RefCell::default();
