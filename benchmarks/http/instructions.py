@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Counts the instructions that the proxy's own program executes for a hit, for a stored miss, for a hit that
-the origin is asked about first, and for what only passes.
+the origin is asked about first, for what only passes, for a hit with tags of which others were purged since it
+was stored, and for a hit beside rules on how long answers are kept.
 
 A count is the same on a busy machine as on an idle one, where times differ by a factor of two. It
 leaves out the kernel, and says nothing of caches. Needs valgrind, and root: valgrind 3.19 lets no
@@ -26,6 +27,7 @@ FIELDS = (
     "Date: {}\r\nCache-Control: {}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
     'ETag: "one"\r\nServer: origin\r\n'
 )
+TAGS, RULES = 20, 20
 # By the first part of a path.
 CONTROLS = {"asked": "no-cache", "own": "no-store"}
 # The C library copies what is longer than some kilobytes with one `rep movsb`, of which valgrind
@@ -44,6 +46,9 @@ class Origin(socketserver.StreamRequestHandler):
             while (field := self.rfile.readline()) not in (b"\r\n", b""):
                 is_conditional |= field.lower().startswith(b"if-none-match:")
             fields = FIELDS.format(formatdate(usegmt=True), control)
+            if line.split(b"/")[1] == b"tagged":
+                tags = " ".join(f"tag-{number}" for number in range(TAGS))
+                fields += f"Surrogate-Key: {tags}\r\n"
             if is_conditional:
                 self.wfile.write(f"HTTP/1.1 304 Not Modified\r\n{fields}\r\n".encode())
                 continue
@@ -63,10 +68,10 @@ class Client:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def get(self, path):
+    def get(self, path, method="GET", more=""):
         """The head of the answer; its body is read, too."""
-        fields = "Host: 127.0.0.1\r\nUser-Agent: count\r\nAccept: */*"
-        self.socket.sendall(f"GET {path} HTTP/1.1\r\n{fields}\r\n\r\n".encode())
+        fields = f"Host: 127.0.0.1\r\nUser-Agent: count\r\nAccept: */*{more}"
+        self.socket.sendall(f"{method} {path} HTTP/1.1\r\n{fields}\r\n\r\n".encode())
         read = b""
         while b"\r\n\r\n" not in read:
             read += self.more()
@@ -102,7 +107,16 @@ def without_io_uring(start):
             file.write(before)
 
 
-def proxy(args, name, port, origin):
+def configuration(args, name, rules):
+    """A file that lets clients purge, with so many rules on how long answers are kept."""
+    path = os.path.join(args.dir, f"{name}.toml")
+    one = "[[rule]]\npath = \"/{}/**\"\nttl = \"1h\"\n"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("[purge]\nmethod = true\n" + "".join(map(one.format, range(rules))))
+    return path
+
+
+def proxy(args, name, port, origin, rules):
     """Starts the proxy below valgrind, and waits until it answers."""
     store, out = os.path.join(args.dir, "store"), os.path.join(args.dir, name)
     for path in (store, out):
@@ -111,7 +125,7 @@ def proxy(args, name, port, origin):
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}"]
     command += [args.program, "proxy", "--to", f"http://127.0.0.1:{origin}", "--from",
                 f"127.0.0.1:{port}", "--workers", "1", "--cache", f"{store}:256MiB", "--memory",
-                "64MiB"]
+                "64MiB", "--config", configuration(args, name, rules)]
     environment = {**os.environ, "GLIBC_TUNABLES": TUNABLES}
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
@@ -126,17 +140,22 @@ def proxy(args, name, port, origin):
     sys.exit("the proxy does not listen")
 
 
-def counted(args, name, origin, paths, expected):
-    """Instructions for each request of these paths, after half as many to warm up."""
+def counted(args, name, origin, paths, expected, rules=0, purges=False):
+    """Instructions for each request of these paths, after half as many to warm up, and a purge."""
     port = free_port()
-    child, out = without_io_uring(lambda: proxy(args, name, port, origin))
+    child, out = without_io_uring(lambda: proxy(args, name, port, origin, rules))
     client = Client(port)
+
     def count(switch):
         control = ["callgrind_control", "-i", switch, str(child.pid)]
         subprocess.run(control, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     for number in range(args.requests // 2):
         client.get(paths(-1 - number))
+    if purges:
+        client.get("/", "PURGE", "\r\nSurrogate-Key: another")
+        # The store writes a checkpoint then.
+        time.sleep(3)
     count("on")
     for number in range(args.requests):
         head = client.get(paths(number))
@@ -169,6 +188,9 @@ def main():
         "miss": counted(args, "miss", at, lambda n: f"/of/{n}", "stored"),
         "validated": counted(args, "validated", at, lambda _: "/asked/one", "fwd-status=304"),
         "passed": counted(args, "passed", at, lambda _: "/own/one", "detail=no-store"),
+        "purged": counted(args, "purged", at, lambda _: "/tagged/one", "damelo; hit",
+                          purges=True),
+        "ruled": counted(args, "ruled", at, lambda _: "/one", "damelo; hit", rules=RULES),
     }
     if args.json:
         print(json.dumps(found))

@@ -104,6 +104,33 @@ fn variants_are_hit_again_after_any_purge() {
     }
 }
 
+/// That a purge of something else left a response alone is noted, for hits that follow.
+#[test]
+fn what_one_purge_left_alone_the_next_one_takes() {
+    let origin = Origin::start(answer);
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.workers = 1;
+    });
+    for order in [
+        json!({ "url": "http://a/news/1" }),
+        json!({ "tag": "news" }),
+        json!({ "group": "news" }),
+        json!({ "prefix": "http://a/ne" }),
+        json!({ "all": true }),
+        json!({ "tag": "news", "soft": true }),
+    ] {
+        proxy.get("/news/1");
+        for _ in 0..3 {
+            assert!(is_hit(&proxy, "/news/1"));
+            purge(&proxy, &json!({ "tag": "shop" }));
+            assert!([(); 3].iter().all(|()| is_hit(&proxy, "/news/1")));
+        }
+        purge(&proxy, &order);
+        assert!(!is_hit(&proxy, "/news/1"), "after {order}");
+    }
+}
+
 #[test]
 fn tags_prefixes_hosts_and_everything_are_marks() {
     let origin = Origin::start(answer);

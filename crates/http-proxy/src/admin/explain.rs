@@ -57,7 +57,7 @@ pub(crate) async fn explain(
         let text = "https goes through a forward proxy in tunnels: nothing of it is ever stored";
         return Err(PurgeFailure::BadOrder(text.to_owned()));
     }
-    let effects = shared.config.ruleset.on_request(&order.as_request());
+    let effects = shared.config.ruleset.on_request_named(&order.as_request());
     let mut key = order.url.clone();
     let mut headers = order.headers.clone();
     let trusts = shared.config.forwarded.trust_client;

@@ -199,12 +199,22 @@ impl Ledger {
             && moment.generation >= self.now.newest_mark.load(Ordering::Acquire)
     }
 
-    /// Judges a hit by the marks.
-    pub(crate) fn judge(&self, subject: &Subject<'_>) -> Standing {
+    /// Whether no mark has been set after this moment, which [`Ledger::judge`] returned.
+    pub(crate) fn is_newest(&self, newest: Moment) -> bool {
+        self.readable.load(Ordering::Acquire)
+            && newest.ledger == self.now.ledger.load(Ordering::Acquire)
+            && newest.generation == self.now.newest_mark.load(Ordering::Acquire)
+    }
+
+    /// Judges a hit by the marks; also the moment of the newest of them.
+    pub(crate) fn judge(&self, subject: &Subject<'_>) -> (Standing, Moment) {
+        let known = self.known();
+        let marks = &known.marks;
+        let newest = Moment { ledger: marks.now().ledger, generation: marks.newest_mark() };
         if !self.readable.load(Ordering::Acquire) {
-            return Standing::Gone;
+            return (Standing::Gone, newest);
         }
-        self.known().marks.judge(subject)
+        (marks.judge(subject), newest)
     }
 
     /// Reads the marks.

@@ -16,7 +16,7 @@ fn open_store(path: &std::path::Path) -> Store {
 
 fn standing(ledger: &Ledger, moment: Moment, tag: u64) -> Standing {
     let stamp = Stamp { moment, tags: vec![TagId(tag)] };
-    ledger.judge(&Subject { stamp: &stamp, url: b"http://a/", url_hash: 0, group: 0 })
+    ledger.judge(&Subject { stamp: &stamp, url: b"http://a/", url_hash: 0, group: 0 }).0
 }
 
 #[test]

@@ -35,8 +35,9 @@ impl Older {
     #[must_use]
     pub(super) fn take_in(&mut self, marks: impl Iterator<Item = Old>) -> Vec<Old> {
         self.0.extend(marks);
-        // Of one key the later generation comes first, and stays.
-        self.0.sort_unstable_by_key(|(key, generation)| (*key, u64::MAX - generation));
+        // Of one key the later generation comes first, and stays. What was there is in order: a
+        // stable sort finds that, and merges.
+        self.0.sort_by_key(|(key, generation)| (*key, u64::MAX - generation));
         self.0.dedup_by_key(|old| old.0);
         let mut given_up = Vec::new();
         while self.0.len() > OLDER_MAX {

@@ -270,7 +270,7 @@ pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
         return;
     }
     let length_bytes = found.body.length_bytes();
-    let rule = if config.ruleset.is_empty() {
+    let rule = if !config.ruleset.sets_hints() {
         None
     } else {
         let (status, length_bytes) = (response.status, found.complete_bytes());

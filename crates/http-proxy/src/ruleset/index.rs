@@ -20,9 +20,9 @@ pub(super) struct RuleIndex {
 }
 
 impl RuleIndex {
-    pub(super) fn of(rules: &[Rule]) -> RuleIndex {
+    pub(super) fn of(rules: &[Rule], counts: impl Fn(&Rule) -> bool) -> RuleIndex {
         let mut index = RuleIndex::default();
-        for (place, rule) in rules.iter().enumerate() {
+        for (place, rule) in rules.iter().enumerate().filter(|(_, rule)| counts(rule)) {
             let (map, texts) = match (texts(&rule.when.paths), texts(&rule.when.hosts)) {
                 (Some(paths), _) => (&mut index.by_path, paths),
                 (None, Some(hosts)) => (&mut index.by_host, hosts),
@@ -80,10 +80,10 @@ impl Iterator for InOrder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, Method};
+    use http::{HeaderMap, Method, StatusCode};
 
     use super::*;
-    use crate::ruleset::{Conditions, RequestView, Ruleset, Segments};
+    use crate::ruleset::{Conditions, FieldValue, RequestEffects, RequestView, Ruleset, Segments};
 
     fn globs(patterns: &[&str], random: &mut fastrand::Rng) -> Vec<Term<Glob>> {
         let count = random.usize(..3);
@@ -91,6 +91,61 @@ mod tests {
         let picked: Vec<_> = std::iter::repeat_with(one).take(count).collect();
         let term = |one: &&str| Term::read(one, |one| Glob::new(one, Segments::BySlash)).unwrap();
         picked.iter().map(term).collect()
+    }
+
+    /// A request is treated the same whether or not rules are asked that only act on responses.
+    #[test]
+    fn what_waits_for_a_response_changes_nothing_for_a_request() {
+        let (mut random, headers) = (fastrand::Rng::with_seed(5), HeaderMap::new());
+        let field = || vec![("x-a".parse().unwrap(), FieldValue::read("a").unwrap())];
+        let mut acting = 0;
+        for _ in 0..1000 {
+            let one = |number: usize| {
+                let mut rule = Rule::named(number.to_string());
+                match random.u8(..9) {
+                    0 => rule.then.pass = Some(random.bool()),
+                    1 => rule.then.log = Some(random.bool()),
+                    2 => rule.then.key_headers = vec!["x-a".parse().unwrap()],
+                    3 => rule.then.answer_set = field(),
+                    4 => rule.then.request_set = field(),
+                    5 => rule.then.to = vec![format!("http://{}.test", random.u8(..3))],
+                    6 => rule.then.respond.status = Some(StatusCode::GONE),
+                    _ => rule.then.store = Some(random.bool()),
+                }
+                if random.bool() {
+                    rule.when.paths = globs(&["/a", "/b", "!/a"], &mut random);
+                }
+                rule.last = random.u8(..6) == 0;
+                rule
+            };
+            let set = Ruleset::new((0..6).map(one).collect());
+            let method = Method::GET;
+            for path_and_query in ["/a", "/b"] {
+                let view = RequestView {
+                    host: "h",
+                    scheme: "http",
+                    path_and_query,
+                    method: &method,
+                    headers: &headers,
+                    client: None,
+                    met: None,
+                };
+                let shown = |effects: &mut RequestEffects<'_>| {
+                    let (mut key, edits) = (Vec::new(), effects.answer_edits.take());
+                    effects.extend_key(&headers, &mut key);
+                    let flags = (effects.pass, effects.log, effects.edits());
+                    format!(
+                        "{flags:?} {:?} {:?} {edits:?} {key:?}",
+                        effects.site, effects.answering
+                    )
+                };
+                let (mut lean, mut named) = (set.on_request(&view), set.on_request_named(&view));
+                let (lean_names, named_names) = (lean.names().count(), named.names().count());
+                assert_eq!(shown(&mut lean), shown(&mut named), "{path_and_query} {set:?}");
+                acting += usize::from(lean_names > 0 && lean_names < named_names);
+            }
+        }
+        assert!(acting > 100, "{acting}");
     }
 
     /// The same rules apply, in the same order, as if each were tried.
@@ -125,7 +180,8 @@ mod tests {
                 let met = set.met(&view);
                 let tried = rules.iter().map(|rule| rule.when.match_request(&view, view.asked()));
                 assert!(tried.eq(met.iter().copied()), "{host}{path} {rules:?}");
-                let applied: Vec<_> = set.on_request(&view).names().map(str::to_owned).collect();
+                let applied: Vec<_> =
+                    set.on_request_named(&view).names().map(str::to_owned).collect();
                 let expected = rules.iter().zip(&met).filter(|(_, met)| **met);
                 assert!(expected.map(|(rule, _)| &rule.name).eq(&applied), "{host}{path}");
                 matched += applied.len();

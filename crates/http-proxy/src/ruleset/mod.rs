@@ -87,6 +87,11 @@ pub(crate) struct DecidedBy {
 pub struct Ruleset {
     rules: Vec<Rule>,
     index: RuleIndex,
+    /// Of those that do anything before there is a response. Most only say how long responses are
+    /// kept, which no hit asks for.
+    early: RuleIndex,
+    /// Whether any rule sets groups' hints.
+    sets_hints: bool,
     extends_keys: bool,
     /// Whether any rule edits answers as they are delivered.
     edits_answers: bool,
@@ -177,10 +182,14 @@ impl Ruleset {
             }
         };
         let site_of = rules.iter().map(site).collect();
-        let index = RuleIndex::of(&rules);
+        let index = RuleIndex::of(&rules, |_| true);
+        let early = RuleIndex::of(&rules, Rule::counts_for_requests);
+        let sets_hints = rules.iter().any(|rule| rule.then.hint.is_some());
         Ruleset {
             rules,
             index,
+            early,
+            sets_hints,
             extends_keys,
             edits_answers,
             wants_request_ids,
@@ -234,6 +243,11 @@ impl Ruleset {
     /// Whether any rule adds to cache keys, so that one URL may have several.
     pub(crate) fn extends_keys(&self) -> bool {
         self.extends_keys
+    }
+
+    /// Whether any rule sets the hint of a group.
+    pub(crate) fn sets_hints(&self) -> bool {
+        self.sets_hints
     }
 
     /// The parts of a URL that rules which decide on keys have conditions on, besides the path.
@@ -312,11 +326,20 @@ impl Ruleset {
         (query, sort_query)
     }
 
-    /// Evaluates the rules for a request.
+    /// Evaluates for a request the rules that do anything for it.
     pub(crate) fn on_request(&self, request: &RequestView<'_>) -> RequestEffects<'_> {
+        self.effects(&self.early, request)
+    }
+
+    /// The same effects, with the names of all rules that match.
+    pub(crate) fn on_request_named(&self, request: &RequestView<'_>) -> RequestEffects<'_> {
+        self.effects(&self.index, request)
+    }
+
+    fn effects(&self, index: &RuleIndex, request: &RequestView<'_>) -> RequestEffects<'_> {
         let (mut effects, mut delivering) = (RequestEffects::default(), Vec::new());
         let asked = request.asked();
-        for place in self.index.candidates(asked) {
+        for place in index.candidates(asked) {
             let rule = &self.rules[place];
             let waits = rule.when.is_on_response();
             let delivers = self.edits_answers && (rule.then.edits_answers() || rule.last);

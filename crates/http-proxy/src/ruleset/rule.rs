@@ -185,6 +185,13 @@ impl Rule {
         self.then.extends_keys() || self.then.changes_queries() || self.last
     }
 
+    /// Whether it does anything before there is a response, or keeps later rules from that.
+    pub(super) fn counts_for_requests(&self) -> bool {
+        let then = &self.then;
+        let acts = then.early().is_some() || then.respond.answers() || then.log.is_some();
+        acts || then.edits_answers() || self.last
+    }
+
     /// A rule that matches everything and does nothing.
     pub(crate) fn named(name: String) -> Rule {
         let (when, then) = (Conditions::default(), Actions::default());

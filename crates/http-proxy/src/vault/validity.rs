@@ -6,10 +6,11 @@
 use bytes::Bytes;
 use damelo::GroupId;
 
-use super::decoded::decode_again;
+use super::decoded::{Lately, decode_again, note_untouched};
 use super::{Epoch, Found, Placement, Vault};
 use crate::metrics::Counters;
 use crate::purge::marks::{Standing, Subject};
+use crate::purge::stamp::Moment;
 use crate::purge::{url_hash, url_of_key};
 use crate::vault::entry::Entry;
 
@@ -23,12 +24,15 @@ impl Vault {
         place: (GroupId, bool),
         counters: &Counters,
     ) -> Option<(Entry, Placement)> {
-        let Some((mut entry, stamp)) = decode_again(key, blob) else {
+        let Some(Lately { mut entry, stamp, untouched }) = decode_again(key, blob) else {
             counters.damaged_entries.one();
             return None;
         };
         let placement = Placement { group: place.0, in_memory: place.1, stamp };
-        match self.standing(key, &placement) {
+        let is_untouched = untouched.is_some_and(|(group, newest)| {
+            group == placement.group && self.ledger.is_newest(newest)
+        });
+        match self.standing_unless(is_untouched, key, &placement) {
             Standing::Untouched => {}
             Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
             Standing::Gone => {
@@ -81,6 +85,23 @@ impl Vault {
         if self.ledger.is_clear(placement.stamp.moment) {
             return Standing::Untouched;
         }
+        self.judged(key, placement).0
+    }
+
+    /// The same of a hit. After a purge all that is older is to be judged, and again with each hit
+    /// until the next purge: so what was found to be untouched is noted, `is_known` then.
+    fn standing_unless(&self, is_known: bool, key: &[u8], placement: &Placement) -> Standing {
+        if is_known || self.ledger.is_clear(placement.stamp.moment) {
+            return Standing::Untouched;
+        }
+        let (standing, newest) = self.judged(key, placement);
+        if standing == Standing::Untouched {
+            note_untouched(key, placement, newest);
+        }
+        standing
+    }
+
+    fn judged(&self, key: &[u8], placement: &Placement) -> (Standing, Moment) {
         let (stamp, url) = (&placement.stamp, url_of_key(key));
         let group = placement.group.get();
         self.ledger.judge(&Subject { stamp, url, url_hash: url_hash(url), group })
