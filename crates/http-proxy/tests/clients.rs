@@ -562,3 +562,23 @@ fn a_client_that_only_stops_sending_is_answered_where_that_is_set() {
     gate.open();
     assert_eq!(read_message(&mut stream, false).expect("an answer").text(), "x");
 }
+
+/// The kernel deals connections by a hash, by which some worker of four has more than another
+/// before they are many.
+#[test]
+fn connections_are_dealt_out_among_workers_and_are_served_by_whom_they_were_given_to() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| config.workers = 4);
+    let mut clients: Vec<_> = (0..40).map(|_| connect(proxy.info.address)).collect();
+    for _ in 0..2 {
+        for client in &mut clients {
+            client.write_all(GET).expect("sent");
+            let answer = read_message(&mut BufReader::new(client), false).expect("an answer");
+            assert_eq!(answer.text(), "hello");
+        }
+    }
+    let (accepted, given) =
+        ("damelo_proxy_connections_total", "damelo_proxy_connections_given_total");
+    assert!(proxy.metric(accepted) >= 40);
+    assert!((1..40).contains(&proxy.metric(given)), "{}", proxy.metric(given));
+}

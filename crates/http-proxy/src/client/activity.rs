@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::client::cut::Cut;
 use crate::client::limits::Counted;
+use crate::client::place::Place;
 use crate::client::seats::Seat;
 use crate::io::held_bytes::{Delivery, HeldBytes};
 use crate::metrics::{BodySource, BrokenBy, Counters};
@@ -67,20 +68,17 @@ pub(crate) struct Activity {
     /// Keep the connection counted, including tunnels made of it.
     counted: OnceLock<Counted>,
     seat: OnceLock<Seat>,
-    _permit: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
 }
 
 impl Activity {
     /// Of a connection that nobody may tell to leave yet.
-    pub(crate) fn new(
-        counters: Arc<Counters>,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> Arc<Activity> {
+    pub(crate) fn new(counters: Arc<Counters>, place: Option<Place>) -> Arc<Activity> {
         Arc::new(Activity {
             counters,
             counted: OnceLock::new(),
             seat: OnceLock::new(),
-            _permit: permit,
+            _place: place,
             head_at: AtomicU64::new(1),
             told_ms: AtomicU64::new(NOT_TOLD),
             leave: Notify::new(),

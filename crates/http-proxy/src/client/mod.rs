@@ -5,6 +5,7 @@ pub(crate) mod activity;
 pub(crate) mod cut;
 pub(crate) mod interim;
 pub(crate) mod limits;
+pub(crate) mod place;
 pub(crate) mod seats;
 
 use std::net::IpAddr;

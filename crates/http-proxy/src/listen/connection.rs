@@ -1,7 +1,7 @@
 //! One client connection from its first byte: PROXY header, TLS, HTTP version, requests.
 //!
 //! Invariants: every wait for a client has a deadline; a connection that exceeds a limit is closed,
-//! after being told why if it uses clear text. Threads: one task on the worker that accepted;
+//! after being told why if it uses clear text. Threads: one task on the worker that serves it;
 //! HTTP/2 streams are tasks of their own there.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,12 +11,13 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
+use crate::client::place::Place;
 use crate::config::tables::Timeouts;
 use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
@@ -54,7 +55,7 @@ pub(crate) struct Accepted {
     pub(crate) socket: Socket,
     /// `None` for Unix sockets.
     pub(crate) from: Option<IpAddr>,
-    pub(crate) permit: OwnedSemaphorePermit,
+    pub(crate) place: Place,
 }
 
 /// A connection that is ready for HTTP.
@@ -71,14 +72,14 @@ pub(crate) async fn serve_connection(
     accepted: Accepted,
     stop: watch::Receiver<bool>,
 ) {
-    let Accepted { kind, socket, from, permit } = accepted;
+    let Accepted { kind, socket, from, place } = accepted;
     if let Socket::Tcp(stream) = &socket {
         // Without it small responses are delayed; a failure to set it only costs time.
         let _ = stream.set_nodelay(true);
     }
     let now = worker.load_full();
     let (counters, limit) = (now.counters.clone(), timeouts(&now).client_header);
-    let activity = Activity::new(counters.clone(), Some(permit));
+    let activity = Activity::new(counters.clone(), Some(place));
     gate.seats.seat(&activity);
     let mut stopping = stop.clone();
     let mut preparing = Box::pin(prepare(&now, &gate, &activity, kind, socket, from));

@@ -2,8 +2,10 @@
 //!
 //! `open` opens every listener before a worker starts, so that a wrong address fails the start
 //! rather than a thread. Each worker accepts from its own TCP sockets (see `server`), and from a
-//! duplicate of each Unix socket and of each inherited socket.
+//! duplicate of each Unix socket and of each inherited socket; `balance` says which one serves.
 
+// Which worker serves a connection.
+mod balance;
 // Bodies of answers as connections send them.
 mod body;
 // A listening socket.
@@ -51,6 +53,7 @@ use crate::client::limits::ClientTable;
 use crate::client::seats::{LOOK_INTERVAL, Seats};
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
+pub(crate) use crate::listen::balance::{Balance, Desk};
 use crate::listen::bound::{Bound, Connection};
 use crate::listen::connection::Accepted;
 pub(crate) use crate::listen::inherited::assign;
@@ -75,6 +78,7 @@ pub(crate) struct Gate {
     certificates: ArcSwapOption<Certificates>,
     connections: Arc<Semaphore>,
     connections_max: usize,
+    balance: Balance,
     /// Held by each that was refused while what it still sends is read.
     farewells: Semaphore,
     /// Those who wait for a place.
@@ -85,13 +89,14 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(config: &ProxyConfig) -> Result<Gate, ProxyError> {
+    pub(crate) fn new(config: &ProxyConfig, balance: Balance) -> Result<Gate, ProxyError> {
         let connections_max = config.limits.connections_max.min(Semaphore::MAX_PERMITS);
         Ok(Gate {
             clients: ClientTable::new(config.limits.connections_per_client_max),
             certificates: ArcSwapOption::from(certificates(config)?),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
+            balance,
             farewells: Semaphore::new(FAREWELLS_MAX),
             waiting: AtomicUsize::new(0),
             seats: Arc::default(),
@@ -210,9 +215,12 @@ pub(crate) async fn accept_all(
     worker: Arc<ArcSwap<Worker>>,
     gate: Arc<Gate>,
     opened: Vec<Opened>,
+    desk: Desk,
     stop: watch::Receiver<bool>,
 ) {
-    let mut accepting = Vec::new();
+    let own = desk.worker;
+    let taking = take_given(worker.clone(), gate.clone(), desk, stop.clone());
+    let mut accepting = vec![tokio::spawn(taking)];
     for Opened { kind, socket } in opened {
         let bound = match socket {
             OpenedSocket::Tcp(socket) => TcpListener::from_std(socket).map(Bound::Tcp),
@@ -220,7 +228,7 @@ pub(crate) async fn accept_all(
         };
         let bound = bound.expect("a listener on an event loop");
         let (worker, gate, stop) = (worker.clone(), gate.clone(), stop.clone());
-        accepting.push(tokio::spawn(accept(worker, gate, kind, bound, stop)));
+        accepting.push(tokio::spawn(accept(worker, gate, own, kind, bound, stop)));
     }
     for task in accepting {
         // A task that panicked counts as ended; the others continue.
@@ -228,20 +236,61 @@ pub(crate) async fn accept_all(
     }
 }
 
+/// Serves the connections that other workers have accepted and given to this one.
+async fn take_given(
+    worker: Arc<ArcSwap<Worker>>,
+    gate: Arc<Gate>,
+    mut desk: Desk,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut closed = false;
+    loop {
+        let given = tokio::select! {
+            biased;
+            () = stopped(&mut stop), if !closed => {
+                closed = true;
+                desk.close();
+                continue;
+            }
+            given = desk.next() => given,
+        };
+        let Some(given) = given else { return };
+        // A failure means that there is no room in the kernel for one more.
+        let Ok((kind, socket, from, place)) = given.taken() else { continue };
+        worker.load().counters.connections_given.one();
+        let accepted = Accepted { kind, socket, from, place };
+        let (worker, gate, stop) = (worker.clone(), gate.clone(), stop.clone());
+        tokio::spawn(connection::serve_connection(worker, gate, accepted, stop));
+    }
+}
+
 async fn accept(
     worker: Arc<ArcSwap<Worker>>,
     gate: Arc<Gate>,
+    own: usize,
     kind: Kind,
     bound: Bound,
     mut stop: watch::Receiver<bool>,
 ) {
-    let (places, permits) = (gate.clone(), gate.connections.clone());
     let stopping = stop.clone();
-    let serve = move |(socket, from), permit| {
-        worker.load().counters.connections.one();
-        let accepted = Accepted { kind, socket, from, permit };
+    let serve = |socket, from, place| {
+        let accepted = Accepted { kind, socket, from, place };
         let (worker, gate, stop) = (worker.clone(), gate.clone(), stopping.clone());
         connection::serve_connection(worker, gate, accepted, stop)
+    };
+    let deal = |(socket, from): Connection, permit| {
+        worker.load().counters.connections.one();
+        let chosen = gate.balance.choose(own);
+        if chosen == own {
+            let place = gate.balance.place(own, permit);
+            tokio::spawn(serve(socket, from, place));
+            return;
+        }
+        // One that is lost had no room in the kernel.
+        let back = gate.balance.give(chosen, kind, (socket, from), permit);
+        if let Ok(Some((socket, place))) = back {
+            tokio::spawn(serve(socket, from, place));
+        }
     };
     // A connection may be accepted before a permit is free: at most one per listener waits. It is
     // kept outside of the future, which a stop ends.
@@ -250,25 +299,28 @@ async fn accept(
         if waiting.is_none() {
             *waiting = Some(bound.accept().await?);
         }
-        places.place().await
+        gate.place().await
     };
     loop {
         tokio::select! {
             biased;
             () = stopped(&mut stop) => break,
             permit = next(&mut waiting) => match (permit, waiting.take()) {
-                (Ok(permit), Some(connection)) => drop(tokio::spawn(serve(connection, permit))),
+                (Ok(permit), Some(connection)) => deal(connection, permit),
                 _ => sleep(ACCEPT_PAUSE).await,
             },
         }
     }
     // They came before the stop and have their turn as others end; the worker waits for them as
     // for every connection.
-    for connection in waiting.into_iter().chain(bound.accept_waiting()) {
-        let (permits, serve) = (permits.clone(), serve.clone());
+    for (socket, from) in waiting.into_iter().chain(bound.accept_waiting()) {
+        worker.load().counters.connections.one();
+        let (worker, gate, stop) = (worker.clone(), gate.clone(), stopping.clone());
         tokio::spawn(async move {
-            if let Ok(permit) = permits.acquire_owned().await {
-                serve(connection, permit).await;
+            if let Ok(permit) = Arc::clone(&gate.connections).acquire_owned().await {
+                let place = gate.balance.place(own, permit);
+                let accepted = Accepted { kind, socket, from, place };
+                connection::serve_connection(worker, gate, accepted, stop).await;
             }
         });
     }
@@ -295,7 +347,8 @@ mod tests {
     fn fill(gate: &Arc<Gate>) {
         for _ in 0..PLACES {
             let permit = Arc::clone(&gate.connections).try_acquire_owned().unwrap();
-            let activity = Activity::new(Arc::default(), Some(permit));
+            let place = gate.balance.place(0, permit);
+            let activity = Activity::new(Arc::default(), Some(place));
             activity.awaits_head();
             gate.seats.seat(&activity);
             tokio::spawn(async move { activity.told_to_leave().await });
@@ -306,7 +359,7 @@ mod tests {
     async fn who_waits_gets_a_place_and_others_find_some() {
         let mut config = ProxyConfig::for_forward("127.0.0.1:0".parse().unwrap());
         config.limits.connections_max = PLACES;
-        let gate = Arc::new(Gate::new(&config).unwrap());
+        let gate = Arc::new(Gate::new(&config, Balance::new(1).0).unwrap());
         let begun = Instant::now();
         fill(&gate);
         let _first = gate.place().await.unwrap();

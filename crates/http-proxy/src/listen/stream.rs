@@ -27,6 +27,33 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
+/// The same on no event loop.
+#[derive(Debug)]
+pub(super) enum DetachedSocket {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Socket {
+    /// Takes it off its event loop.
+    pub(super) fn detach(self) -> io::Result<DetachedSocket> {
+        Ok(match self {
+            Socket::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
+            Socket::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
+        })
+    }
+}
+
+impl DetachedSocket {
+    /// Puts it on the event loop of this thread.
+    pub(super) fn attach(self) -> io::Result<Socket> {
+        Ok(match self {
+            DetachedSocket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
+            DetachedSocket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+}
+
 /// A socket with bytes that were read ahead.
 pub(crate) struct Prefixed<S> {
     prefix: Bytes,

@@ -160,6 +160,7 @@ macro_rules! counters {
 
 counters! {
     connections: "Connections accepted.",
+    connections_given: "Connections that one worker accepted and another, which had fewer, serves.",
     connections_refused: "Connections refused: too many from one client, or no PROXY header.",
     connections_rested: "Times that an HTTP/1 connection, silent for a while, let go of its buffers.",
     connections_made_room: "Connections that nobody used, ended for others as `limits.connections_max` or `limits.connections_per_client_max` was near.",

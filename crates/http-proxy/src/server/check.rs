@@ -5,7 +5,7 @@ use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{LogTarget, ProxyConfig, name};
 use crate::error::ProxyError;
 use crate::io::error_page::ErrorPage;
-use crate::listen::{self, Gate};
+use crate::listen::{self, Balance, Gate};
 use crate::log;
 use crate::upstream::Sites;
 
@@ -49,7 +49,7 @@ impl ProxyConfig {
     pub fn check(&self) -> Result<(), ProxyError> {
         name::check_name(&self.name)?;
         self.limits.check()?;
-        Gate::new(self)?;
+        Gate::new(self, Balance::new(1).0)?;
         check_path(self)?;
         ErrorPage::load(self.errors.page.as_deref())?;
         Sites::check(self)

@@ -3,8 +3,9 @@
 //! One thread with a single-threaded event loop per worker, each with its own listening socket on
 //! the same port (`SO_REUSEPORT`), rather than one multi-threaded runtime. A RAM hit is then read,
 //! looked up and written by one thread, without task migration or a shared queue, and pools of
-//! origin connections need no contended lock. The price: the kernel distributes connections by
-//! hash, not by load, so that with few connections some workers are idle.
+//! origin connections need no contended lock. The kernel distributes connections by hash, not by
+//! load: a worker with more than another gives what it accepts to that one. A connection stays with
+//! the worker that it was given to.
 //!
 //! Invariants: `run` returns only after every worker has ended; responses and fills in flight get
 //! `timeouts.drain` to finish after shutdown was requested. Threads: the caller's waits for
@@ -36,7 +37,7 @@ use crate::io::blocking;
 use crate::io::error_page::ErrorPage;
 use crate::io::transit::Transit;
 use crate::io::wake_relay::WakeRelay;
-use crate::listen::{self, Gate, Opened, UnixFile};
+use crate::listen::{self, Balance, Desk, Gate, Opened, UnixFile};
 use crate::log::{AccessLog, LogEnd};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
@@ -172,7 +173,8 @@ impl Proxy {
         let sites = Sites::new(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);
         check_path(&config)?;
-        let gate = Arc::new(Gate::new(&config)?);
+        let (balance, desks) = Balance::new(workers);
+        let gate = Arc::new(Gate::new(&config, balance)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener =
             config.admin.from.map(|address| listen::tcp(address, "admin.from")).transpose()?;
@@ -184,7 +186,10 @@ impl Proxy {
         let control = Control::new(Arc::new(shared), gate.clone());
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
-        let mut threads = spawn_workers(&start, opening.workers, &counters, control.followers())?;
+        let mut threads = {
+            let doors = opening.workers.into_iter().zip(desks);
+            spawn_workers(&start, doors, &counters, control.followers())?
+        };
         counters.push(Arc::default());
         let checking = check_all(control.watch(), checking, counters[workers].clone());
         threads.push(serve_until(stopping, "damelo-health", checking)?);
@@ -221,17 +226,17 @@ impl Proxy {
 
 fn spawn_workers(
     start: &Start,
-    opened: Vec<Vec<Opened>>,
+    doors: impl Iterator<Item = (Vec<Opened>, Desk)>,
     counters: &[Arc<Counters>],
     followers: &Arc<Followers>,
 ) -> Result<Vec<JoinHandle<()>>, ProxyError> {
-    let spawn_one = |(opened, counters): (Vec<Opened>, &Arc<Counters>)| {
+    let spawn_one = |((opened, desk), counters): ((Vec<Opened>, Desk), &Arc<Counters>)| {
         let (start, counters, follower) = (start.clone(), counters.clone(), followers.join());
         spawn("damelo-worker", move |event_loop| {
-            event_loop.block_on(accept(start, opened, counters, follower));
+            event_loop.block_on(accept(start, opened, desk, counters, follower));
         })
     };
-    opened.into_iter().zip(counters).map(spawn_one).collect()
+    doors.zip(counters).map(spawn_one).collect()
 }
 
 fn check_path(config: &ProxyConfig) -> Result<(), ProxyError> {
@@ -318,7 +323,13 @@ fn serve_until(
     spawn(name, move |event_loop| event_loop.block_on(until_stopped))
 }
 
-async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>, follower: Follower) {
+async fn accept(
+    start: Start,
+    opened: Vec<Opened>,
+    desk: Desk,
+    counters: Arc<Counters>,
+    follower: Follower,
+) {
     // Runs after all tasks that are ready now, so that their disk reads are submitted together.
     let at_the_end = || drop(tokio::spawn(async { damelo::submit_deferred() }));
     let _deferral = damelo::Deferral::begin(at_the_end);
@@ -337,7 +348,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>, foll
         let first = make(reloads.borrow_and_update().clone(), None);
         let worker = Arc::new(ArcSwap::new(first));
         follower.uses(worker.load().shared.number);
-        let accepting = listen::accept_all(worker.clone(), start.gate, opened, start.stop);
+        let accepting = listen::accept_all(worker.clone(), start.gate, opened, desk, start.stop);
         let mut accepting = std::pin::pin!(accepting);
         loop {
             tokio::select! {
