@@ -96,7 +96,8 @@ pub(crate) enum ClientGiven {
     Peer,
     /// This address.
     Address(IpAddr),
-    /// Two things, of which one may be its client's own word: nobody knows.
+    /// Somebody who is no address, or two things, of which one may be its client's own word: nobody
+    /// knows.
     Disputed,
 }
 
@@ -126,33 +127,46 @@ pub(crate) fn client_given(
 
 /// The client that a proxy before this one received the request from: the last list element, which
 /// that proxy wrote itself, or, where that is one of `proxies`, the last one before that is none.
-/// Earlier elements are untrusted, and so is all before one that is no address. Which of the two
-/// fields that proxy wrote cannot be told: where they differ, one of them may be its client's own.
+/// Elements before it are untrusted. Whom it names by no address nobody knows, and it is not the
+/// proxy. Which of the two fields that proxy wrote cannot be told: where they differ, one of them
+/// may be its client's own.
 pub(crate) fn client(headers: &HeaderMap, proxies: &[IpNet]) -> ClientGiven {
-    let elements = |name: HeaderName| {
-        let lines = headers.get_all(name).into_iter().rev();
-        lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',').map(str::trim))
+    let list = outermost(elements(headers, X_FORWARDED_FOR).map(bare_address), proxies);
+    let mut standard = elements(headers, FORWARDED).map(Hop::read).peekable();
+    let says_no_client = standard.peek() == Some(&Hop::WithoutClient);
+    let standard = match says_no_client {
+        true if list != ClientGiven::Peer || standard.all(|hop| hop == Hop::WithoutClient) => {
+            ClientGiven::Peer
+        }
+        // Only its client says for whom.
+        true => ClientGiven::Disputed,
+        false => outermost(standard.map(Hop::client), proxies),
     };
-    let list = || outermost(elements(X_FORWARDED_FOR).map(bare_address), proxies);
-    let standard = || outermost(elements(FORWARDED).map(named_for), proxies);
-    let given = |client: Option<IpAddr>| client.map_or(ClientGiven::Peer, ClientGiven::Address);
-    let names_for = || elements(FORWARDED).next().is_some_and(|last| for_value(last).is_some());
-    match (headers.contains_key(X_FORWARDED_FOR), names_for()) {
-        (true, true) => match (list(), standard()) {
-            (Some(a), Some(b)) if a.to_canonical() == b.to_canonical() => ClientGiven::Address(a),
-            _ => ClientGiven::Disputed,
-        },
-        (true, false) => given(list()),
-        (false, _) => given(standard()),
+    match (list, standard) {
+        (ClientGiven::Peer, one) | (one, ClientGiven::Peer) => one,
+        (ClientGiven::Address(a), ClientGiven::Address(b))
+            if a.to_canonical() == b.to_canonical() =>
+        {
+            list
+        }
+        _ => ClientGiven::Disputed,
     }
 }
 
-/// The first of these addresses that is not of a proxy, or the last one.
-fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet]) -> Option<IpAddr> {
-    let mut found = None;
+/// The elements of a list, the last one first. Bytes: what one client writes that is no text must
+/// not hide what a proxy added behind it.
+fn elements(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let lines = headers.get_all(name).into_iter().rev();
+    lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii))
+}
+
+/// The first of these addresses that is not of a proxy, or the last one; the peer if there is no
+/// element at all.
+fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet]) -> ClientGiven {
+    let mut found = ClientGiven::Peer;
     for address in addresses {
-        let Some(address) = address else { break };
-        found = Some(address);
+        let Some(address) = address else { return ClientGiven::Disputed };
+        found = ClientGiven::Address(address);
         if !proxies.iter().any(|network| network.contains(&address.to_canonical())) {
             break;
         }
@@ -160,15 +174,33 @@ fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet])
     found
 }
 
-/// The client in an element of `Forwarded`.
-fn named_for(element: &str) -> Option<IpAddr> {
-    for_value(element).and_then(|value| bare_address(value.trim_matches('"')))
+/// What an element of `Forwarded` says of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hop {
+    /// It has no `for`.
+    WithoutClient,
+    /// This one, if it is an address.
+    For(Option<IpAddr>),
 }
 
-/// What `for` is in an element of `Forwarded`.
-fn for_value(element: &str) -> Option<&str> {
-    let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| name.eq_ignore_ascii_case("for")).map(|(_, value)| value)
+impl Hop {
+    fn read(element: &[u8]) -> Hop {
+        let Ok(element) = std::str::from_utf8(element) else { return Hop::For(None) };
+        if element.is_empty() {
+            return Hop::For(None);
+        }
+        let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+        let value = pairs.find(|(name, _)| name.eq_ignore_ascii_case("for"));
+        let address = |value: &str| bare_address(value.trim_matches('"').as_bytes());
+        value.map_or(Hop::WithoutClient, |(_, value)| Hop::For(address(value)))
+    }
+
+    fn client(self) -> Option<IpAddr> {
+        match self {
+            Hop::WithoutClient => None,
+            Hop::For(address) => address,
+        }
+    }
 }
 
 /// The id of a request: that which a trusted proxy gives it, or a new one by chance.
@@ -185,8 +217,10 @@ pub(crate) fn request_id(headers: &HeaderMap, trusts: bool) -> Box<str> {
     given.filter(is_id).map_or_else(made, Box::from)
 }
 
-/// Parses an address with or without brackets and port.
-fn bare_address(text: &str) -> Option<IpAddr> {
+/// Parses an address with or without brackets and port. One with a zone is somebody of a link that
+/// we do not know.
+fn bare_address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok().filter(|text| !text.contains('%'))?;
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     text.parse().ok().or_else(with_port).or_else(bracketed)
@@ -310,30 +344,62 @@ mod tests {
     use super::*;
     use crate::client::activity::Activity;
 
-    fn given_by(address: Option<&str>) -> ClientGiven {
-        address.map_or(ClientGiven::Peer, |text| ClientGiven::Address(text.parse().unwrap()))
+    /// The peer, somebody unknown, or this address.
+    fn given_by(text: &str) -> ClientGiven {
+        match text {
+            "peer" => ClientGiven::Peer,
+            "unknown" => ClientGiven::Disputed,
+            address => ClientGiven::Address(address.parse().unwrap()),
+        }
+    }
+
+    fn with_lines(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, line) in lines {
+            // Latin-1, so that a test can write any byte.
+            let line: Vec<u8> = line.chars().map(|c| u8::try_from(c).unwrap()).collect();
+            headers.append(*name, HeaderValue::from_bytes(&line).unwrap());
+        }
+        headers
     }
 
     #[test]
     fn the_client_is_the_last_that_is_named() {
         for (name, lines, expected) in [
-            ("x-forwarded-for", &["192.0.2.1"][..], Some("192.0.2.1")),
-            ("x-forwarded-for", &["10.0.0.1, 192.0.2.1"], Some("192.0.2.1")),
-            ("x-forwarded-for", &["10.0.0.1", "10.0.0.2, 2001:db8::1"], Some("2001:db8::1")),
-            ("x-forwarded-for", &["192.0.2.1:4711"], Some("192.0.2.1")),
-            ("x-forwarded-for", &["[2001:db8::1]:4711"], Some("2001:db8::1")),
-            ("x-forwarded-for", &["[2001:db8::1]"], Some("2001:db8::1")),
-            ("x-forwarded-for", &["192.0.2.1, unknown"], None),
-            ("x-forwarded-for", &[""], None),
-            ("forwarded", &["for=10.0.0.1;proto=http, For=\"[2001:db8::1]\""], Some("2001:db8::1")),
-            ("forwarded", &["proto=http;for=192.0.2.1;host=\"a:81\""], Some("192.0.2.1")),
-            ("forwarded", &["for=_hidden"], None),
+            ("x-forwarded-for", &["192.0.2.1"][..], "192.0.2.1"),
+            ("x-forwarded-for", &["10.0.0.1, 192.0.2.1"], "192.0.2.1"),
+            ("x-forwarded-for", &["10.0.0.1", "10.0.0.2, 2001:db8::1"], "2001:db8::1"),
+            ("x-forwarded-for", &["192.0.2.1:4711"], "192.0.2.1"),
+            ("x-forwarded-for", &["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("x-forwarded-for", &["[2001:db8::1]"], "2001:db8::1"),
+            // What the client wrote before hides nothing.
+            ("x-forwarded-for", &["\u{e9}, 192.0.2.1"], "192.0.2.1"),
+            ("x-forwarded-for", &["\u{ff}", "192.0.2.1"], "192.0.2.1"),
+            ("forwarded", &["for=\u{ff}, for=192.0.2.1"], "192.0.2.1"),
+            ("forwarded", &["for=10.0.0.1;proto=http, For=\"[2001:db8::1]\""], "2001:db8::1"),
+            ("forwarded", &["proto=http;for=192.0.2.1;host=\"a:81\""], "192.0.2.1"),
+            // Who is named by no address is not the proxy.
+            ("x-forwarded-for", &["192.0.2.1, unknown"], "unknown"),
+            ("x-forwarded-for", &["192.0.2.1, \u{e9}"], "unknown"),
+            ("x-forwarded-for", &["192.0.2.1\u{a0}"], "unknown"),
+            ("x-forwarded-for", &["192.0.2.1,"], "unknown"),
+            ("x-forwarded-for", &["192.0.2.1", ""], "unknown"),
+            ("x-forwarded-for", &[""], "unknown"),
+            ("x-forwarded-for", &["fe80::1%eth0"], "unknown"),
+            ("x-forwarded-for", &["[fe80::1%1]:80"], "unknown"),
+            ("x-forwarded-for", &["\"192.0.2.1\""], "unknown"),
+            ("forwarded", &["for=_hidden"], "unknown"),
+            ("forwarded", &["for=unknown;proto=http"], "unknown"),
+            ("forwarded", &["for=192.0.2.1, for=\u{e9}"], "unknown"),
+            ("forwarded", &["for=192.0.2.1,"], "unknown"),
+            ("forwarded", &["for=192.0.2.1, proto=http"], "unknown"),
+            // Nobody is named.
+            ("forwarded", &["proto=http;host=a", "proto=https"], "peer"),
+            ("x-other", &["192.0.2.1"], "peer"),
         ] {
-            let mut headers = HeaderMap::new();
-            for line in lines {
-                headers.append(name, HeaderValue::from_static(line));
-            }
-            assert_eq!(client(&headers, &[]), given_by(expected), "{lines:?}");
+            let lines: Vec<_> = lines.iter().map(|line| (name, *line)).collect();
+            let given = client(&with_lines(&lines), &[]);
+            assert_eq!(given, given_by(expected), "{lines:?}");
         }
     }
 
@@ -342,18 +408,21 @@ mod tests {
         // Nor is it the proxy itself.
         let peer: IpAddr = "10.0.0.9".parse().unwrap();
         for (list, standard, expected) in [
-            ("192.0.2.1", "for=192.0.2.1", Some("192.0.2.1")),
-            ("10.0.0.1, 192.0.2.1", "for=\"[::ffff:192.0.2.1]\"", Some("192.0.2.1")),
-            ("192.0.2.1", "for=198.51.100.1, proto=https", Some("192.0.2.1")),
-            ("10.0.0.1", "for=192.0.2.1", None),
-            ("10.0.0.1", "for=_hidden", None),
-            ("unknown", "for=192.0.2.1", None),
+            ("192.0.2.1", "for=192.0.2.1", "192.0.2.1"),
+            ("10.0.0.1, 192.0.2.1", "for=\"[::ffff:192.0.2.1]\"", "192.0.2.1"),
+            ("192.0.2.1", "for=198.51.100.1, proto=https", "192.0.2.1"),
+            ("10.0.0.1", "for=192.0.2.1", "unknown"),
+            ("10.0.0.1", "for=_hidden", "unknown"),
+            ("10.0.0.1", "for=\u{e9}", "unknown"),
+            ("unknown", "for=192.0.2.1", "unknown"),
+            ("\u{e9}", "for=192.0.2.1", "unknown"),
+            ("", "for=192.0.2.1", "unknown"),
+            ("unknown", "proto=https", "unknown"),
+            ("unknown", "for=unknown", "unknown"),
         ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(X_FORWARDED_FOR, HeaderValue::from_static(list));
-            headers.insert(FORWARDED, HeaderValue::from_static(standard));
-            let expected = expected.map_or(ClientGiven::Disputed, |_| given_by(expected));
-            let client = client(&headers, &[]);
+            let client =
+                client(&with_lines(&[("x-forwarded-for", list), ("forwarded", standard)]), &[]);
+            let expected = given_by(expected);
             assert_eq!(client.address(peer), expected.address(peer), "{list} {standard}");
             assert!(client.address(peer) != Some(peer), "{list} {standard}");
         }
@@ -362,42 +431,36 @@ mod tests {
     #[test]
     fn proxies_that_are_known_are_passed_over_from_the_end() {
         let proxies = ["10.0.0.0/8", "2001:db8::/32"].map(|text| text.parse().unwrap());
+        let list = "x-forwarded-for";
         for (name, lines, expected) in [
-            ("x-forwarded-for", &["198.51.100.1, 192.0.2.1, 10.0.0.1"][..], Some("192.0.2.1")),
-            (
-                "x-forwarded-for",
-                &["198.51.100.1, 192.0.2.1", "10.0.0.1, 10.0.0.2"],
-                Some("192.0.2.1"),
-            ),
-            (
-                "x-forwarded-for",
-                &["192.0.2.1, ::ffff:10.0.0.1, [2001:db8::1]:81"],
-                Some("192.0.2.1"),
-            ),
-            ("x-forwarded-for", &["192.0.2.1"], Some("192.0.2.1")),
-            ("x-forwarded-for", &["10.0.0.3, 10.0.0.1"], Some("10.0.0.3")),
-            ("x-forwarded-for", &["192.0.2.1, unknown, 10.0.0.1"], Some("10.0.0.1")),
-            ("x-forwarded-for", &["192.0.2.1, unknown"], None),
-            ("forwarded", &["for=192.0.2.1, for=10.0.0.1;proto=http"], Some("192.0.2.1")),
+            (list, &["198.51.100.1, 192.0.2.1, 10.0.0.1"][..], "192.0.2.1"),
+            (list, &["198.51.100.1, 192.0.2.1", "10.0.0.1, 10.0.0.2"], "192.0.2.1"),
+            (list, &["192.0.2.1, ::ffff:10.0.0.1, [2001:db8::1]:81"], "192.0.2.1"),
+            (list, &["192.0.2.1"], "192.0.2.1"),
+            (list, &["10.0.0.3, 10.0.0.1"], "10.0.0.3"),
+            (list, &["\u{e9}, 192.0.2.1, 10.0.0.1"], "192.0.2.1"),
+            // The client of a proxy that does not know it is not that proxy.
+            (list, &["192.0.2.1, unknown, 10.0.0.1"], "unknown"),
+            (list, &["192.0.2.1, \u{e9}, 10.0.0.1"], "unknown"),
+            (list, &["192.0.2.1, unknown"], "unknown"),
+            ("forwarded", &["for=192.0.2.1, for=10.0.0.1;proto=http"], "192.0.2.1"),
+            ("forwarded", &["for=192.0.2.1, proto=http, for=10.0.0.1"], "unknown"),
         ] {
-            let mut headers = HeaderMap::new();
-            for line in lines {
-                headers.append(name, HeaderValue::from_static(line));
-            }
-            assert_eq!(client(&headers, &proxies), given_by(expected), "{lines:?}");
+            let lines: Vec<_> = lines.iter().map(|line| (name, *line)).collect();
+            let given = client(&with_lines(&lines), &proxies);
+            assert_eq!(given, given_by(expected), "{lines:?}");
         }
         let fields = ForwardedFields {
             trust_client: true,
             trust_networks: proxies.to_vec(),
             ..ForwardedFields::default()
         };
-        let mut headers = HeaderMap::new();
-        headers.insert(X_FORWARDED_FOR, HeaderValue::from_static("192.0.2.1"));
+        let headers = with_lines(&[(list, "192.0.2.1")]);
         for (peer, expected) in [
-            ("10.0.0.9", Some("192.0.2.1")),
-            ("::ffff:10.0.0.9", Some("192.0.2.1")),
-            ("192.0.2.9", None),
-            ("::ffff:192.0.2.9", None),
+            ("10.0.0.9", "192.0.2.1"),
+            ("::ffff:10.0.0.9", "192.0.2.1"),
+            ("192.0.2.9", "peer"),
+            ("::ffff:192.0.2.9", "peer"),
         ] {
             let client = client_given(&fields, peer.parse().unwrap(), &headers);
             assert_eq!(client, given_by(expected), "{peer}");
