@@ -5,7 +5,8 @@
 //! fields). This file checks the configured limits and refuses messages that two recipients could
 //! interpret differently. Invariant: a request that passes has at most one `Host`, of harmless
 //! characters, that agrees with the target; at most one `Content-Length`; no transfer coding but
-//! one `chunked`; and no hop-by-hop field that `Connection` names, except `Upgrade` and `TE`.
+//! one `chunked`; and no hop-by-hop field that `Connection` names, except `Upgrade` and `TE`. What a
+//! proxy before this one says of its client is there, or the request does not pass.
 //! Threads: any; pure functions.
 
 use http::header::{
@@ -18,7 +19,7 @@ use hyper::body::Body;
 
 use crate::config::tables::Limits;
 use crate::error::{Refusal, last_refusal, refusal};
-use crate::request::announces_body;
+use crate::request::{announces_body, forwarded};
 use crate::rules::key::{is_plain_authority, normal_host};
 use crate::rules::list_members;
 
@@ -228,7 +229,10 @@ fn connection(headers: &mut HeaderMap) -> Result<(), Refusal> {
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .collect();
     for name in named {
-        if FOR_ALL.contains(&name) {
+        // A client can make a proxy pass this on. Left in place, the field would go to the origin
+        // although its sender says that it must not; taken off, rules would see another client than
+        // the log does, or none. Nobody who means well names one.
+        if FOR_ALL.contains(&name) || forwarded::is_told(&name) {
             let text = "Connection names a field that is not the connection's.";
             return Err(refusal(StatusCode::BAD_REQUEST, "bad-connection", text));
         }
@@ -287,6 +291,13 @@ mod tests {
             (Version::HTTP_11, "/", &[("host", "a:")], 0),
             (Version::HTTP_11, "/", &[("host", "a"), ("connection", "x, host")], 400),
             (Version::HTTP_11, "/", &[("host", "a"), ("connection", "Content-Length")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "X-Forwarded-For")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "close, forwarded")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "x-real-ip, close")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "X-Forwarded-Proto")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "X-Forwarded-Host")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "X-Request-ID")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "X-Requested-With")], 0),
             (Version::HTTP_11, "/", &[("host", "a"), ("transfer-encoding", "Chunked")], 0),
             (Version::HTTP_11, "/", &[("host", "a"), ("transfer-encoding", "gzip, chunked")], 501),
             (

@@ -242,6 +242,11 @@ pub(crate) fn is_forgotten(name: &HeaderName, trusts: bool) -> bool {
     is_disguised(name) || (!trusts && is_telling(name))
 }
 
+/// Whether a proxy that is believed says something of its client, or of the request, by this field.
+pub(crate) fn is_told(name: &HeaderName) -> bool {
+    *name == X_REQUEST_ID || is_telling(name)
+}
+
 /// Asked of every field of a request: most are told by their first letter.
 fn is_telling(name: &HeaderName) -> bool {
     may_tell(name.as_str().as_bytes()) && TELLING.contains(name)
