@@ -5,7 +5,7 @@
 //! host told to the origin are those of the key; an untrusted client cannot send a field by which
 //! an origin may take the request for another one. Pure.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use http::header::{FORWARDED, HeaderName, HeaderValue, VIA};
 use http::{HeaderMap, Version};
@@ -15,6 +15,7 @@ use crate::client::Peer;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
 use crate::config::transport::ForwardedFields;
+use crate::request::elements::{self, Hop};
 use crate::rules::key::is_plain_authority;
 use crate::rules::surrogate;
 use crate::upstream::X_FORWARDED_HOST;
@@ -131,8 +132,8 @@ pub(crate) fn client_given(
 /// proxy. Which of the two fields that proxy wrote cannot be told: where they differ, one of them
 /// may be its client's own.
 pub(crate) fn client(headers: &HeaderMap, proxies: &[IpNet]) -> ClientGiven {
-    let list = outermost(elements(headers, X_FORWARDED_FOR).map(bare_address), proxies);
-    let mut standard = elements(headers, FORWARDED).map(Hop::read).peekable();
+    let list = outermost(elements::addresses(headers, &X_FORWARDED_FOR), proxies);
+    let mut standard = elements::hops(headers, &FORWARDED).peekable();
     let says_no_client = standard.peek() == Some(&Hop::WithoutClient);
     let standard = match says_no_client {
         true if list != ClientGiven::Peer || standard.all(|hop| hop == Hop::WithoutClient) => {
@@ -153,13 +154,6 @@ pub(crate) fn client(headers: &HeaderMap, proxies: &[IpNet]) -> ClientGiven {
     }
 }
 
-/// The elements of a list, the last one first. Bytes: what one client writes that is no text must
-/// not hide what a proxy added behind it.
-fn elements(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-    let lines = headers.get_all(name).into_iter().rev();
-    lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii))
-}
-
 /// The first of these addresses that is not of a proxy, or the last one; the peer if there is no
 /// element at all.
 fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet]) -> ClientGiven {
@@ -174,35 +168,6 @@ fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet])
     found
 }
 
-/// What an element of `Forwarded` says of the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hop {
-    /// It has no `for`.
-    WithoutClient,
-    /// This one, if it is an address.
-    For(Option<IpAddr>),
-}
-
-impl Hop {
-    fn read(element: &[u8]) -> Hop {
-        let Ok(element) = std::str::from_utf8(element) else { return Hop::For(None) };
-        if element.is_empty() {
-            return Hop::For(None);
-        }
-        let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
-        let value = pairs.find(|(name, _)| name.eq_ignore_ascii_case("for"));
-        let address = |value: &str| bare_address(value.trim_matches('"').as_bytes());
-        value.map_or(Hop::WithoutClient, |(_, value)| Hop::For(address(value)))
-    }
-
-    fn client(self) -> Option<IpAddr> {
-        match self {
-            Hop::WithoutClient => None,
-            Hop::For(address) => address,
-        }
-    }
-}
-
 /// The id of a request: that which a trusted proxy gives it, or a new one by chance.
 pub(crate) fn request_id(headers: &HeaderMap, trusts: bool) -> Box<str> {
     let mut lines = headers.get_all(X_REQUEST_ID).into_iter().filter(|_| trusts);
@@ -215,15 +180,6 @@ pub(crate) fn request_id(headers: &HeaderMap, trusts: bool) -> Box<str> {
     };
     let made = || format!("{:032x}", fastrand::u128(..)).into_boxed_str();
     given.filter(is_id).map_or_else(made, Box::from)
-}
-
-/// Parses an address with or without brackets and port. One with a zone is somebody of a link that
-/// we do not know.
-fn bare_address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok().filter(|text| !text.contains('%'))?;
-    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
-    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
-    text.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
 /// Removes what untrusted clients state about scheme, host and path. With underscores for hyphens
@@ -338,8 +294,10 @@ fn element(peer: &Peer, scheme: &str, host: Option<&HeaderValue>) -> String {
         IpAddr::V6(address) => format!("\"[{address}]\""),
     };
     let mut element = format!("for={client};proto={scheme}");
+    // Of a host that passes there is nothing to escape.
+    let host = host.filter(|host| is_plain_authority(host.as_bytes()));
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
-        element.push_str(&format!(";host=\"{}\"", host.replace(['"', '\\'], "")));
+        element.push_str(&format!(";host=\"{host}\""));
     }
     element
 }
@@ -398,6 +356,10 @@ mod tests {
             ("forwarded", &["for=192.0.2.1, for=\u{e9}"], "unknown"),
             ("forwarded", &["for=192.0.2.1,"], "unknown"),
             ("forwarded", &["for=192.0.2.1, proto=http"], "unknown"),
+            // A comma in quotes separates nothing, nor does a semicolon.
+            ("forwarded", &["host=\"a, for=10.0.0.1\";for=192.0.2.1"], "192.0.2.1"),
+            ("forwarded", &["for=192.0.2.1;host=\"a;for=10.0.0.1\""], "192.0.2.1"),
+            ("forwarded", &["for=192.0.2.1;host=\"a, for=10.0.0.1\""], "192.0.2.1"),
             // Nobody is named.
             ("forwarded", &["proto=http;host=a", "proto=https"], "peer"),
             ("x-other", &["192.0.2.1"], "peer"),
@@ -544,5 +506,11 @@ mod tests {
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a:81\"";
         assert_eq!(element(&peer("2001:db8::1"), "https", Some(&host)), expected);
         assert_eq!(element(&peer("192.0.2.1"), "http", None), "for=192.0.2.1;proto=http");
+        // Nothing that another reader might take for the end of the element.
+        for odd in ["a\", for=10.0.0.1", "a\\", "a b", "a/b"] {
+            let host = HeaderValue::from_static(odd);
+            let written = element(&peer("192.0.2.1"), "http", Some(&host));
+            assert_eq!(written, "for=192.0.2.1;proto=http", "{odd}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! (`naming`), and from nothing else that a client may choose freely. The `Host` that the origin
 //! gets is its own or that of the key. No threads.
 
+mod elements;
 pub(crate) mod forwarded;
 pub(crate) mod grouping;
 pub(crate) mod hooks;
