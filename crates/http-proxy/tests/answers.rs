@@ -201,7 +201,7 @@ fn rules_see_the_host_that_a_trusted_proxy_was_asked_for() {
     let text = "[[rule]]\nhost = \"www.test\"\nrespond = 302\nlocation = \"https://{host}/new\"\n";
     for trusts in [true, false] {
         let proxy = start(&origin, text, |config| config.forwarded.trust_client = trusts);
-        let told = proxy.get_with("/", "Host: inner\nX-Forwarded-Host: WWW.test:8443, b");
+        let told = proxy.get_with("/", "Host: inner\nX-Forwarded-Host: WWW.test:8443");
         let own = proxy.get_with("/", "Host: www.test\nX-Forwarded-Host: other.test");
         let [redirected, passed] = if trusts { [told, own] } else { [own, told] };
         assert_eq!((redirected.status(), passed.status()), (302, 200), "{trusts}");

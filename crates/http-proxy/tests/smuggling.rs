@@ -198,6 +198,9 @@ fn hosts_are_one_and_plain_and_agree() {
         ("Host: a#b\r\n", 400),
         ("Host: a?b\r\n", 400),
         ("Host: \u{e9}\r\n", 400),
+        ("Host: a.test,x\r\n", 400),
+        ("Host: a.test;x\r\n", 400),
+        ("Host: a.test=x\r\n", 400),
         ("Host: a:80:80\r\n", 400),
         ("Host: a:80\r\n", 200),
     ] {
@@ -288,7 +291,7 @@ fn a_proxy_before_this_one_says_what_was_asked() {
     let origin = believing();
     let proxy = Proxy::start_with(&origin, |config| config.forwarded.trust_client = true);
     let asked = |lines: &str| proxy.get_with("/x", &format!("Host: a\n{lines}"));
-    let first = asked("X-Forwarded-Host: www.test, b\nX-Forwarded-Proto: HTTPS");
+    let first = asked("X-Forwarded-Host: www.test\nX-Forwarded-Proto: HTTPS, http");
     assert!(first.text().contains("\"www.test\", \"https\""), "{}", first.text());
     assert!(asked("X-Forwarded-Host: www.test\nX-Forwarded-Proto: https").cache().contains("hit"));
     for other in [
@@ -298,8 +301,17 @@ fn a_proxy_before_this_one_says_what_was_asked() {
         assert!(asked(other).cache().contains("fwd=uri-miss"), "{other}");
     }
     // What is neither a scheme nor a host is as if it were not said.
-    let odd = asked("X-Forwarded-Host: e vil\nX-Forwarded-Proto: gopher");
-    assert!(odd.text().contains("\"a\", \"http\""), "{}", odd.text());
+    // Nor is it said which of two hosts its client wrote.
+    for odd in [
+        "X-Forwarded-Host: e vil",
+        "X-Forwarded-Host: evil.test, www.test",
+        "X-Forwarded-Host: evil.test\nX-Forwarded-Host: www.test",
+        "X-Forwarded-Host: evil.test,",
+    ] {
+        let answer = asked(&format!("{odd}\nX-Forwarded-Proto: gopher"));
+        assert!(answer.text().contains("\"a\", \"http\""), "{odd}: {}", answer.text());
+        assert!(!answer.text().contains("evil"), "{odd}: {}", answer.text());
+    }
 }
 
 /// The page of one host under the key of another would be everybody's.

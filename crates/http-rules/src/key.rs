@@ -179,14 +179,16 @@ pub fn without_root(name: &str) -> &str {
     name.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(name)
 }
 
-/// The bytes of a registered name (RFC 3986 §3.2.2). A table: every request is checked.
+/// The bytes of a registered name (RFC 3986 §3.2.2) but its `sub-delims`, which no name that can be
+/// looked up has: at a `,`, `;` or `=` others end the host, in a field such as `Forwarded`, in a log
+/// or in a cookie's domain. A table: every request is checked.
 const IN_NAMES: [bool; 256] = {
     let (mut table, mut byte) = ([false; 256], 0);
     while byte < 256 {
         table[byte] = (byte as u8).is_ascii_alphanumeric();
         byte += 1;
     }
-    let (others, mut at) = (b".-_%~!$&'()*+,;=", 0);
+    let (others, mut at) = (b".-_%~", 0);
     while at < others.len() {
         table[others[at] as usize] = true;
         at += 1;
@@ -195,7 +197,7 @@ const IN_NAMES: [bool; 256] = {
 };
 
 /// Whether bytes are a host with an optional port (RFC 3986 §3.2.2, §3.2.3), without user
-/// information.
+/// information and without `!$&'()*+,;=`.
 pub fn is_plain_authority(bytes: &[u8]) -> bool {
     let colon = bytes.iter().rposition(|byte| *byte == b':');
     let (host, port) = match colon.and_then(|colon| bytes.split_at_checked(colon)) {
@@ -341,6 +343,11 @@ mod tests {
             "u@a", "a/b", "a b", "[[::1]]", "\u{e9}",
         ] {
             assert!(!is_plain_authority(odd.as_bytes()), "{odd}");
+        }
+        for delimiter in "!$&'()*+,;=".chars() {
+            for odd in [format!("a.test{delimiter}x"), format!("[v1.{delimiter}]:80")] {
+                assert!(!is_plain_authority(odd.as_bytes()), "{odd}");
+            }
         }
     }
 

@@ -75,18 +75,22 @@ static TELLING: [HeaderName; 41] = [
     HeaderName::from_static("x-url-scheme"),
 ];
 
-/// Scheme and host that a proxy before this one received, if it states them: the first of each
-/// list.
+/// Scheme and host that a proxy before this one received, if it states them. Of a list of hosts the
+/// first may be its client's own, and so may be the last: it states none then.
 pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>) {
-    let first = |name| {
-        let line = headers.get(name).and_then(|line: &HeaderValue| line.to_str().ok());
-        line.and_then(|line| line.split(',').next()).map(str::trim)
-    };
+    let scheme =
+        headers.get(X_FORWARDED_PROTO).and_then(text_of).and_then(|list| list.split(',').next());
+    let mut hosts = headers.get_all(X_FORWARDED_HOST).into_iter();
+    let only = hosts.next().filter(|_| hosts.next().is_none());
     let known = |scheme: &str| {
         ["http", "https"].into_iter().find(|known| known.eq_ignore_ascii_case(scheme))
     };
     let is_host = |host: &&str| !host.is_empty() && is_plain_authority(host.as_bytes());
-    (first(&X_FORWARDED_PROTO).and_then(known), first(&X_FORWARDED_HOST).filter(is_host))
+    (scheme.map(str::trim).and_then(known), only.and_then(text_of).filter(is_host))
+}
+
+fn text_of(line: &HeaderValue) -> Option<&str> {
+    line.to_str().ok().map(str::trim)
 }
 
 /// Whom a request is from, by what the proxy before this one says.

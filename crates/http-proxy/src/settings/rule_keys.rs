@@ -37,7 +37,7 @@ rule_keys! {
         |rule, value| put(&mut rule.name, Text::read(value));
     "client" "network or list" "Matches the client's address: `\"10.0.0.0/8\"`; where `forwarded.trust_client` is on what the proxy before this one says of it."
         |rule, value| put(&mut rule.when.clients, each(value, term(network)));
-    "host" "pattern or list" "Matches the host the client asked for, without port, where `forwarded.trust_client` is on what `X-Forwarded-Host` says of it; one of the patterns must match."
+    "host" "pattern or list" "Matches the host the client asked for, without port, where `forwarded.trust_client` is on what `X-Forwarded-Host` says of it (of a list nothing counts); one of the patterns must match."
         |rule, value| put(&mut rule.when.hosts, each(value, term(host_glob)));
     "scheme" "http or https" "Matches how the client asked: by TLS or without; where `forwarded.trust_client` is on, what `X-Forwarded-Proto` says of it."
         |rule, value| put(&mut rule.when.scheme, scheme(value).map(Some));
