@@ -233,8 +233,9 @@ fn believing() -> Origin {
     Origin::start(|request| {
         let told = ["host", "x-forwarded-host", "x-forwarded-proto", "forwarded"]
             .map(|name| request.header(name));
-        let is_odd =
-            |name: &str| ["x-", "x_", "script", "path"].iter().any(|start| name.starts_with(start));
+        let is_odd = |name: &str| {
+            ["x-", "x_", "script", "path", "proxy"].iter().any(|start| name.starts_with(start))
+        };
         let odd: Vec<_> = request.headers.iter().filter(|(name, _)| is_odd(name)).collect();
         reply(200, "Cache-Control: max-age=60", format!("{told:?} {odd:?}"))
     })
@@ -255,7 +256,8 @@ fn what_the_origin_is_told_of_the_url_is_in_the_key() {
         X_Forwarded_Host: evil.test\nX_Forwarded-Proto: gopher\nX_Original_URL: /evil\n\
         X-HTTP-Host-Override: evil.test\nX-Original-Host: evil.test\nX-Forwarded-Uri: /evil\n\
         X-Original-URI: /evil\nX-Forwarded-Path: /evil\nX-Override-URL: /evil\n\
-        X-Script-Name: /evil\nSCRIPT_NAME: /evil\nPATH_INFO: /evil\nX-Request-URI: /evil";
+        X-Script-Name: /evil\nSCRIPT_NAME: /evil\nPATH_INFO: /evil\nX-Request-URI: /evil\n\
+        Proxy: http://evil.test";
     let told = proxy.get_with("/y", lies);
     assert!(told.cache().contains("stored"), "{told:?}");
     // Quoted: the port of the origin itself may contain it.

@@ -28,6 +28,10 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 200;
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// Programs that get fields as variables take it for `HTTP_PROXY`, the proxy that their own requests
+/// go through. No standard has it.
+const PROXY: HeaderName = HeaderName::from_static("proxy");
+
 /// Fields that make some origins answer for another host, scheme, path or client than requested.
 /// They are not part of any key, so untrusted clients may not set them. Some servers take
 /// `SCRIPT_NAME` and `PATH_INFO` for the variables of that name.
@@ -187,7 +191,8 @@ pub(crate) fn request_id(headers: &HeaderMap, trusts: bool) -> Box<str> {
 }
 
 /// Removes what untrusted clients state about scheme, host and path. With underscores for hyphens
-/// nobody states it who may: to origins that make variables of fields both are the same.
+/// nobody states it who may: to origins that make variables of fields both are the same. Nor does
+/// anybody state their proxy.
 pub(crate) fn forget_told(headers: &mut HeaderMap, trusts: bool) {
     // Hardly any request has such a field.
     if headers.keys().any(|name| is_forgotten(name, trusts)) {
@@ -199,7 +204,7 @@ pub(crate) fn forget_told(headers: &mut HeaderMap, trusts: bool) {
 
 /// Whether [`forget_told`] removes this field.
 pub(crate) fn is_forgotten(name: &HeaderName, trusts: bool) -> bool {
-    is_disguised(name) || (!trusts && is_telling(name))
+    is_disguised(name) || *name == PROXY || (!trusts && is_telling(name))
 }
 
 /// Whether a proxy that is believed says something of its client, or of the request, by this field.
@@ -483,6 +488,16 @@ mod tests {
                 assert!(!headers.contains_key(&name), "{name}");
                 assert_eq!((headers.len(), of_trusted.contains_key(&name)), (2, stays), "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn nobody_tells_an_origin_its_proxy() {
+        for trusts in [false, true] {
+            let mut headers =
+                with_lines(&[("proxy", "http://evil.test"), ("proxy-status", "a"), ("x-a", "b")]);
+            forget_told(&mut headers, trusts);
+            assert_eq!((headers.len(), headers.contains_key(PROXY)), (2, false), "{trusts}");
         }
     }
 
