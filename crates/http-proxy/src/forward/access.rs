@@ -296,6 +296,15 @@ mod tests {
             ("127.0.0.1", "64:ff9b:1:a9:fe:a9fe::", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "64:ff9b:1:0:a9:fea9:fe00:0", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "64:ff9b:1::c633:6401", Verdict::Allow, Verdict::Allow),
+            ("127.0.0.1", "2001:0:a9fe:a9fe::1", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "2001::5601:5601", Verdict::Deny, Verdict::Allow),
+            ("192.0.2.1", "2001::80ff:fffe", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "2001:1::5601:5601", Verdict::Allow, Verdict::Allow),
+            ("127.0.0.1", "2001:db8::5efe:a9fe:a9fe", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "2001:db8::200:5efe:a9fe:a9fe", Verdict::Deny, Verdict::Allow),
+            ("192.0.2.1", "2001:db8::300:5efe:7f00:1", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "2001:db8::1:5efe:a9fe:a9fe", Verdict::Allow, Verdict::Allow),
+            ("127.0.0.1", "2002:c633:6401::5efe:a9fe:a9fe", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "fd00:ec3::254", Verdict::Allow, Verdict::Allow),
             ("192.0.2.1", "::ffff:0:127.0.0.1", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "100.100.100.200", Verdict::Deny, Verdict::Allow),
@@ -321,8 +330,8 @@ mod tests {
         let denied = access(&["deny to=10.0.0.0/8", "allow client=192.0.2.0/24"]);
         let allowed = access(&["allow to=10.0.0.0/8 client=192.0.2.0/24"]);
         let asked = asked("192.0.2.1", &Method::GET, "a.test", 80);
-        for address in ["64:ff9b::a00:1", "64:ff9b:1::a00:1", "::ffff:0:10.0.0.1", "2002:a00:1::1"]
-        {
+        let told = ["64:ff9b::a00:1", "64:ff9b:1::a00:1", "::ffff:0:10.0.0.1", "2002:a00:1::1"];
+        for address in told.into_iter().chain(["2001::f5ff:fffe", "2001:db8::5efe:a00:1"]) {
             let address = Some(address.parse().unwrap());
             assert_eq!(denied.decide(&asked, address), Verdict::Deny, "{address:?}");
             assert_eq!(allowed.decide(&asked, address), Verdict::Deny, "{address:?}");
