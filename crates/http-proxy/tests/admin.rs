@@ -96,7 +96,16 @@ fn a_page_in_a_browser_gives_no_orders_without_a_token() {
             support::ask_at(admin, "POST", "/purge", &headers, b"{\"all\": true}").status()
         };
         assert_eq!(order("Host: evil.example:9100\nOrigin: http://evil.example:9100"), status);
-        assert_eq!(order("Host: damelo.example:9100"), 200);
+        assert_eq!(order(&format!("Host: {admin}\nOrigin: http://evil.example")), status);
+        assert_eq!(order("Host: evil.example:9100"), status, "of a browser that says no Origin");
+        assert_eq!(order("Host: localhost:9100"), 200);
+        let explain = |host: &str| {
+            let headers =
+                format!("Content-Type: application/json\nAuthorization: Bearer t\nHost: {host}");
+            let order = b"{\"url\": \"http://a.test/\"}";
+            support::ask_at(admin, "POST", "/explain", &headers, order).status()
+        };
+        assert_eq!((explain("evil.example"), explain("127.0.0.1:9100")), (status, 200));
     }
 }
 

@@ -5,8 +5,7 @@
 //! read without a token; everything else requires the admin token if one is set. State-changing
 //! requests are POSTs with a declared JSON body, which a page of another site cannot make a browser
 //! send without a preflight. A page whose own name was made to lead here (DNS rebinding) can; where
-//! there is no token its `Origin`, which only browsers send, gives it away, or, where it only reads
-//! who asked for what (`/top`), that name. Threads: one, with its own event loop.
+//! there is no token its `Origin`, which only browsers send, gives it away, or that name. Threads: one, with its own event loop.
 
 pub(crate) mod client;
 mod explain;
@@ -164,13 +163,15 @@ impl Admin {
             return failed(StatusCode::FORBIDDEN, text);
         }
         match request.uri().path() {
-            "/purge" | "/explain" if request.method() == Method::POST => {
-                self.ordered(&shared, request).await
-            }
-            "/top" if reads && shared.config.admin.token.is_none() && is_by_name(&request) => {
+            "/purge" | "/explain" | "/top"
+                if shared.config.admin.token.is_none() && is_by_name(&request) =>
+            {
                 let text = "without an `admin.token` this is for who asks by address, or by \
                             `localhost`: a page in a browser could have another name lead here";
                 failed(StatusCode::FORBIDDEN, text)
+            }
+            "/purge" | "/explain" if request.method() == Method::POST => {
+                self.ordered(&shared, request).await
             }
             "/top" if reads => {
                 let top = explain::top(&shared, &self.counters);
