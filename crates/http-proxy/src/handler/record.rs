@@ -25,8 +25,11 @@ use crate::rules::CacheStatus;
 use crate::ruleset::SiteId;
 use crate::worker::Worker;
 
-/// Counts the requested URL, with the time from `start` until now.
+/// Counts the requested URL, with the time from `start` until now, and a client that nobody knows.
 pub(super) fn asked(worker: &Worker, ask: &Ask, status: &CacheStatus, start: Instant) {
+    if ask.client().is_none() {
+        worker.counters.clients_disputed.one();
+    }
     let (url, now) = (url_of_key(&ask.target.primary), Instant::now());
     let mut hot = lock(&worker.counters.hot);
     hot.record(url, status.hit, now.saturating_duration_since(start), now);

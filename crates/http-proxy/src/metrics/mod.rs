@@ -194,6 +194,7 @@ counters! {
     stale_on_arrival: "Responses with a lifetime that was over when they came, by their `Date` alone: the origin's clock is slow, or a cache before it sends no `Age`.",
     client_not_modified: "Answers 304 to a client from the cache.",
     responded: "Requests that a rule answered by itself (`respond`).",
+    clients_disputed: "Requests whose client is not known: a trusted proxy names it by no address, or in two ways.",
     own_errors: "Answers 4xx and 5xx that the proxy made itself.",
     purged_misses: "Lookups that found a stored response and did not use it because a purge covers it.",
     pages_prefetched: "Documents read from disk whose group was then brought into memory.",
