@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings, ask_admin};
+use support::wire::raw_answer;
 use support::{Home, Nobody, Origin, Proxy, TestClock, eventually, reply};
 
 /// An origin that says what it was asked for.
@@ -437,6 +438,104 @@ fn proxies_of_known_networks_say_who_the_client_is() {
         assert_eq!(proxy.get_with("/", told).text(), expected, "{networks:?}");
         let is_told = origin.last().header("x-forwarded-for").starts_with("198.51.100.1");
         assert_eq!(is_told, expected != "127.0.0.1", "{networks:?}");
+    }
+}
+
+const WHO: &str = r#"
+[[rule]]
+name = "ours"
+client = ["10.0.0.0/8", "127.0.0.0/8"]
+answer_set = ["X-Ours: yes"]
+
+[[rule]]
+name = "others"
+client = ["!10.0.0.0/8", "!127.0.0.0/8"]
+answer_set = ["X-Ours: no"]
+
+[[rule]]
+name = "who it is"
+request_set = ["X-Real-IP: {client}"]
+answer_set = ["X-Client: {client}"]
+"#;
+
+const US: &str = "127.0.0.1";
+const NOBODY: &str = "";
+
+/// What a proxy passes on, and who the client then is.
+const SAID: &[(&[u8], &str)] = &[
+    (b"", US),
+    (b"X-Forwarded-For: 192.0.2.7", "192.0.2.7"),
+    (b"X-Forwarded-For: 10.0.0.1, 192.0.2.7", "192.0.2.7"),
+    (b"X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 192.0.2.7", "192.0.2.7"),
+    (b"X-Forwarded-For: \xff, 192.0.2.7", "192.0.2.7"),
+    (b"X-Forwarded-For: \xc3\xa9\r\nX-Forwarded-For: 10.0.0.1", "10.0.0.1"),
+    (b"X-Forwarded-For: 10.0.0.1, 192.0.2.7, 10.9.0.1", "192.0.2.7"),
+    (b"X-Forwarded-For: ::ffff:10.0.0.1", "10.0.0.1"),
+    (b"X-Forwarded-For: 10.0.0.1, \xff", NOBODY),
+    (b"X-Forwarded-For: 10.0.0.1\xa0", NOBODY),
+    (b"X-Forwarded-For: 10.0.0.1, unknown", NOBODY),
+    (b"X-Forwarded-For: unknown, 10.9.0.1", NOBODY),
+    (b"X-Forwarded-For: 10.0.0.1,", NOBODY),
+    (b"X-Forwarded-For:", NOBODY),
+    (b"X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For:", NOBODY),
+    (b"X-Forwarded-For: fe80::1%lo", NOBODY),
+    (b"X-Forwarded-For: \"10.0.0.1\"", NOBODY),
+    (b"Forwarded: for=10.0.0.1, for=192.0.2.7", "192.0.2.7"),
+    (b"Forwarded: for=\"\xff\", for=192.0.2.7", "192.0.2.7"),
+    (b"Forwarded: for=192.0.2.7;host=\"a, for=10.0.0.1\"", "192.0.2.7"),
+    (b"Forwarded: for=192.0.2.7;host=\"a;for=10.0.0.1\"", "192.0.2.7"),
+    (b"Forwarded: proto=http", US),
+    (b"Forwarded: for=10.0.0.1;for=192.0.2.7", NOBODY),
+    (b"Forwarded: for=_hidden", NOBODY),
+    (b"Forwarded: for=unknown", NOBODY),
+    (b"Forwarded: for=10.0.0.1, for=\xff", NOBODY),
+    (b"Forwarded: for=10.0.0.1;host=\", for=192.0.2.7;host=\"a\"", NOBODY),
+    (b"Forwarded: for=10.0.0.1, proto=http", NOBODY),
+    (b"X-Forwarded-For: 192.0.2.7\r\nForwarded: for=192.0.2.7", "192.0.2.7"),
+    (b"X-Forwarded-For: 192.0.2.7\r\nForwarded: for=10.0.0.1", NOBODY),
+    (b"X-Forwarded-For: \xff\r\nForwarded: for=10.0.0.1", NOBODY),
+    (b"X-Forwarded-For: 10.0.0.1\r\nForwarded: for=\"10.0.0.1", NOBODY),
+];
+
+/// Whatever a client wrote, or made a proxy write, nobody is told of another one than the rules are.
+#[test]
+fn rules_log_answer_and_origin_know_the_same_client() {
+    let origin =
+        Origin::start(|request| reply(200, "Cache-Control: no-store", request.header("x-real-ip")));
+    let home = tempfile::tempdir().expect("dir");
+    let path = home.path().join("access.log");
+    let proxy = start(&origin, WHO, |config| {
+        config.log.to = LogTarget::File(path.clone());
+        config.log.format = LogFormat::Json;
+        config.forwarded.trust_client = true;
+        config.forwarded.trust_networks =
+            ["127.0.0.0/8", "10.9.0.0/16"].map(|text| text.parse().unwrap()).to_vec();
+    });
+    for (n, (lines, client)) in SAID.iter().enumerate() {
+        // Its own word is not what the origin goes by.
+        let start = format!("GET /{n} HTTP/1.1\r\nHost: a\r\nX-Real-IP: 10.6.6.6\r\n");
+        let end = if lines.is_empty() { &b"\r\n"[..] } else { b"\r\n\r\n" };
+        let request = [start.as_bytes(), lines, end].concat();
+        let answer = raw_answer(proxy.info.address, &request);
+        let shown = lines.escape_ascii();
+        let is_ours = client.starts_with("10.") || *client == US;
+        assert_eq!(answer.header("x-ours"), if is_ours { "yes" } else { "no" }, "{shown}");
+        assert_eq!(answer.header("x-client"), *client, "{shown}");
+        assert_eq!(answer.text(), *client, "{shown}");
+    }
+    let disputed = SAID.iter().filter(|(_, client)| client.is_empty()).count();
+    assert_eq!(proxy.metric("damelo_proxy_clients_disputed_total"), disputed as u64);
+    proxy.stop();
+    let log = std::fs::read_to_string(&path).expect("a log");
+    for (n, (lines, client)) in SAID.iter().enumerate() {
+        let line = log.lines().find(|line| line.contains(&format!("\"target\":\"/{n}\"")));
+        let named = if client.is_empty() { "null".to_owned() } else { format!("\"{client}\"") };
+        let named = format!("\"client\":{named},");
+        assert!(
+            line.is_some_and(|line| line.contains(&named)),
+            "{}: {line:?}",
+            lines.escape_ascii()
+        );
     }
 }
 

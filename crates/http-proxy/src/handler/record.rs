@@ -80,7 +80,7 @@ pub(super) fn begin<B>(
         counters: worker.counters.clone(),
         start,
         start_unix_ms: worker.shared.config.clock.unix_millis(),
-        client: client.address(peer.ip).unwrap_or(peer.ip),
+        client: client.address(peer.ip),
         user: credentials(headers).map(|(name, _)| name).filter(|_| asks_for_users),
         method: request.method().clone(),
         version: request.version(),

@@ -3,6 +3,7 @@
 //! Invariants: whatever the client sent, a request is one line and its fields keep their bounds:
 //! control characters, quotes and backslashes are escaped or replaced as each format requires.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -29,7 +30,7 @@ pub(super) fn line(record: &LogRecord, took: Duration) -> String {
 fn combined(record: &LogRecord, took: Duration) -> String {
     format!(
         "{} - {} [{}] \"{} {} {:?}\" {} {} \"{}\" \"{}\" {} {:.3}",
-        record.client,
+        client(record),
         user(record),
         clf_time(record.start_unix_ms),
         record.method,
@@ -42,6 +43,11 @@ fn combined(record: &LogRecord, took: Duration) -> String {
         record.result,
         took.as_secs_f64() * 1000.0,
     )
+}
+
+/// The client's address, which is never that of a proxy that speaks of somebody else.
+fn client(record: &LogRecord) -> Cow<'static, str> {
+    record.client.map_or(Cow::Borrowed("-"), |client| Cow::Owned(client.to_string()))
 }
 
 /// `06/Nov/1994:08:49:37 +0000`.
@@ -117,7 +123,7 @@ fn squid(record: &LogRecord, took: Duration) -> String {
         record.start_unix_ms / 1000,
         record.start_unix_ms % 1000,
         took.as_millis(),
-        record.client,
+        client(record),
         record.status.map_or(0, |status| status.as_u16()),
         record.body_bytes,
         record.method,
@@ -177,7 +183,7 @@ fn json(record: &LogRecord, took: Duration) -> String {
     let asked = record.notes.asked();
     let mut line = serde_json::json!({
         "time": record.start_unix_ms as f64 / 1000.0,
-        "client": record.client.to_string(),
+        "client": record.client.map(|client| client.to_string()),
         "method": record.method.as_str(),
         "scheme": record.scheme,
         "host": record.host,
@@ -220,7 +226,7 @@ mod tests {
             counters: Arc::default(),
             start: std::time::Instant::now(),
             start_unix_ms: 784_111_777_042,
-            client: [10, 0, 0, 9].into(),
+            client: Some([10, 0, 0, 9].into()),
             user: None,
             method: http::Method::GET,
             version: http::Version::HTTP_11,
@@ -339,7 +345,7 @@ mod tests {
         let document = include_str!("../../../../docs/operations.md");
         for format in [LogFormat::Combined, LogFormat::Squid, LogFormat::Json] {
             let mut shown = record(format);
-            shown.client = [192, 0, 2, 7].into();
+            shown.client = Some([192, 0, 2, 7].into());
             shown.version = http::Version::HTTP_2;
             shown.scheme = "https";
             shown.host = Some("www.example.org".to_owned());

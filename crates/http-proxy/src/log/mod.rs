@@ -300,7 +300,8 @@ pub(crate) struct LogRecord {
     pub(crate) counters: Arc<Counters>,
     pub(crate) start: Instant,
     pub(crate) start_unix_ms: u64,
-    pub(crate) client: IpAddr,
+    /// `None`: a proxy that is believed names nobody who is known.
+    pub(crate) client: Option<IpAddr>,
     /// The user as whom the client authenticated to a forward proxy.
     pub(crate) user: Option<String>,
     pub(crate) method: Method,

@@ -96,9 +96,9 @@ pub(crate) fn read_message(stream: &mut impl std::io::BufRead, no_body: bool) ->
 }
 
 fn read_line(stream: &mut impl std::io::BufRead) -> Option<String> {
-    let mut line = String::new();
-    let length = stream.read_line(&mut line).ok()?;
-    (length > 0).then(|| line.trim_end().to_owned())
+    let mut line = Vec::new();
+    let length = stream.read_until(b'\n', &mut line).ok()?;
+    (length > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
 fn read_chunks(stream: &mut impl std::io::BufRead, body: &mut Vec<u8>) -> Option<()> {
