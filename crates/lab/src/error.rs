@@ -232,14 +232,19 @@ pub enum BadRecord {
 impl BadRecord {
     /// A field whose text is not what it should be; long text is cut.
     pub(crate) fn value(field: &'static str, text: &[u8], expected: &'static str) -> BadRecord {
-        const SHOWN_BYTES: usize = 40;
-        let cut = text.len() > SHOWN_BYTES;
-        let mut shown = shown(&String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]));
-        if cut {
-            shown.push_str("...");
-        }
-        BadRecord::Value { field, text: shown, expected }
+        BadRecord::Value { field, text: shortened(text), expected }
     }
+}
+
+/// The beginning of a text that strangers wrote, as it may be shown.
+pub(crate) fn shortened(text: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 40;
+    let cut = text.len() > SHOWN_BYTES;
+    let mut shown = shown(&String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]));
+    if cut {
+        shown.push_str("...");
+    }
+    shown
 }
 
 /// Text that strangers wrote, with what could steer a terminal written out.

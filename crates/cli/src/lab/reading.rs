@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use clap::Args;
+use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Skipped, Trace};
 
 use crate::failure::Failure;
@@ -30,7 +31,8 @@ pub(crate) struct ReadArgs {
     #[arg(long, short = 'f', value_name = "FORMAT", default_value = FORMAT_AUTO)]
     pub(crate) format: String,
     /// Columns of a csv trace, as for libCacheSim:
-    /// time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=true,obj-id-is-num=true
+    /// time-col=1,obj-id-col=2,obj-size-col=3,op-col=4,delimiter=,,has-header=true,obj-id-is-num=true;
+    /// key-size-col and value-size-col where no column has the size of both
     #[arg(long, short = 't', value_name = "OPTIONS")]
     pub(crate) trace_type_params: Option<String>,
     /// Leave malformed lines out and count them, instead of stopping at the first
@@ -115,20 +117,25 @@ impl Reading {
     }
 }
 
-/// Says on stderr what was left out of a trace, and that a synthetic one is synthetic.
+/// Says on stderr what was left out of a trace, how it was read if that must be known, and that a
+/// synthetic one is synthetic.
 pub(crate) fn remarks(trace: &Trace) {
-    remarks_of(trace.name(), &trace.skipped(), trace.is_synthetic());
+    remarks_of(&TraceIdentity::of(trace), &trace.skipped());
 }
 
 /// The same where the trace is gone already.
-pub(crate) fn remarks_of(name: &str, skipped: &Skipped, synthetic: bool) {
+pub(crate) fn remarks_of(trace: &TraceIdentity, skipped: &Skipped) {
+    let name = &trace.name;
     if skipped.count > 0 {
         say(format_args!("damelo: {name}: {} malformed lines skipped", skipped.count));
         for (place, reason) in &skipped.examples {
             say(format_args!("  {place}: {reason}"));
         }
     }
-    if synthetic {
+    for note in &trace.notes {
+        say(format_args!("damelo: {name}: {note}"));
+    }
+    if trace.synthetic {
         say(format_args!("damelo: {name}: synthetic, no one made these requests"));
     }
 }

@@ -173,7 +173,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         new_page.write(&page(args, &report, &manifest))?;
     }
     printed?;
-    remarks_of(name, &report.skipped, manifest.trace.synthetic);
+    remarks_of(&manifest.trace, &report.skipped);
     for warning in warnings(&options, &report) {
         say(format_args!("damelo: {warning}"));
     }

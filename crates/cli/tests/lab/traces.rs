@@ -372,3 +372,27 @@ fn words_of_cachesim_say_what_to_write_instead() {
     }
     assert!(!bed.ok(&["sim", "--help"]).contains("sample-ratio"));
 }
+
+/// Of a header with names that nobody knows: in words, and in what programs read.
+#[test]
+fn columns_of_sizes_that_are_not_known_are_told() {
+    let bed = Bed::new();
+    bed.file(
+        "kv.csv",
+        "time,key,key_size,value_size,op\n1,a,2,98,set\n2,a,2,98,get\n3,a,2,0,delete\n",
+    );
+    let report = bed.json(&["sim", "kv.csv", "lru", "1000", "--json"]);
+    let cache = &report["caches"][0];
+    assert_eq!((&cache["bytes"], &cache["misses"]), (&200.into(), &1.into()));
+    assert_eq!(report["delete_requests"], 1);
+    assert!(report["manifest"]["trace"].get("notes").is_none(), "{report}");
+    bed.file("other.csv", "time,key,packet_size\n1,a,98\n");
+    let output = bed.run(&["sim", "other.csv", "lru", "1000", "--json", "--html", "r.html"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let page = std::fs::read_to_string(bed.path("r.html")).unwrap();
+    for (words, at) in [("every size is 1", 0), ("columns 3 (`packet_size`)", 1)] {
+        let note = report["manifest"]["trace"]["notes"][at].as_str().unwrap();
+        assert!(note.contains(words) && said.contains(note) && page.contains(words), "{said}");
+    }
+}

@@ -30,6 +30,9 @@ pub struct TraceIdentity {
     /// Seed of what was drawn at random, by a generator or by a paper's own workload.
     #[serde(default)]
     pub seed: Option<u64>,
+    /// What must be known of how it was read, if anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl TraceIdentity {
@@ -43,6 +46,7 @@ impl TraceIdentity {
             file_bytes: trace.file_bytes(),
             digest: String::new(),
             seed: trace.seed(),
+            notes: trace.notes().to_vec(),
         }
     }
 
@@ -156,8 +160,9 @@ impl Manifest {
             Some(drive) => format!("drive    {} ({})\n", drive.name, drive.digest),
             None => String::new(),
         };
+        let notes: String = trace.notes.iter().map(|note| format!("note     {note}\n")).collect();
         format!(
-            "command  {}\nversion  damelo {}\ntrace    {} ({digest})\n{drive}machine  {}, {} processors, {} bytes of memory, {}\n",
+            "command  {}\nversion  damelo {}\ntrace    {} ({digest})\n{notes}{drive}machine  {}, {} processors, {} bytes of memory, {}\n",
             command.join(" "),
             self.version,
             trace.name,

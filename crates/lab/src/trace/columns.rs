@@ -3,16 +3,20 @@
 //! names that are understood. A txt trace has one object a line and nothing else. Pure.
 
 mod field;
+mod header;
 mod options;
 
 pub(crate) use field::push_undoubled;
 pub use options::ColumnOptions;
 
 use field::{Field, take_field};
+use header::Named;
 
 use super::fields;
+use super::operation::{key_and_value_bytes, operation};
 use super::record::{Parsed, ParsedName, Span};
 use crate::error::BadRecord;
+use crate::request::Op;
 
 /// In the order in which libCacheSim prefers them when they are equally frequent.
 const DELIMITERS: [u8; 6] = [b'\t', b',', b'|', b':', b';', b' '];
@@ -22,13 +26,19 @@ const DELIMITERS: [u8; 6] = [b'\t', b',', b'|', b':', b';', b' '];
 pub(crate) struct Columns {
     time: Option<usize>,
     object: usize,
+    /// Of the whole object; without it those of its key and its value count.
     size: Option<usize>,
+    key_size: Option<usize>,
+    value_size: Option<usize>,
+    operation: Option<usize>,
     last: usize,
     delimiter: u8,
     number: Option<bool>,
     has_header: bool,
     /// Number of the line that is no blank one, from 1.
     first_line: u64,
+    /// What whoever looks at the result must know of how it was read.
+    notes: Vec<String>,
 }
 
 impl Columns {
@@ -37,28 +47,52 @@ impl Columns {
         let delimiter = options.delimiter.unwrap_or_else(|| guess_delimiter(first_line));
         let mut columns = Columns {
             time: options.time_column,
-            object: 0,
             size: options.size_column,
-            last: 0,
+            key_size: options.key_size_column,
+            value_size: options.value_size_column,
+            operation: options.operation_column,
             delimiter,
-            number: options.object_is_number,
-            has_header: false,
-            first_line: 1,
+            ..Columns::whole_line(options)
         };
+        let mut named = None;
         if let Some(object) = options.object_column {
             columns.object = object;
             columns.has_header =
                 options.has_header.unwrap_or_else(|| columns.looks_like_header(first_line));
         } else {
-            columns.by_header(first_line, options)?;
+            named = Some(columns.by_header(first_line, options)?);
         }
-        columns.last = columns.object.max(columns.time.unwrap_or(0)).max(columns.size.unwrap_or(0));
+        let read = columns.read();
+        columns.last = read.iter().copied().max().unwrap_or(columns.object);
+        columns.note(named.map_or_else(Vec::new, |named| named.unread(&read)));
         Ok(columns)
+    }
+
+    /// Numbers of the columns that are read.
+    fn read(&self) -> Vec<usize> {
+        let optional = [self.time, self.size, self.key_size, self.value_size, self.operation];
+        optional.into_iter().flatten().chain([self.object]).collect()
+    }
+
+    fn note(&mut self, unread: Vec<String>) {
+        if self.size.is_none() && self.value_size.is_none() {
+            let words = "no column is known as that of sizes: every size is 1 (-t obj-size-col=..)";
+            self.notes.push(words.to_owned());
+        }
+        if !unread.is_empty() {
+            let columns = unread.join(", ");
+            self.notes.push(format!("not read, though they are named: columns {columns}"));
+        }
+    }
+
+    /// What whoever looks at the result must know of how the trace was read.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// True if a time or a size is known besides the object.
     pub(crate) fn has_more_than_objects(&self) -> bool {
-        self.time.is_some() || self.size.is_some()
+        self.time.is_some() || self.size.is_some() || self.value_size.is_some()
     }
 
     /// One object a line.
@@ -67,12 +101,16 @@ impl Columns {
             time: None,
             object: 1,
             size: None,
+            key_size: None,
+            value_size: None,
+            operation: None,
             last: 1,
             // No delimiter can occur within a line.
             delimiter: b'\n',
             number: options.object_is_number,
             has_header: options.has_header.unwrap_or(false),
             first_line: 1,
+            notes: Vec::new(),
         }
     }
 
@@ -86,39 +124,31 @@ impl Columns {
         self.has_header && number == self.first_line
     }
 
-    fn by_header(&mut self, line: &[u8], options: &ColumnOptions) -> Result<(), String> {
+    fn by_header(&mut self, line: &[u8], options: &ColumnOptions) -> Result<Named, String> {
         if options.has_header == Some(false) {
             return Err(
                 "no column is named: write -t time-col=..,obj-id-col=..,obj-size-col=..".to_owned()
             );
         }
-        let (mut time, mut object, mut size) = (Best::NONE, Best::NONE, Best::NONE);
-        let mut at = 0;
-        let mut rest = Some(line);
-        while let Some(text) = rest {
-            let (name, after) = take_field(text, self.delimiter)
-                .map_err(|reason| format!("of its first line {reason}"))?;
-            at += 1;
-            rest = after;
-            let name = name.text.trim_ascii().to_ascii_lowercase();
-            time.consider(&name, &TIME_NAMES, at);
-            object.consider(&name, &OBJECT_NAMES, at);
-            size.consider(&name, &SIZE_NAMES, at);
-        }
-        self.object = object.column("objects", "obj-id-col")?.unwrap_or(0);
-        if self.time.is_none() {
-            self.time = time.column("times", "time-col")?;
+        let given = [options.time_column, options.size_column];
+        let named = Named::of(line, self.delimiter, given)?;
+        self.object = named.object.ok_or_else(|| {
+            "its first line names no column of objects, and no option does: write \
+             -t time-col=..,obj-id-col=..,obj-size-col=.."
+                .to_owned()
+        })?;
+        self.time = self.time.or(named.time);
+        self.operation = self.operation.or(named.operation);
+        // That of the whole object, if it is there, says all.
+        if self.size.is_none() && self.value_size.is_none() {
+            self.size = named.size;
         }
         if self.size.is_none() {
-            self.size = size.column("sizes", "obj-size-col")?;
-        }
-        if self.object == 0 {
-            return Err("its first line names no column of objects, and no option does: write \
-                        -t time-col=..,obj-id-col=..,obj-size-col=.."
-                .to_owned());
+            self.value_size = self.value_size.or(named.value_size);
+            self.key_size = self.key_size.or(named.key_size.filter(|_| self.value_size.is_some()));
         }
         self.has_header = true;
-        Ok(())
+        Ok(named)
     }
 
     /// A header has a time or size that is a word; without either it has more letters than digits,
@@ -126,7 +156,7 @@ impl Columns {
     /// A column that is not there, or is no number and no word, says nothing: that is an error of
     /// this line, too.
     fn looks_like_header(&self, line: &[u8]) -> bool {
-        let numbers = [self.time, self.size];
+        let numbers = [self.time, self.size, self.value_size];
         if numbers.iter().any(Option::is_some) {
             let texts = numbers.iter().flatten().filter_map(|column| self.column(line, *column));
             return texts.into_iter().any(is_word);
@@ -149,46 +179,78 @@ impl Columns {
     }
 
     pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, BadRecord> {
-        let (mut time, mut object, mut size) = (None, None, None);
+        let mut taken = Taken::default();
         let mut rest = Some(line);
-        let mut found = 0;
         for at in 1..=self.last {
             let Some(text) = rest else { break };
             let (field, after) = take_field(text, self.delimiter)?;
-            (rest, found) = (after, at);
-            let text = field.text.trim_ascii();
-            if at == self.object {
-                object = Some(Field { text, ..field });
-            }
-            if self.time == Some(at) {
-                time = Some(text);
-            }
-            if self.size == Some(at) {
-                size = Some(text);
-            }
+            (rest, taken.found) = (after, at);
+            self.take(&mut taken, at, field);
         }
-        // If one is missing, all that there are were looked at.
-        let missing = |column: usize, field| BadRecord::NoColumn { column, field, found };
-        let object = object.ok_or_else(|| missing(self.object, "object"))?;
-        let time_us = match self.time {
-            Some(column) => fields::time_us(time.ok_or_else(|| missing(column, "time"))?)?,
-            None => 0,
-        };
-        let size_bytes = match self.size {
-            Some(column) => {
-                fields::column_size_bytes(size.ok_or_else(|| missing(column, "size"))?)?
-            }
-            None => 1,
-        };
+        let object = taken.object.ok_or_else(|| taken.missing(self.object, "object"))?;
+        let time = self.time.map(|column| taken.of(taken.time, column, "time")).transpose()?;
+        let (method, operation) = self.method(line, &taken)?;
         Ok(Parsed {
-            time_us,
+            time_us: time.map_or(Ok(0), fields::time_us)?,
             client: Span::default(),
-            method: Span::default(),
+            method,
             status: 0,
             cache_result: Span::default(),
-            size_bytes,
+            size_bytes: self.size_bytes(&taken, operation)?,
             object: self.name(line, object)?,
         })
+    }
+
+    #[inline]
+    fn take<'a>(&self, taken: &mut Taken<'a>, at: usize, field: Field<'a>) {
+        let text = field.text.trim_ascii();
+        if at == self.object {
+            taken.object = Some(Field { text, ..field });
+        }
+        for (column, place) in [
+            (self.time, &mut taken.time),
+            (self.size, &mut taken.size),
+            (self.key_size, &mut taken.key_size),
+            (self.value_size, &mut taken.value_size),
+            (self.operation, &mut taken.operation),
+        ] {
+            if column == Some(at) {
+                *place = Some(text);
+            }
+        }
+    }
+
+    /// Of the whole object, or of its key and value; 1 if nothing says it.
+    fn size_bytes(&self, taken: &Taken<'_>, operation: Op) -> Result<u64, BadRecord> {
+        if let Some(column) = self.size {
+            return fields::column_size_bytes(taken.of(taken.size, column, "size")?);
+        }
+        let Some(column) = self.value_size else { return Ok(1) };
+        let value = fields::column_size_bytes(taken.of(taken.value_size, column, "value size")?)?;
+        let key = match self.key_size {
+            Some(column) => {
+                fields::column_size_bytes(taken.of(taken.key_size, column, "key size")?)?
+            }
+            None => 0,
+        };
+        Ok(key_and_value_bytes(operation, key, value))
+    }
+
+    /// What is done, as a method that `Record::op` knows: none for a read, and HTTP's own as they
+    /// are.
+    fn method(&self, line: &[u8], taken: &Taken<'_>) -> Result<(Span, Op), BadRecord> {
+        let Some(column) = self.operation else { return Ok((Span::default(), Op::Read)) };
+        let text = taken.of(taken.operation, column, "operation")?;
+        let is_of_http = !text.is_empty() && text.iter().all(u8::is_ascii_uppercase);
+        match operation(text) {
+            Some(Op::Read) if !is_of_http => Ok((Span::default(), Op::Read)),
+            Some(operation) => Ok((Span::of(line, text), operation)),
+            None if is_of_http => Ok((Span::of(line, text), Op::Read)),
+            None => {
+                let expected = "one of memcached's, CacheLib's or HTTP's as get, SET or DELETE";
+                Err(BadRecord::value("operation", text, expected))
+            }
+        }
     }
 
     fn name(&self, line: &[u8], field: Field<'_>) -> Result<ParsedName, BadRecord> {
@@ -212,45 +274,31 @@ impl Columns {
     }
 }
 
-/// Names of columns that are understood, from the most exact on; those of one rank say the same.
-type Ranks = [&'static [&'static [u8]]; 3];
-
-const TIME_NAMES: Ranks = [&[b"time_s", b"clock_time"], &[b"time", b"timestamp"], &[b"ts"]];
-const OBJECT_NAMES: Ranks =
-    [&[b"obj_id", b"obj-id", b"object_id", b"object"], &[b"key", b"url"], &[b"id"]];
-const SIZE_NAMES: Ranks =
-    [&[b"obj_size", b"obj-size", b"object_size"], &[b"size", b"size_bytes"], &[b"bytes"]];
-
-/// The column whose name is the most exact so far.
-struct Best {
-    rank: usize,
-    column: usize,
-    /// Another one is as exact.
-    tied: Option<usize>,
+/// The fields of a line that are read, as far as they are there.
+#[derive(Default)]
+struct Taken<'a> {
+    object: Option<Field<'a>>,
+    time: Option<&'a [u8]>,
+    size: Option<&'a [u8]>,
+    key_size: Option<&'a [u8]>,
+    value_size: Option<&'a [u8]>,
+    operation: Option<&'a [u8]>,
+    /// Columns that were looked at: all there are, if one is missing.
+    found: usize,
 }
 
-impl Best {
-    const NONE: Best = Best { rank: usize::MAX, column: 0, tied: None };
-
-    fn consider(&mut self, name: &[u8], ranks: &Ranks, column: usize) {
-        let Some(rank) = ranks.iter().position(|names| names.contains(&name)) else { return };
-        if rank < self.rank {
-            *self = Best { rank, column, tied: None };
-        } else if rank == self.rank {
-            self.tied.get_or_insert(column);
-        }
+impl<'a> Taken<'a> {
+    fn missing(&self, column: usize, field: &'static str) -> BadRecord {
+        BadRecord::NoColumn { column, field, found: self.found }
     }
 
-    /// The column, if any was named; of two that are as exact nobody knows which was meant.
-    fn column(&self, what: &str, option: &str) -> Result<Option<usize>, String> {
-        match self.tied {
-            Some(other) => Err(format!(
-                "its first line names two columns of {what}, {} and {other}: write which, as in \
-                 -t time-col=..,obj-id-col=..,obj-size-col=.. (`{option}`)",
-                self.column
-            )),
-            None => Ok((self.rank < usize::MAX).then_some(self.column)),
-        }
+    fn of(
+        &self,
+        text: Option<&'a [u8]>,
+        column: usize,
+        field: &'static str,
+    ) -> Result<&'a [u8], BadRecord> {
+        text.ok_or_else(|| self.missing(column, field))
     }
 }
 
@@ -397,6 +445,55 @@ mod tests {
         let told = ColumnOptions::parse("time-col=3").expect("good");
         let columns = Columns::new(&told, b"time,obj_id,time").expect("told which");
         assert_eq!((columns.time, columns.object), (Some(3), 2));
+    }
+
+    /// As Twitter's and CacheLib's traces are published with a header.
+    #[test]
+    fn keys_values_and_operations_of_a_header_are_read() {
+        use Op::{Delete, Read, Write};
+        let twitter = columns("", "timestamp,key,key_size,value_size,client_id,op,TTL");
+        for (line, bytes, op) in [
+            ("1,a,3,100,7,get,0", 103, Read),
+            ("1,a,3,0,7,get,0", 0, Read),
+            ("1,a,3,100,7,set,60", 103, Write),
+            ("1,a,3,0,7,delete,0", 3, Delete),
+        ] {
+            let r = record(&twitter, line);
+            assert_eq!((r.size_bytes, r.op(), r.time_us), (bytes, op, 1_000_000), "{line}");
+        }
+        assert!(twitter.notes().is_empty(), "{:?}", twitter.notes());
+        let bad = twitter.parse(b"1,a,3,1,7,look,0").expect_err("no operation").to_string();
+        assert!(bad.starts_with("operation is `look`, not one of"), "{bad}");
+
+        let cachelib = columns("", "op_time,key,key_size,op,op_count,size,cache_hits,ttl");
+        for (line, bytes, op) in [
+            ("5,k,3,GET,1,100,0,0", 100, Read),
+            ("5,k,3,GET_LEASE,1,0,0,0", 0, Read),
+            ("5,k,3,SET,1,100,0,0", 100, Write),
+            ("5,k,3,DELETE,1,0,0,0", 0, Delete),
+            ("5,k,3,POST,1,9,0,0", 9, Read),
+        ] {
+            let r = record(&cachelib, line);
+            assert_eq!((r.size_bytes, r.op(), r.time_us), (bytes, op, 5_000_000), "{line}");
+        }
+        let said = "not read, though they are named: columns 3 (`key_size`), 5 (`op_count`)";
+        assert_eq!(cachelib.notes(), [said]);
+        let told = columns("obj-id-col=1,key-size-col=2,value-size-col=3,op-col=4", "a,1,2,set");
+        assert!(!told.has_header);
+        assert_eq!(record(&told, "a,1,2,set").size_bytes, 3);
+    }
+
+    #[test]
+    fn columns_that_are_not_known_are_told() {
+        let sizes = columns("", "time,key,val_sz_in_bytes,op");
+        assert_eq!(sizes.notes().len(), 2);
+        assert!(sizes.notes()[0].contains("every size is 1 (-t obj-size-col=..)"));
+        assert!(sizes.notes()[1].ends_with("columns 3 (`val_sz_in_bytes`)"), "{:?}", sizes.notes());
+        let keys = columns("", "time,key,key_size");
+        assert!(keys.notes()[1].ends_with("columns 3 (`key_size`)"), "{:?}", keys.notes());
+        assert!(columns("", "time,obj_id,size").notes().is_empty());
+        let by_number = columns("obj-id-col=1", "5,7");
+        assert!(by_number.notes()[0].starts_with("no column is known as that of sizes"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod input;
 mod lcs;
 #[cfg(test)]
 mod malformed_tests;
+mod operation;
 mod oracle_general;
 mod origin;
 mod reader;

@@ -213,6 +213,14 @@ impl TraceReader {
         self.format
     }
 
+    /// What whoever looks at the result must know of how it is read.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match &self.body {
+            Body::Lines { parser: LineParser::Columns(columns), .. } => columns.notes().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Where it is, for errors.
     fn reached(&self) -> Place {
         match self.body {

@@ -3,6 +3,7 @@
 //! Parsers return offsets into the line ([`Parsed`]), so that a reader can hand out borrows of its
 //! buffer after it has moved on. Pure.
 
+use super::operation::operation;
 use crate::request::Op;
 
 /// How a trace names an object.
@@ -35,24 +36,21 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// What the method does to the object: PUT writes, DELETE and PURGE delete, all else reads, but
-    /// for what memcached calls its commands. Methods of HTTP are told by case. A delete that was
-    /// refused is a change that changed nothing: a write without a body.
+    /// What the method does to the object: PUT writes, DELETE and PURGE delete, all else of HTTP
+    /// reads; what memcached and CacheLib call their commands does what it says there, whatever its
+    /// case. A delete that was refused is a change that changed nothing: a write without a body.
     #[must_use]
     pub fn op(&self) -> Op {
         match self.method {
-            b"PUT" => Op::Write,
+            b"" | b"GET" => Op::Read,
             _ if self.is_refused_delete() => Op::Write,
-            _ if self.asks_to_delete() => Op::Delete,
-            b"set" | b"add" | b"replace" | b"cas" => Op::Write,
-            b"append" | b"prepend" | b"incr" | b"decr" => Op::Write,
-            _ => Op::Read,
+            method => operation(method).unwrap_or_default(),
         }
     }
 
-    /// True of DELETE, PURGE and memcached's `delete`, whatever came of it.
+    /// True of DELETE, PURGE and `delete` of caches in memory, whatever came of it.
     pub(crate) fn asks_to_delete(&self) -> bool {
-        matches!(self.method, b"DELETE" | b"PURGE" | b"delete")
+        !matches!(self.method, b"" | b"GET") && operation(self.method) == Some(Op::Delete)
     }
 
     /// True of one that was answered with an error, after which caches keep what they have (RFC

@@ -30,6 +30,7 @@ pub struct Trace {
     name: String,
     form: String,
     synthetic: bool,
+    notes: Vec<String>,
     file_bytes: u64,
     position: ReadPosition,
     requests: u64,
@@ -48,6 +49,7 @@ impl Trace {
             name: name.to_owned(),
             form: "generator".to_owned(),
             synthetic: true,
+            notes: Vec::new(),
             file_bytes: 0,
             position: position.clone(),
             requests: 0,
@@ -61,6 +63,7 @@ impl Trace {
         } else {
             let (reader, bytes) = TraceReader::open(name, options, position)?;
             trace.form = reader.format().name().to_owned();
+            trace.notes = reader.notes();
             trace.source = Box::new(reader);
             trace.synthetic = is_declared_synthetic(Path::new(name), bytes);
             trace.file_bytes = bytes;
@@ -84,6 +87,12 @@ impl Trace {
     #[must_use]
     pub fn is_synthetic(&self) -> bool {
         self.synthetic
+    }
+
+    /// What whoever looks at results must know of how it is read: what is not, for one.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The seed of a generator, given or by default; none of a file.

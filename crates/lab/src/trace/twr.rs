@@ -7,13 +7,16 @@
 //! leaves out, too. What stores is a write, `delete` deletes; the lifetime is not read.
 
 use super::fields;
+use super::operation::{key_and_value_bytes, operation};
 use super::record::{Parsed, ParsedName, Span};
 use crate::error::BadRecord;
+use crate::request::Op;
 
-const READS: [&[u8]; 2] = [b"get", b"gets"];
-/// `Record::op` knows these names.
-const OTHERS: [&[u8]; 9] =
-    [b"set", b"add", b"replace", b"cas", b"append", b"prepend", b"delete", b"incr", b"decr"];
+/// Of these only; that they are memcached's is how the form is known.
+const OPERATIONS: [&[u8]; 11] = [
+    b"get", b"gets", b"set", b"add", b"replace", b"cas", b"append", b"prepend", b"delete", b"incr",
+    b"decr",
+];
 
 pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
     let found = memchr::memchr_iter(b',', line).count() + 1;
@@ -26,14 +29,13 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
         let Some(parts) = split(rest, memchr::memrchr(b',', rest)) else { return Err(fields) };
         (rest, *field) = parts;
     }
-    let (key, [key_size, value_size, client, operation, ttl]) = (rest, last);
+    let (key, [key_size, value_size, client, name, ttl]) = (rest, last);
     if key.is_empty() {
         return Err(BadRecord::Empty { field: "key" });
     }
-    let is_read = READS.contains(&operation);
-    if !is_read && !OTHERS.contains(&operation) {
-        return Err(BadRecord::value("operation", operation, "one of memcached's as get or set"));
-    }
+    let Some(op) = operation(name).filter(|_| OPERATIONS.contains(&name)) else {
+        return Err(BadRecord::value("operation", name, "one of memcached's as get or set"));
+    };
     if fields::parse_u64(ttl).is_none() {
         return Err(BadRecord::value("ttl", ttl, "a number of seconds"));
     }
@@ -41,13 +43,10 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
     Ok(Parsed {
         time_us: fields::time_us(time)?,
         client: Span::of(line, client),
-        method: if is_read { Span::default() } else { Span::of(line, operation) },
+        method: if op == Op::Read { Span::default() } else { Span::of(line, name) },
         status: 0,
         cache_result: Span::default(),
-        size_bytes: match value_bytes {
-            0 if is_read => 0,
-            _ => key_bytes.saturating_add(value_bytes),
-        },
+        size_bytes: key_and_value_bytes(op, key_bytes, value_bytes),
         object: match fields::number_of_object(key) {
             Some(id) => ParsedName::Id(id),
             None => ParsedName::Text(Span::of(line, key)),
@@ -63,7 +62,6 @@ fn split(text: &[u8], at: Option<usize>) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Op;
     use crate::trace::record::ObjectName;
 
     #[test]
@@ -85,9 +83,12 @@ mod tests {
         assert!(matches!(number, ParsedName::Id(77)));
         let huge = format!("1,a,{0},{0},c,set,0", u64::MAX);
         assert_eq!(parse(huge.as_bytes()).expect("huge").size_bytes, u64::MAX);
-        for (known, op) in READS.map(|name| (name, Op::Read)).into_iter().chain(
-            OTHERS.map(|name| (name, if name == b"delete" { Op::Delete } else { Op::Write })),
-        ) {
+        for known in OPERATIONS {
+            let op = match known {
+                b"get" | b"gets" => Op::Read,
+                b"delete" => Op::Delete,
+                _ => Op::Write,
+            };
             let line = [b"1,a,1,1,c,", known, b",0"].concat();
             assert_eq!(parse(&line).expect("known").record(&line).op(), op);
         }

@@ -15,6 +15,12 @@ pub struct ColumnOptions {
     pub object_column: Option<usize>,
     /// Column of the size, from 1.
     pub size_column: Option<usize>,
+    /// Column of the size of the key, from 1, where no column has that of the whole object.
+    pub key_size_column: Option<usize>,
+    /// Column of the size of the value, from 1.
+    pub value_size_column: Option<usize>,
+    /// Column of what is done (get, set, delete), from 1; without it all lines ask.
+    pub operation_column: Option<usize>,
     /// What stands between columns.
     pub delimiter: Option<u8>,
     /// Whether the first line is no request.
@@ -26,7 +32,14 @@ pub struct ColumnOptions {
 impl ColumnOptions {
     /// True if they mean something only where a line has columns.
     pub(crate) fn name_columns(&self) -> bool {
-        let columns = [self.time_column, self.object_column, self.size_column];
+        let columns = [
+            self.time_column,
+            self.object_column,
+            self.size_column,
+            self.key_size_column,
+            self.value_size_column,
+            self.operation_column,
+        ];
         columns.iter().any(Option::is_some) || self.delimiter.is_some()
     }
 
@@ -74,11 +87,14 @@ impl ColumnOptions {
             "obj-size-col" | "obj-size-field" | "size-col" | "size-field" => {
                 once(&mut self.size_column, column()?, key)
             }
+            "key-size-col" => once(&mut self.key_size_column, column()?, key),
+            "value-size-col" | "val-size-col" => once(&mut self.value_size_column, column()?, key),
+            "op-col" => once(&mut self.operation_column, column()?, key),
             "header" | "has-header" => once(&mut self.has_header, truth()?, key),
             "obj-id-is-num" => once(&mut self.object_is_number, truth()?, key),
             _ => Err(format!(
-                "there is no `{key}`; there are time-col, obj-id-col, obj-size-col, delimiter, \
-                 has-header, obj-id-is-num"
+                "there is no `{key}`; there are time-col, obj-id-col, obj-size-col, \
+                 key-size-col, value-size-col, op-col, delimiter, has-header, obj-id-is-num"
             )),
         }
     }
