@@ -40,9 +40,9 @@ Examples:
 
 Disk reads and writes are requests to the modelled disk, disk s is how long it was busy with them.
 Virtual time is until the last client was served, clients asking as fast as they are: nobody waits
-for what is written later. Requests without a body of their own (304, HEAD, no bytes) are hits if
-their object is stored, else left out (no body), as DELETE and PURGE that were refused are. With
---real one client asks, time is the wall clock's, and bytes are those that the system counted
+for what is written later. Requests without a body of their own (304, HEAD, no bytes, and 206 and
+what was broken off, which are not the whole) are hits if their object is stored, else left out (no
+body), as DELETE and PURGE that were refused are. With --real one client asks, time is the wall clock's, and bytes are those that the system counted
 (/proc/self/io). A design that cannot be run has its reason in the column `failed` (in JSON and CSV
 `error`); the others run all the same, and the exit code is 4. docs/lab/designs.md in the source
 tells what each design is.";

@@ -276,7 +276,7 @@ fn facts(args: &Sim, report: &SimReport, manifest: &Manifest) -> Vec<String> {
     }
     if report.empty_requests > 0 {
         let count = thousands(report.empty_requests);
-        let which = "304, HEAD, no bytes, refused DELETE or PURGE";
+        let which = "304, HEAD, no bytes, refused DELETE or PURGE, 206, broken off";
         lines.push(format!("{count} requests without a body ({which}) left out"));
     }
     lines.push(String::new());

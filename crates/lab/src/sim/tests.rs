@@ -196,6 +196,24 @@ fn sizes_of_headers_are_none_of_objects() {
     assert_eq!((tally.misses, tally.miss_bytes, tally.bytes), (2, 1300, 2200));
 }
 
+/// Half of an object that comes first is not its size, whoever broke it off.
+#[test]
+fn parts_of_objects_give_them_no_size() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("access.log").display().to_string();
+    let log = "1 9 u TCP_MISS/206 10 GET http://a/1 - NONE/- -\n\
+               2 9 u TCP_MISS_ABORTED/200 20 GET http://a/1 - NONE/- -\n\
+               3 9 u TCP_MISS/200 900 GET http://a/1 - NONE/- -\n\
+               4 9 u TCP_HIT/206 10 GET http://a/1 - NONE/- -\n\
+               5 9 u TCP_HIT/200 900 GET http://a/1 - NONE/- -\n";
+    std::fs::write(&path, log).expect("written");
+    let report = run(&path, &options("lru", "1.0"));
+    assert_eq!((report.requests, report.empty_requests), (2, 3));
+    assert_eq!(report.working_set, Some(900));
+    let tally = report.caches[0].tally;
+    assert_eq!((tally.misses, tally.miss_bytes, tally.bytes), (1, 900, 1800));
+}
+
 /// Five objects: no share of them holds a hundred. A size beside `auto` is simulated.
 #[test]
 fn a_trace_too_small_for_auto_is_an_error() {

@@ -38,7 +38,11 @@ pub const FILTERS: [(&str, Filter, &str); 5] = [
         "cacheable by HTTP/1.1, no CGI, eight results of Squid (UCFS §4.3.2)",
     ),
     ("get", Filter::Get, "method GET, or none logged"),
-    ("sized", Filter::Sized, "size above zero, and a body: no 304, no HEAD"),
+    (
+        "sized",
+        Filter::Sized,
+        "size above zero, and a whole body: no 304, no HEAD, no 206, nothing broken off",
+    ),
 ];
 
 /// Results that UCFS kept.

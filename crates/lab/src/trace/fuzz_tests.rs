@@ -82,7 +82,7 @@ impl Owned {
 
     /// What every form of trace keeps.
     fn numbers(&self) -> (u64, u64, Op) {
-        (self.time_us, self.size_bytes, self.record().op())
+        (self.time_us, self.record().size_without_result(), self.record().op())
     }
 }
 

@@ -62,13 +62,37 @@ impl Record<'_> {
         self.status >= 400 && self.asks_to_delete() && !finds_nothing
     }
 
-    /// True if the answer is an object of the size logged. 304 (Not Modified) and the answer to
-    /// HEAD have no body, whatever size is logged: Squid counts their headers. What a refused
+    /// True if the answer is an object of the size logged, all of it. 1xx, 204, 205 and 304 (Not
+    /// Modified) and the answer to HEAD have no body, whatever size is logged: Squid counts their
+    /// headers. A part (206, 416) and what was broken off say nothing of the whole. What a refused
     /// delete is answered with is no version of its object.
     #[must_use]
     pub fn has_body(&self) -> bool {
-        let is_none = self.status == 304 || self.method == b"HEAD" || self.is_refused_delete();
+        let is_none = matches!(self.status, 100..=199 | 204 | 205 | 206 | 304 | 416)
+            || self.method == b"HEAD"
+            || self.is_broken_off()
+            || self.is_refused_delete();
         self.size_bytes > 0 && !is_none
+    }
+
+    /// True if the client or the origin went before the end: nginx's 499, and what Squid says in
+    /// its result, or by no status at all (000).
+    fn is_broken_off(&self) -> bool {
+        self.status == 499 || self.is_broken_off_by_result()
+    }
+
+    fn is_broken_off_by_result(&self) -> bool {
+        let has_words = || {
+            let finds = |word| memchr::memmem::find(self.cache_result, word).is_some();
+            finds(b"_ABORTED") || finds(b"_TIMEDOUT")
+        };
+        !self.cache_result.is_empty() && (self.status == 0 || has_words())
+    }
+
+    /// The size as our own form has it, which has no place for the result: 0 if that alone says
+    /// that the answer was broken off.
+    pub(crate) fn size_without_result(&self) -> u64 {
+        if self.is_broken_off_by_result() { 0 } else { self.size_bytes }
     }
 
     /// Size of the object that is the answer; 0 if it is none.
@@ -233,7 +257,41 @@ mod tests {
                 object: ObjectName::Id(1),
             };
             assert_eq!(record.op(), op, "{method} {status}");
-            assert_eq!(record.has_body(), op == Op::Delete, "{method} {status}");
+            let has_body = op == Op::Delete && status != 204;
+            assert_eq!(record.has_body(), has_body, "{method} {status}");
+        }
+    }
+
+    /// Of neither anybody knows the whole.
+    #[test]
+    fn parts_and_what_was_broken_off_have_no_size() {
+        for (status, cache_result, has_body) in [
+            (200, "", true),
+            (200, "TCP_MISS", true),
+            (0, "", true),
+            (203, "", true),
+            (404, "TCP_MISS", true),
+            (206, "", false),
+            (206, "TCP_HIT", false),
+            (416, "", false),
+            (499, "", false),
+            (0, "TCP_MISS", false),
+            (200, "TCP_MISS_ABORTED", false),
+            (200, "TCP_REFRESH_MODIFIED_TIMEDOUT", false),
+            (204, "TCP_MISS", false),
+            (101, "TCP_MISS", false),
+        ] {
+            let record = Record {
+                time_us: 0,
+                client: b"",
+                method: b"GET",
+                status,
+                cache_result: cache_result.as_bytes(),
+                size_bytes: 300,
+                object: ObjectName::Id(1),
+            };
+            assert_eq!(record.has_body(), has_body, "{cache_result}/{status}");
+            assert_eq!(record.body_bytes(), if has_body { 300 } else { 0 });
         }
     }
 

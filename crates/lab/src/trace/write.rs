@@ -210,7 +210,7 @@ fn damelo_line(line: &mut Vec<u8>, record: &Record<'_>) -> io::Result<()> {
     push_escaped(line, &or_dash(record.client));
     line.push(b',');
     push_escaped(line, if record.method.is_empty() { b"GET" } else { record.method });
-    write!(line, ",{},{},", record.status, record.size_bytes)?;
+    write!(line, ",{},{},", record.status, record.size_without_result())?;
     match record.object {
         ObjectName::Text(url) => push_escaped(line, url),
         ObjectName::Id(id) => write!(line, "{id}")?,
