@@ -23,7 +23,7 @@ use tempfile::TempDir;
 const SQUID: &str = "\
 982799997.100 12 10.0.0.1 TCP_MISS/200 1000 GET http://a.example/1 - DIRECT/1.2.3.4 text/html
 982799997.200 12 10.0.0.2 TCP_HIT/200 3000 GET http://a.example/2 - NONE/- image/gif
-982799998.000 12 10.0.0.1 TCP_DENIED/403 500 GET http://b.example/1 - NONE/- text/html
+982799998.000 12 10.0.0.1 TCP_MISS/403 500 GET http://b.example/1 - DIRECT/1.2.3.5 text/html
 982799999.000 12 10.0.0.1 TCP_MEM_HIT/200 1000 GET http://a.example/1 - NONE/- text/html
 ";
 

@@ -205,6 +205,9 @@ pub enum BadRecord {
         /// Which field.
         field: &'static str,
     },
+    /// A connection that ended before anything was asked on it: well formed, but no request.
+    #[error("nothing was asked")]
+    NoRequest,
     /// A quoted or bracketed part does not end.
     #[error("{field} does not end: {closing} is missing")]
     Unclosed {

@@ -132,6 +132,9 @@ pub(crate) fn remarks_of(trace: &TraceIdentity, skipped: &Skipped) {
             say(format_args!("  {place}: {reason}"));
         }
     }
+    for words in trace.words_of_left_out() {
+        say(format_args!("damelo: {name}: {words}"));
+    }
     for note in &trace.notes {
         say(format_args!("damelo: {name}: {note}"));
     }

@@ -167,7 +167,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         )));
     }
     let is_kept = args.json || args.csv || args.html.is_some();
-    let manifest = manifest(TraceIdentity::of(&open()?), is_kept)?;
+    let manifest = manifest(TraceIdentity::of(&open()?).without(&report.skipped), is_kept)?;
     let printed = print(args, &report, &manifest);
     if let Some(new_page) = new_page {
         new_page.write(&page(args, &report, &manifest))?;
@@ -265,6 +265,7 @@ fn facts(args: &Sim, report: &SimReport, manifest: &Manifest) -> Vec<String> {
         thousands(report.requests),
         thousands(report.objects)
     )];
+    lines.extend(trace.words_of_left_out());
     if let Some(working_set) = report.working_set {
         lines.push(format!("working set {}", size(args, working_set)));
     }

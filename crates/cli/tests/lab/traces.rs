@@ -396,3 +396,82 @@ fn columns_of_sizes_that_are_not_known_are_told() {
         assert!(note.contains(words) && said.contains(note) && page.contains(words), "{said}");
     }
 }
+
+/// Tunnels, questions of neighbours, refusals, connections without a request, and comments.
+#[test]
+fn lines_that_are_no_requests_are_left_out_and_counted() {
+    let bed = Bed::new();
+    let others = "# a comment\n\
+        982800000.0 9 u TCP_TUNNEL/200 9000 CONNECT c.example:443 - HIER_DIRECT/1.2.3.4 -\n\
+        982800000.1 0 n UDP_MISS/000 60 ICP_QUERY http://a.example/9 - NONE/- -\n\
+        982800000.2 0 u TCP_DENIED/403 700 GET http://a.example/8 - NONE/- text/html\n\
+        982800000.3 0 u TCP_DENIED/407 700 GET http://a.example/8 - NONE/- text/html\n\
+        982800000.4 0 u NONE/400 700 NONE error:invalid-request - NONE/- text/html\n";
+    bed.file("access.log", &format!("{others}{SQUID}"));
+    let left_out = json!({
+        "comments": 1,
+        "tunnels (CONNECT)": 1,
+        "questions of neighbour caches (ICP, HTCP)": 1,
+        "denied by the proxy": 2,
+        "requests that the proxy did not understand (NONE, error:)": 1,
+    });
+    bed.file("only.log", SQUID);
+    for args in [&["sim", "LOG", "lru", "1MiB"][..], &["trace", "stat", "LOG"]] {
+        let of = |log: &str| -> Vec<String> {
+            args.iter().map(|word| word.replace("LOG", log)).collect()
+        };
+        let json = |log: &str| {
+            let args = [of(log), vec!["--json".to_owned()]].concat();
+            bed.json(&args.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let mut with = json("access.log");
+        assert_eq!(with["manifest"]["trace"]["left_out"], left_out, "{args:?}");
+        let mut without = json("only.log");
+        for report in [&mut with, &mut without] {
+            report["manifest"] = Value::Null;
+            report["trace"] = Value::Null;
+        }
+        assert_eq!(with, without, "{args:?}");
+        let args = of("access.log");
+        let output = bed.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        for text in [output.stdout, output.stderr] {
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains("2 lines left out: denied by the proxy\n"), "{text}");
+        }
+    }
+    let designs = bed.json(&["designs", "access.log", "store", "--json"]);
+    assert_eq!(designs["manifest"]["trace"]["left_out"], left_out);
+    assert_eq!(designs["requests"], 4, "{designs}");
+}
+
+/// What web servers log of clients that say nothing, and what is written above columns.
+#[test]
+fn connections_without_a_request_and_comments_end_no_run() {
+    let bed = Bed::new();
+    let line = |request: &str, end: &str| {
+        format!("h - - [01/Aug/1995:00:00:01 +0000] \"{request}\" {end} \"-\" \"-\"\n")
+    };
+    let log = [line("-", "408 0"), line("GET /a HTTP/1.1", "200 9"), line("", "400 0")].concat();
+    bed.file("web.log", &log);
+    let report = bed.json(&["trace", "stat", "web.log", "--json"]);
+    let left_out = &report["manifest"]["trace"]["left_out"];
+    assert_eq!(left_out, &json!({"connections on which nothing was asked": 2}));
+    assert_eq!((&report["stat"]["requests"], &report["stat"]["skipped"]), (&1.into(), &0.into()));
+    for (text, form, comments) in [
+        ("# made by hand\ntime,obj_id,size\n1,a,9\n# the end\n", "csv", 2),
+        ("# time,obj_id,size\n1,a,9\n#2,a,9\n", "csv", 1),
+        ("#1\n1,u,GET,200,9,a\n", "damelo", 1),
+        ("#1\n1,a,1,8,u,get,0\n", "twr", 1),
+        ("obj_id,size\n#1,9\n# 2,9\n", "csv", 1),
+    ] {
+        bed.file("t", text);
+        let report = bed.json(&["trace", "stat", "t", "--json"]);
+        assert_eq!(report["format"], form, "{text}");
+        assert_eq!(report["stat"]["requests"], 1, "{text}");
+        assert_eq!(
+            report["manifest"]["trace"]["left_out"],
+            json!({"comments": comments}),
+            "{text}"
+        );
+    }
+}

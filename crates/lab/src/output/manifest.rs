@@ -1,13 +1,14 @@
 //! What one needs to run a run again and get the same: command, versions, trace with its digest.
 //! The machine is told too, though no result but times depends on it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::disk::Drive;
-use crate::trace::file_digest;
+use crate::trace::{RecordSource, Skipped, file_digest};
 
 /// What a CSV file with a manifest begins with. What reads CSV knows `#` as the mark of a comment,
 /// or can be told.
@@ -33,10 +34,13 @@ pub struct TraceIdentity {
     /// What must be known of how it was read, if anything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Lines that are no requests and were left out, by what they are, if any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u64>,
 }
 
 impl TraceIdentity {
-    /// Which trace it is, without digest.
+    /// Which trace it is, without digest, and what was left out of what was read of it so far.
     #[must_use]
     pub fn of(trace: &crate::trace::Trace) -> TraceIdentity {
         TraceIdentity {
@@ -47,7 +51,21 @@ impl TraceIdentity {
             digest: String::new(),
             seed: trace.seed(),
             notes: trace.notes().to_vec(),
+            ..TraceIdentity::default().without(&trace.skipped())
         }
+    }
+
+    /// The same with what was left out.
+    #[must_use]
+    pub fn without(mut self, skipped: &Skipped) -> TraceIdentity {
+        let left_out = skipped.left_out.iter();
+        self.left_out = left_out.map(|(what, count)| ((*what).to_owned(), *count)).collect();
+        self
+    }
+
+    /// Lines that are no requests, in words; none if there are none.
+    pub fn words_of_left_out(&self) -> impl Iterator<Item = String> {
+        self.left_out.iter().map(|(what, count)| format!("{count} lines left out: {what}"))
     }
 
     /// True if there is no file: a generator, or a paper's own workload.
@@ -160,7 +178,11 @@ impl Manifest {
             Some(drive) => format!("drive    {} ({})\n", drive.name, drive.digest),
             None => String::new(),
         };
-        let notes: String = trace.notes.iter().map(|note| format!("note     {note}\n")).collect();
+        let notes: String = trace
+            .words_of_left_out()
+            .chain(trace.notes.iter().cloned())
+            .map(|note| format!("note     {note}\n"))
+            .collect();
         format!(
             "command  {}\nversion  damelo {}\ntrace    {} ({digest})\n{notes}{drive}machine  {}, {} processors, {} bytes of memory, {}\n",
             command.join(" "),

@@ -172,7 +172,7 @@ fn check_tail(rest: &[u8], tail: Tail) -> Result<(), BadRecord> {
 fn method_and_url(request: &[u8]) -> Result<(&[u8], &[u8]), BadRecord> {
     let request = request.trim_ascii();
     if request.is_empty() || request == b"-" {
-        return Err(BadRecord::Empty { field: "request" });
+        return Err(BadRecord::NoRequest);
     }
     let Some((method, rest)) = split(request, b" ") else {
         return Ok((&request[..0], request));
@@ -309,7 +309,7 @@ mod tests {
                 format!("{at} \"GET / 200 5"),
                 "request does not end: a quote and a status is missing",
             ),
-            (format!("{at} \"-\" 408 -"), "request is empty"),
+            (format!("{at} \"-\" 408 -"), "nothing was asked"),
             (format!("{at} \"GET / HTTP/1.0\" 200 x"), "size is `x`, not a number of bytes"),
             (
                 format!("{at} \"GET / HTTP/1.0\" 200 5 \"r\" \"a\""),

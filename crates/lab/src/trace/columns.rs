@@ -119,6 +119,16 @@ impl Columns {
         Columns { first_line: number, ..self }
     }
 
+    /// True if a line begins with the name of its object, which may be anything.
+    pub(crate) fn begins_with_object(&self) -> bool {
+        self.object == 1
+    }
+
+    /// True if the first line names the columns.
+    pub(crate) fn has_header(&self) -> bool {
+        self.has_header
+    }
+
     /// True of the line that names the columns.
     pub(crate) fn is_header(&self, number: u64) -> bool {
         self.has_header && number == self.first_line

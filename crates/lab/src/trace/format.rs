@@ -134,13 +134,40 @@ pub(crate) fn detect(
             Err("it is binary, but neither oracleGeneral nor lcs, nor named as vscsi".to_owned())
         };
     }
-    let lines: Vec<&[u8]> = head
-        .split(|byte| *byte == b'\n')
-        .map(<[u8]>::trim_ascii)
-        .filter(|line| !line.is_empty())
+    let lines = || head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let whole = || lines().filter(|line| !line.is_empty());
+    // Comments tell nothing, but the names of columns may stand in one.
+    let names = whole().next().filter(|line| is_named_comment(line, columns));
+    let said: Vec<&[u8]> = names
+        .into_iter()
+        .chain(whole().filter(|line| !is_comment(line)))
         .take(LINES_ASKED)
         .collect();
-    detect_text(&lines, columns)
+    let all: Vec<&[u8]> = whole().take(LINES_ASKED).collect();
+    detect_text(if said.is_empty() { &all } else { &said }, columns)
+}
+
+fn is_comment(line: &[u8]) -> bool {
+    line.first() == Some(&b'#')
+}
+
+/// True of a comment that names columns.
+pub(crate) fn is_named_comment(line: &[u8], columns: Option<&ColumnOptions>) -> bool {
+    let named = || Columns::new(columns.unwrap_or(&ColumnOptions::default()), line);
+    is_comment(line) && named().is_ok_and(|columns| columns.has_header())
+}
+
+/// The first line that may name columns or be the first of those that have some, and its number.
+pub(crate) fn first_line<'a>(
+    head: &'a [u8],
+    columns: Option<&ColumnOptions>,
+) -> Option<(u64, &'a [u8])> {
+    let numbered = || {
+        let lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        (1..).zip(lines).filter(|(_, line)| !line.is_empty())
+    };
+    let first = numbered().next().filter(|(_, line)| is_named_comment(line, columns));
+    first.or_else(|| numbered().find(|(_, line)| !is_comment(line))).or_else(|| numbered().next())
 }
 
 /// Whether the first bytes cannot be binary records: libCacheSim's converter writes text under a
@@ -242,14 +269,15 @@ impl LineParser {
         }
     }
 
-    /// True for lines that are skipped without being an error.
-    pub(crate) fn is_blank(&self, line: &[u8]) -> bool {
+    /// True for lines that begin with `#`, which tools put into copies of logs and before columns.
+    /// Where a line may begin with an object's name, a blank must follow.
+    pub(crate) fn is_comment(&self, line: &[u8]) -> bool {
+        let is_marked = line.first() == Some(&b'#');
         match self {
-            // Web servers and Squid write no comments, but tools put them into copies.
-            LineParser::Squid | LineParser::Clf(_) => {
-                line.is_empty() || line.first() == Some(&b'#')
+            LineParser::Columns(columns) if columns.begins_with_object() => {
+                is_marked && line.get(1).is_none_or(u8::is_ascii_whitespace)
             }
-            _ => line.is_empty(),
+            _ => is_marked,
         }
     }
 }

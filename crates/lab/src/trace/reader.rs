@@ -3,12 +3,13 @@
 //! Invariant: [`RecordSource::record`] is valid until the next [`RecordSource::advance`]. One
 //! thread at a time.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
 use super::binary::{BinaryRecord, Layout};
 use super::columns::{ColumnOptions, Columns, push_undoubled};
-use super::format::{Format, LineParser, binary_by_name, detect};
+use super::format::{Format, LineParser, binary_by_name, detect, first_line};
 use super::input::{Input, LINE_BYTES_MAX, Line, ReadPosition};
 use super::lcs;
 use super::oracle_general::{OracleRecord, RECORD_BYTES};
@@ -48,16 +49,22 @@ impl ReadOptions {
     }
 }
 
-/// What was skipped as malformed, and examples of it.
+/// What was skipped as malformed, and examples of it; and what is well formed, but no request to
+/// the cache.
 #[derive(Debug, Clone, Default)]
 pub struct Skipped {
-    /// How many lines or records.
+    /// How many lines or records are malformed.
     pub count: u64,
     /// The first few.
     pub examples: Vec<(Place, BadRecord)>,
+    /// How many lines are no requests, by what they are.
+    pub left_out: BTreeMap<&'static str, u64>,
 }
 
 const EXAMPLES_MAX: usize = 5;
+/// What is left out of a trace, see [`Skipped::left_out`] and [`Record::no_request`].
+const COMMENT: &str = "comments";
+const UNASKED: &str = "connections on which nothing was asked";
 /// What some programs write before text to say that it is UTF-8; no part of the first line.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
@@ -124,7 +131,7 @@ pub trait RecordSource: Send {
         None
     }
 
-    /// Malformed lines so far.
+    /// Malformed lines so far, and those that are no requests.
     fn skipped(&self) -> Skipped {
         Skipped::default()
     }
@@ -246,6 +253,10 @@ impl TraceReader {
         Ok(())
     }
 
+    fn leave_out(&mut self, what: &'static str) {
+        *self.skipped.left_out.entry(what).or_default() += 1;
+    }
+
     fn next_line(&mut self) -> Result<bool, TraceError> {
         loop {
             let taken = match self.input.line().map_err(|source| self.read_failed(source))? {
@@ -262,15 +273,24 @@ impl TraceReader {
                 unreachable!("lines are taken of text only")
             };
             let text = self.input.bytes(taken.clone());
-            if parser.is_blank(text) || parser.is_header(text, self.number) {
+            if text.is_empty() || parser.is_header(text, self.number) {
+                continue;
+            }
+            if parser.is_comment(text) {
+                self.leave_out(COMMENT);
                 continue;
             }
             match parser.parse(text) {
                 Ok(found) => {
+                    if let Some(what) = found.record(text).no_request() {
+                        self.leave_out(what);
+                        continue;
+                    }
                     (*line, *parsed) = (taken, Some(found));
                     self.rename();
                     return Ok(true);
                 }
+                Err(BadRecord::NoRequest) => self.leave_out(UNASKED),
                 Err(reason) => self.malformed(reason)?,
             }
         }
@@ -471,8 +491,13 @@ fn layout(
 /// What reads the lines of a text format.
 fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<LineParser, String> {
     let given = options.columns.clone().unwrap_or_default();
-    let mut numbered = (1..).zip(head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end));
-    let (number, first) = numbered.find(|(_, line)| !line.is_empty()).unwrap_or((1, b""));
+    let (number, first) = match format {
+        Format::Csv => first_line(head, options.columns.as_ref()).unwrap_or((1, b"")),
+        _ => {
+            let lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+            (1..).zip(lines).find(|(_, line)| !line.is_empty()).unwrap_or((1, b""))
+        }
+    };
     Ok(match format {
         Format::OracleGeneral | Format::Lcs | Format::Vscsi => unreachable!("it has records"),
         Format::Damelo => LineParser::Damelo,

@@ -35,6 +35,9 @@ pub struct Record<'a> {
     pub object: ObjectName<'a>,
 }
 
+const OF_NEIGHBOURS: &str = "questions of neighbour caches (ICP, HTCP)";
+const NOT_UNDERSTOOD: &str = "requests that the proxy did not understand (NONE, error:)";
+
 impl Record<'_> {
     /// What the method does to the object: PUT writes, DELETE and PURGE delete, all else of HTTP
     /// reads; what memcached and CacheLib call their commands does what it says there, whatever its
@@ -99,6 +102,28 @@ impl Record<'_> {
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         if self.has_body() { self.size_bytes } else { 0 }
+    }
+
+    /// What it is if it asks for no object of a cache, as proxies log other things, too: `None` of
+    /// a request.
+    pub(crate) fn no_request(&self) -> Option<&'static str> {
+        if self.method.is_empty() && self.cache_result.is_empty() {
+            return None;
+        }
+        let url = match self.object {
+            ObjectName::Text(url) => url,
+            ObjectName::Id(_) => b"",
+        };
+        match (self.method, self.cache_result) {
+            (b"CONNECT", _) | (_, b"TCP_TUNNEL") => Some("tunnels (CONNECT)"),
+            (b"ICP_QUERY", _) => Some(OF_NEIGHBOURS),
+            (method, _) if method.starts_with(b"HTCP_") => Some(OF_NEIGHBOURS),
+            (_, result) if result.starts_with(b"UDP_") => Some(OF_NEIGHBOURS),
+            (_, result) if result.starts_with(b"TCP_DENIED") => Some("denied by the proxy"),
+            (b"NONE", _) => Some(NOT_UNDERSTOOD),
+            _ if url.starts_with(b"error:") => Some(NOT_UNDERSTOOD),
+            _ => None,
+        }
     }
 
     /// Host of the object's URL; empty if it has none.
@@ -259,6 +284,35 @@ mod tests {
             assert_eq!(record.op(), op, "{method} {status}");
             let has_body = op == Op::Delete && status != 204;
             assert_eq!(record.has_body(), has_body, "{method} {status}");
+        }
+    }
+
+    #[test]
+    fn what_asks_no_cache_for_an_object_is_no_request() {
+        for (method, cache_result, url, what) in [
+            ("GET", "TCP_MISS", "http://a/", None),
+            ("", "", "error:a", None),
+            ("GET", "", "http://a/?error:", None),
+            ("CONNECT", "", "a:443", Some("tunnels (CONNECT)")),
+            ("CONNECT", "TCP_DENIED", "a:443", Some("tunnels (CONNECT)")),
+            ("GET", "TCP_DENIED", "http://a/", Some("denied by the proxy")),
+            ("GET", "TCP_DENIED_REPLY", "http://a/", Some("denied by the proxy")),
+            ("ICP_QUERY", "UDP_MISS", "http://a/", Some(OF_NEIGHBOURS)),
+            ("HTCP_TST", "UDP_HIT", "http://a/", Some(OF_NEIGHBOURS)),
+            ("GET", "UDP_HIT", "http://a/", Some(OF_NEIGHBOURS)),
+            ("NONE", "NONE", "error:invalid-request", Some(NOT_UNDERSTOOD)),
+            ("-", "NONE_NONE", "error:transaction-end-before-headers", Some(NOT_UNDERSTOOD)),
+        ] {
+            let record = Record {
+                time_us: 0,
+                client: b"",
+                method: method.as_bytes(),
+                status: 200,
+                cache_result: cache_result.as_bytes(),
+                size_bytes: 300,
+                object: ObjectName::Text(url.as_bytes()),
+            };
+            assert_eq!(record.no_request(), what, "{method} {cache_result} {url}");
         }
     }
 
