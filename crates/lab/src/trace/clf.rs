@@ -1,8 +1,9 @@
 //! Common log (`host ident user [time] "request" status bytes`) and combined log, which adds
 //! `"referer" "agent"`.
 //!
-//! Apache writes both with the site that was asked in front (`www.site.example:443 host ...`, its
-//! `vhost_combined`): the same path on two sites is two objects.
+//! Apache writes both with the site that was asked in front, with its port
+//! (`www.site.example:443 host ...`, its `vhost_combined`) or without (`%v`): the same path on two
+//! sites is two objects.
 //!
 //! Squid writes both with a last field of its own, result and hierarchy (`TCP_MISS:HIER_DIRECT`).
 //!
@@ -60,20 +61,37 @@ pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
     })
 }
 
-/// The site with its port, if the line begins with one, and the client. `who` is what stands before
-/// the time: ident and user, with the client before them if there is a site. The address of a
-/// client may end as a port does (`2001:db8::80`) and the name of a user may have blanks, but then
-/// `who` begins with the `-` of ident.
+/// The site, with its port if that is there, if the line begins with one, and the client. `who` is
+/// what stands before the time: ident and user, with the client before them if there is a site. The
+/// address of a client may end as a port does (`2001:db8::80`) and the name of a user may have
+/// blanks, but then `who` begins with the `-` of ident. A site without a port is a name, not an
+/// address, as proxies may be logged in front of a client, and ident is behind the client.
 fn site_and_client<'a>(first: &'a [u8], who: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8]) {
-    let port = memchr::memrchr(b':', first).map_or(&b""[..], |at| &first[at + 1..]);
-    let has_port = (1..=5).contains(&port.len())
-        && port.iter().all(u8::is_ascii_digit)
-        && first.len() > port.len() + 1;
     let mut fields = who.split(|byte| *byte == b' ');
-    match (fields.next(), fields.nth(1)) {
-        (Some(client), Some(_)) if has_port && client != b"-" => (Some(first), client),
-        _ => (None, first),
+    let (Some(client), Some(ident), Some(_)) = (fields.next(), fields.next(), fields.next()) else {
+        return (None, first);
+    };
+    let is_site = has_port(first) || (is_host_name(first) && ident == b"-");
+    match is_site && client != b"-" {
+        true => (Some(first), client),
+        false => (None, first),
     }
+}
+
+/// An address with colons has them in brackets, if there is a port behind it.
+fn has_port(first: &[u8]) -> bool {
+    let Some(colon) = memchr::memrchr(b':', first) else { return false };
+    let (site, port) = (&first[..colon], &first[colon + 1..]);
+    let is_one = memchr::memchr(b':', site).is_none() || site.last() == Some(&b']');
+    let is_number = (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+    is_number && is_one && !site.is_empty()
+}
+
+/// A name of letters, digits, dots and hyphens that does not end in a number, as addresses do.
+fn is_host_name(first: &[u8]) -> bool {
+    let is_of_names = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_".contains(byte);
+    let last = first.rsplit(|byte| *byte == b'.').find(|label| !label.is_empty());
+    first.iter().all(is_of_names) && last.is_some_and(|label| label[0].is_ascii_alphabetic())
 }
 
 /// Appends the beginning of a site's URLs. Which scheme was asked by, only the port tells.
@@ -230,6 +248,14 @@ mod tests {
             ("2001:db8::80 - John Doe", "2001:db8::80", ""),
             ("10.0.0.1 ident u", "10.0.0.1", ""),
             ("a.example:https 10.0.0.1 - -", "a.example:https", ""),
+            ("a.example 10.0.0.1 - -", "10.0.0.1", "a.example"),
+            ("a.example. c.example - John Doe", "c.example", "a.example."),
+            ("localhost 2001:db8::1 - u", "2001:db8::1", "localhost"),
+            ("c.example - John Doe", "c.example", ""),
+            ("c.example ident John Doe", "c.example", ""),
+            ("10.0.0.9 10.0.0.1 - -", "10.0.0.9", ""),
+            ("2001:db8::9 10.0.0.1 - -", "2001:db8::9", ""),
+            ("- 10.0.0.1 - -", "", ""),
         ] {
             assert_eq!(parsed(who), [client, site], "{who}");
         }

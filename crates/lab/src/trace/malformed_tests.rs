@@ -387,15 +387,28 @@ fn a_quote_in_a_name_does_not_end_it() {
 fn sites_in_front_of_lines_are_hosts() {
     let bed = Bed::new();
     let rest = "- - [01/Aug/1995:00:00:01 -0400] \"GET /a HTTP/1.0\" 200 5 \"-\" \"A\"\n";
-    let lines = ["a.example:443 c", "b.example:80 c", "b.example:8080 c", "c"];
+    let lines = [
+        "a.example:443 c",
+        "b.example:80 c",
+        "b.example:8080 c",
+        "d.example c",
+        "e.example c",
+        "c",
+    ];
     let path = bed.file(lines.map(|who| format!("{who} {rest}")).concat().as_bytes());
     let url_prefix = "http://h".to_owned();
     let options = ReadOptions { url_prefix, ..ReadOptions::default() };
     let mut trace = Trace::open(&path, &options).expect("a combined log");
     let (requests, names) = load(&mut trace, |_| {}).expect("well formed");
     let named: Vec<_> = requests.iter().filter_map(|r| names.url_text(r.key)).collect();
-    let expected =
-        ["https://a.example/a", "http://b.example/a", "http://b.example:8080/a", "http://h/a"];
+    let expected = [
+        "https://a.example/a",
+        "http://b.example/a",
+        "http://b.example:8080/a",
+        "http://d.example/a",
+        "http://e.example/a",
+        "http://h/a",
+    ];
     assert_eq!(named, expected);
 }
 
