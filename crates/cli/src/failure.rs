@@ -15,7 +15,7 @@ use damelo_lab::machine::MachineError;
 use damelo_lab::machine::RealError;
 use damelo_lab::output::ReportError;
 use damelo_lab::paper::PaperError;
-use damelo_lab::{SimError, TraceError};
+use damelo_lab::{BadRecord, SimError, TraceError};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -253,6 +253,7 @@ impl Failure {
                 TraceError::FormatName { .. }
                 | TraceError::Columns { .. }
                 | TraceError::NoColumns { .. }
+                | TraceError::NoUnit { .. }
                 | TraceError::NoFile { .. }
                 | TraceError::Generator { .. },
             ) => 2,
@@ -318,6 +319,9 @@ impl Failure {
             ),
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())
+            }
+            Failure::Trace(TraceError::Malformed { reason: BadRecord::NotSeconds { .. }, .. }) => {
+                Some("add --time-unit ms, us or ns; or s, if they are seconds all the same".to_owned())
             }
             Failure::Trace(TraceError::Malformed { .. }) => {
                 Some("add --skip-bad to leave such lines out, and have them counted".to_owned())

@@ -85,6 +85,16 @@ pub enum TraceError {
         /// Its form.
         format: &'static str,
     },
+    /// A unit for the times of a trace that has none to choose.
+    #[error("{path} is of the form {format}, {reason}: leave --time-unit out")]
+    NoUnit {
+        /// As given.
+        path: String,
+        /// Its form.
+        format: &'static str,
+        /// What its times are.
+        reason: &'static str,
+    },
     /// An option that says how a file is read, with a generator.
     #[error("{name} is made, not read: {option} does nothing there, leave it out")]
     NoFile {
@@ -120,7 +130,9 @@ pub enum TraceError {
         source: io::Error,
     },
     /// A request so long after the first that a run cannot keep its pace.
-    #[error("{place}: its time is {seconds} s after the first; runs take traces of up to {max} s")]
+    #[error(
+        "{place}: its time is {seconds} s after the first; runs take traces of up to {max} s (do its times count seconds? --time-unit says what)"
+    )]
     TooLate {
         /// Which line or record.
         place: Place,
@@ -198,6 +210,22 @@ pub enum BadRecord {
         text: String,
         /// What it should hold.
         expected: &'static str,
+    },
+    /// A time that cannot be in seconds, where nobody said what it counts.
+    #[error(
+        "time is `{text}`, too large for seconds: say what it counts with --time-unit ms, us or ns"
+    )]
+    NotSeconds {
+        /// What it holds.
+        text: String,
+    },
+    /// A time that does not fit.
+    #[error("time is `{text}` {unit}, more than 2^64 us")]
+    TimeTooLarge {
+        /// What it holds.
+        text: String,
+        /// What it counts.
+        unit: &'static str,
     },
     /// A field that must say something is empty.
     #[error("{field} is empty")]

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo_lab::output::TraceIdentity;
-use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Skipped, Trace};
+use damelo_lab::trace::{
+    ColumnOptions, Format, ReadOptions, RecordSource, Skipped, TimeUnit, Trace,
+};
 
 use crate::failure::Failure;
 use crate::output::say;
@@ -41,9 +43,17 @@ pub(crate) struct ReadArgs {
     /// Put this before URLs that are only a path, as in the log of a single server
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub(crate) url_prefix: String,
+    /// What the times count: s, ms, us or ns; seconds if not given, or what the name of a csv
+    /// trace's column says, as `time_ms`
+    #[arg(long, value_name = "UNIT", value_parser = time_unit)]
+    pub(crate) time_unit: Option<TimeUnit>,
     /// Read only so many requests, those among them that are then left out
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) num_req: Option<u64>,
+}
+
+fn time_unit(given: &str) -> Result<TimeUnit, String> {
+    TimeUnit::by_name(given).ok_or_else(|| "write s, ms, us or ns".to_owned())
 }
 
 impl ReadArgs {
@@ -64,6 +74,7 @@ impl ReadArgs {
             columns,
             skip_bad: self.skip_bad,
             url_prefix: self.url_prefix.clone(),
+            time_unit: self.time_unit,
             requests_max: self.num_req,
         })
     }
@@ -77,6 +88,7 @@ impl ReadArgs {
             (self.trace_type_params.is_some(), "--trace-type-params"),
             (self.skip_bad, "--skip-bad"),
             (!self.url_prefix.is_empty(), "--url-prefix"),
+            (self.time_unit.is_some(), "--time-unit"),
             (self.num_req.is_some(), "--num-req"),
         ];
         given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))

@@ -475,3 +475,25 @@ fn connections_without_a_request_and_comments_end_no_run() {
         );
     }
 }
+
+/// What cannot be seconds is asked about, not taken for the year 55,000.
+#[test]
+fn times_may_count_something_else_than_seconds() {
+    let bed = Bed::new();
+    bed.file("t.csv", "1700000000000,u,GET,200,9,a\n1700000060000,u,GET,200,9,a\n");
+    let (code, said) = bed.fails(&["trace", "stat", "t.csv"]);
+    assert!(code == 4 && said.contains("`1700000000000`, too large for seconds"), "{said}");
+    assert!(said.contains("try: add --time-unit ms") && !said.contains("--skip-bad"), "{said}");
+    let args = ["trace", "stat", "t.csv", "--time-unit"];
+    let text = bed.ok(&[&args[..], &["ms"]].concat());
+    assert!(text.contains("1700000000.000000 to 1700000060.000000 s"), "{text}");
+    let (code, said) = bed.fails(&[&args[..], &["h"]].concat());
+    assert!(code == 2 && said.contains("write s, ms, us or ns"), "{said}");
+    let (code, said) = bed.fails(&["trace", "stat", "gen:zipf", "--time-unit", "s"]);
+    assert!(code == 2 && said.contains("--time-unit does nothing there"), "{said}");
+    let (code, said) = bed.fails(&["paper", "squid", "--time-unit", "s"]);
+    assert!(code == 2 && said.contains("--time-unit is about --trace"), "{said}");
+    let intervals = ["--time-unit", "ms", "--report-interval", "30", "--json"];
+    let report = bed.json(&[&["sim", "t.csv", "lru", "99"][..], &intervals].concat());
+    assert_eq!(report["caches"][0]["intervals"][1]["end_s"], 90);
+}

@@ -9,7 +9,8 @@ use crate::request::Op;
 /// What is read of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BinaryRecord {
-    pub(crate) time_s: u32,
+    /// In seconds, if nobody says that the trace counts something else.
+    pub(crate) time: u32,
     pub(crate) object: u64,
     pub(crate) size_bytes: u64,
     pub(crate) op: Op,
@@ -73,6 +74,6 @@ impl From<OracleRecord> for BinaryRecord {
     #[inline]
     fn from(record: OracleRecord) -> BinaryRecord {
         let OracleRecord { time_s, object, size_bytes, next_access: _ } = record;
-        BinaryRecord { time_s, object, size_bytes: size_bytes.into(), op: Op::Read }
+        BinaryRecord { time: time_s, object, size_bytes: size_bytes.into(), op: Op::Read }
     }
 }

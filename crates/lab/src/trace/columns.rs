@@ -12,7 +12,7 @@ pub use options::ColumnOptions;
 use field::{Field, take_field};
 use header::Named;
 
-use super::fields;
+use super::fields::{self, TimeUnit};
 use super::operation::{key_and_value_bytes, operation};
 use super::record::{Parsed, ParsedName, Span};
 use crate::error::BadRecord;
@@ -25,6 +25,8 @@ const DELIMITERS: [u8; 6] = [b'\t', b',', b'|', b':', b';', b' '];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     time: Option<usize>,
+    /// What the time counts, if somebody said so.
+    unit: Option<TimeUnit>,
     object: usize,
     /// Of the whole object; without it those of its key and its value count.
     size: Option<usize>,
@@ -99,6 +101,7 @@ impl Columns {
     pub(crate) fn whole_line(options: &ColumnOptions) -> Columns {
         Columns {
             time: None,
+            unit: None,
             object: 1,
             size: None,
             key_size: None,
@@ -117,6 +120,16 @@ impl Columns {
     /// The same for a file whose first line that is not blank has this number.
     pub(crate) fn headed_by_line(self, number: u64) -> Columns {
         Columns { first_line: number, ..self }
+    }
+
+    /// The same with what its times count, if it is not as their column is named.
+    pub(crate) fn counting(self, unit: Option<TimeUnit>) -> Columns {
+        Columns { unit: unit.or(self.unit), ..self }
+    }
+
+    /// True if there is a column of times.
+    pub(crate) fn has_times(&self) -> bool {
+        self.time.is_some()
     }
 
     /// True if a line begins with the name of its object, which may be anything.
@@ -147,7 +160,9 @@ impl Columns {
              -t time-col=..,obj-id-col=..,obj-size-col=.."
                 .to_owned()
         })?;
-        self.time = self.time.or(named.time);
+        if self.time.is_none() {
+            (self.time, self.unit) = (named.time, named.unit);
+        }
         self.operation = self.operation.or(named.operation);
         // That of the whole object, if it is there, says all.
         if self.size.is_none() && self.value_size.is_none() {
@@ -201,7 +216,7 @@ impl Columns {
         let time = self.time.map(|column| taken.of(taken.time, column, "time")).transpose()?;
         let (method, operation) = self.method(line, &taken)?;
         Ok(Parsed {
-            time_us: time.map_or(Ok(0), fields::time_us)?,
+            time_us: time.map_or(Ok(0), |text| fields::time_us(text, self.unit))?,
             client: Span::default(),
             method,
             status: 0,
@@ -491,6 +506,26 @@ mod tests {
         let told = columns("obj-id-col=1,key-size-col=2,value-size-col=3,op-col=4", "a,1,2,set");
         assert!(!told.has_header);
         assert_eq!(record(&told, "a,1,2,set").size_bytes, 3);
+    }
+
+    /// A column that is named after its unit is certain; a number is not.
+    #[test]
+    fn names_of_times_tell_their_unit() {
+        for (name, us) in [
+            ("time", 7_000_000),
+            ("time_s", 7_000_000),
+            ("time_ms", 7_000),
+            ("timestamp (ms)", 7_000),
+            ("ts_us", 7),
+            ("timestamp_micros", 7),
+            ("timeMillis", 7_000),
+            ("time_ns", 0),
+        ] {
+            let columns = columns("", &format!("{name},obj_id,size"));
+            assert_eq!(record(&columns, "7,a,5").time_us, us, "{name}");
+            let told = columns.counting(Some(TimeUnit::Milliseconds));
+            assert_eq!(record(&told, "7,a,5").time_us, 7_000, "{name}");
+        }
     }
 
     #[test]

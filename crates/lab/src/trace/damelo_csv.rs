@@ -3,7 +3,7 @@
 //! them. A URL that is only a number is the number of an object that has no name, as it came from a
 //! trace that has numbers. Pure.
 
-use super::fields;
+use super::fields::{self, TimeUnit};
 use super::record::{Parsed, ParsedName, Span};
 use crate::error::BadRecord;
 
@@ -31,10 +31,12 @@ const METHODS: [&[u8]; 14] = [
 /// Whether a line is of this form where no header says so: six columns with numbers in three places
 /// are not enough.
 pub(crate) fn looks_like(line: &[u8]) -> bool {
-    parse(line).is_ok_and(|parsed| METHODS.contains(&parsed.record(line).method))
+    // Whatever its time counts.
+    parse(line, Some(TimeUnit::Nanoseconds))
+        .is_ok_and(|parsed| METHODS.contains(&parsed.record(line).method))
 }
 
-pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
+pub(crate) fn parse(line: &[u8], unit: Option<TimeUnit>) -> Result<Parsed, BadRecord> {
     let mut parts = [&line[..0]; 6];
     let mut rest = line;
     for (found, part) in parts.iter_mut().enumerate().take(5) {
@@ -54,7 +56,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
     }
     let client = if client == b"-" { &client[..0] } else { client };
     Ok(Parsed {
-        time_us: fields::time_us(time)?,
+        time_us: fields::time_us(time, unit)?,
         client: Span::of(line, client),
         method: Span::of(line, method),
         status: fields::status(status)?,
@@ -75,7 +77,7 @@ mod tests {
     #[test]
     fn a_line_has_six_fields() {
         let line = b"785433179.434793,u8,GET,200,1934,http://cs-www.bu.edu/";
-        let parsed = parse(line).expect("well formed");
+        let parsed = parse(line, None).expect("well formed");
         let record = parsed.record(line);
         assert_eq!(record.time_us, 785_433_179_434_793);
         assert_eq!((record.client, record.method), (&b"u8"[..], &b"GET"[..]));
@@ -94,7 +96,7 @@ mod tests {
             ("-7", None),
         ] {
             let line = format!("1,u,GET,200,5,{url}");
-            let object = parse(line.as_bytes()).expect(url).record(line.as_bytes()).object;
+            let object = parse(line.as_bytes(), None).expect(url).record(line.as_bytes()).object;
             assert_eq!(object, id.map_or(ObjectName::Text(url.as_bytes()), ObjectName::Id));
         }
     }
@@ -110,7 +112,7 @@ mod tests {
             ("1,u,GET,1000,5,u", "status is `1000`, not an HTTP status"),
             ("1,u,GET,0,5,", "url is empty"),
         ] {
-            assert_eq!(parse(line.as_bytes()).expect_err(line).to_string(), reason);
+            assert_eq!(parse(line.as_bytes(), None).expect_err(line).to_string(), reason);
         }
     }
 }

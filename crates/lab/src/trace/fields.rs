@@ -1,6 +1,6 @@
 //! Numbers and dates in text traces. Exact: no floating point, nothing wraps. Pure.
 
-use crate::error::BadRecord;
+use crate::error::{BadRecord, shortened};
 
 /// Microseconds in a second.
 pub(crate) const US_PER_S: u64 = 1_000_000;
@@ -29,28 +29,121 @@ pub(crate) fn number_of_object(name: &[u8]) -> Option<u64> {
     parse_u64(name).filter(|_| !has_zero_before)
 }
 
-/// Seconds with an optional fraction, of which six digits count.
+/// What the times of a trace count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TimeUnit {
+    /// Seconds, as nearly all traces do.
+    #[default]
+    Seconds,
+    /// Thousandths of a second.
+    Milliseconds,
+    /// Millionths.
+    Microseconds,
+    /// Of which the lab keeps whole microseconds.
+    Nanoseconds,
+}
+
+const TIME_UNITS: [(&str, TimeUnit); 4] = [
+    ("s", TimeUnit::Seconds),
+    ("ms", TimeUnit::Milliseconds),
+    ("us", TimeUnit::Microseconds),
+    ("ns", TimeUnit::Nanoseconds),
+];
+
+impl TimeUnit {
+    /// A unit by its name: `s`, `ms`, `us` or `ns`.
+    #[must_use]
+    pub fn by_name(given: &str) -> Option<TimeUnit> {
+        TIME_UNITS.iter().find(|(name, _)| *name == given).map(|(_, unit)| *unit)
+    }
+
+    /// The unit's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        TIME_UNITS.iter().find(|(_, unit)| *unit == self).map_or("", |(name, _)| *name)
+    }
+
+    /// So many of it in microseconds; `None` if these are too many.
+    #[inline]
+    pub(crate) fn us(self, count: u64) -> Option<u64> {
+        match self {
+            TimeUnit::Seconds => count.checked_mul(US_PER_S),
+            TimeUnit::Milliseconds => count.checked_mul(1_000),
+            TimeUnit::Microseconds => Some(count),
+            TimeUnit::Nanoseconds => Some(count / 1_000),
+        }
+    }
+
+    /// Decimal digits of a fraction that are microseconds.
+    fn digits(self) -> usize {
+        match self {
+            TimeUnit::Seconds => 6,
+            TimeUnit::Milliseconds => 3,
+            TimeUnit::Microseconds | TimeUnit::Nanoseconds => 0,
+        }
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "seconds as in 807256800 or 807256800.25",
+            TimeUnit::Milliseconds => "milliseconds as in 807256800250",
+            TimeUnit::Microseconds => "microseconds as in 807256800250000",
+            TimeUnit::Nanoseconds => "nanoseconds as in 807256800250000000",
+        }
+    }
+}
+
+/// Where no unit is given, greater times are no seconds: not since 1970, and not since a trace
+/// began. Of dates that are written out the latest, in the year 9999, is below.
+const SECONDS_MAX: u64 = 300_000_000_000;
+
+/// A time with an optional fraction, in microseconds; `None` also if these are too many.
 #[inline]
-pub(crate) fn parse_seconds_us(text: &[u8]) -> Option<u64> {
+fn parse_time_us(text: &[u8], unit: TimeUnit) -> Option<u64> {
     let Some(dot) = memchr::memchr(b'.', text) else {
-        return parse_u64(text)?.checked_mul(US_PER_S);
+        return unit.us(parse_u64(text)?);
     };
-    let whole = parse_u64(&text[..dot])?.checked_mul(US_PER_S)?;
+    let whole_us = unit.us(parse_u64(&text[..dot])?)?;
     let fraction = &text[dot + 1..];
     if fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let mut us = 0;
-    for at in 0..6 {
+    for at in 0..unit.digits() {
         us = us * 10 + fraction.get(at).map_or(0, |digit| u64::from(digit - b'0'));
     }
-    whole.checked_add(us)
+    whole_us.checked_add(us)
 }
 
-/// A time field; the error names it.
-pub(crate) fn time_us(text: &[u8]) -> Result<u64, BadRecord> {
-    parse_seconds_us(text)
-        .ok_or_else(|| BadRecord::value("time", text, "seconds as in 807256800 or 807256800.25"))
+/// A time field; the error names it. `None`: seconds, if they can be.
+#[inline]
+pub(crate) fn time_us(text: &[u8], unit: Option<TimeUnit>) -> Result<u64, BadRecord> {
+    match (parse_time_us(text, unit.unwrap_or_default()), unit) {
+        (Some(us), Some(_)) => Ok(us),
+        (Some(us), None) if us < SECONDS_MAX * US_PER_S => Ok(us),
+        _ => Err(no_time(text, unit)),
+    }
+}
+
+/// Why it is no time of this unit.
+#[cold]
+fn no_time(text: &[u8], unit: Option<TimeUnit>) -> BadRecord {
+    let whole = text.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let is_number = !whole.is_empty() && text.iter().all(|b| b.is_ascii_digit() || *b == b'.');
+    match unit {
+        None if is_number && parse_time_us(text, TimeUnit::Seconds).is_some() => {
+            BadRecord::NotSeconds { text: shortened(text) }
+        }
+        None if is_number && parse_u64(whole).is_none_or(|count| count >= SECONDS_MAX) => {
+            BadRecord::NotSeconds { text: shortened(text) }
+        }
+        Some(unit)
+            if is_number && parse_u64(whole).is_none_or(|count| unit.us(count).is_none()) =>
+        {
+            BadRecord::TimeTooLarge { text: shortened(text), unit: unit.name() }
+        }
+        unit => BadRecord::value("time", text, unit.unwrap_or_default().expected()),
+    }
 }
 
 /// A size field; the error names it.
@@ -146,14 +239,55 @@ mod tests {
     }
 
     #[test]
-    fn seconds_keep_microseconds() {
-        assert_eq!(parse_seconds_us(b"785433179.434793"), Some(785_433_179_434_793));
-        assert_eq!(parse_seconds_us(b"5"), Some(5_000_000));
-        assert_eq!(parse_seconds_us(b"5.1"), Some(5_100_000));
-        assert_eq!(parse_seconds_us(b"5.1234567"), Some(5_123_456));
-        for bad in ["", ".5", "5.", "5.x", "1e9", "18446744073710"] {
-            assert_eq!(parse_seconds_us(bad.as_bytes()), None, "{bad}");
+    fn times_keep_microseconds() {
+        use TimeUnit::{Microseconds, Milliseconds, Nanoseconds, Seconds};
+        for (text, unit, us) in [
+            ("785433179.434793", None, 785_433_179_434_793),
+            ("5", None, 5_000_000),
+            ("5.1", Some(Seconds), 5_100_000),
+            ("5.1234567", None, 5_123_456),
+            ("18446744073709.5", Some(Seconds), 18_446_744_073_709_500_000),
+            ("1700000000123", Some(Milliseconds), 1_700_000_000_123_000),
+            ("5.1234", Some(Milliseconds), 5_123),
+            ("1700000000123456", Some(Microseconds), 1_700_000_000_123_456),
+            ("5.9", Some(Microseconds), 5),
+            ("1700000000123456789", Some(Nanoseconds), 1_700_000_000_123_456),
+            ("18446744073709551615", Some(Nanoseconds), u64::MAX / 1_000),
+        ] {
+            assert_eq!(time_us(text.as_bytes(), unit), Ok(us), "{text} {unit:?}");
         }
+        for bad in ["", ".5", "5.", "5.x", "1e9", "-5", "1.2.3"] {
+            for unit in [None, Some(Milliseconds)] {
+                let said = time_us(bad.as_bytes(), unit).expect_err(bad).to_string();
+                assert!(said.starts_with(&format!("time is `{bad}`, not ")), "{said}");
+            }
+        }
+    }
+
+    /// Milliseconds, microseconds and nanoseconds of now are no seconds; nobody else knows whether
+    /// a number is the one or the other.
+    #[test]
+    fn a_time_that_is_no_seconds_asks_for_its_unit() {
+        for text in [
+            "300000000000",
+            "1700000000123",
+            "1700000000123.5",
+            "1700000000123456",
+            "1700000000123456789",
+            "99999999999999999999",
+            "100000000000000000000000",
+        ] {
+            let said = time_us(text.as_bytes(), None).expect_err(text).to_string();
+            let begin = format!("time is `{text}`, too large for seconds: say what it counts");
+            assert!(said.starts_with(&begin) && said.contains("--time-unit ms"), "{said}");
+        }
+        assert_eq!(time_us(b"299999999999", None), Ok(299_999_999_999 * US_PER_S));
+        let said = time_us(b"18446744073710", Some(TimeUnit::Seconds)).expect_err("too large");
+        assert_eq!(said.to_string(), "time is `18446744073710` s, more than 2^64 us");
+        for (name, unit) in TIME_UNITS {
+            assert_eq!((TimeUnit::by_name(name), unit.name()), (Some(unit), name));
+        }
+        assert_eq!(TimeUnit::by_name("h"), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::clf::{self, Tail};
 use super::columns::{ColumnOptions, Columns};
+use super::fields::TimeUnit;
 use super::record::Parsed;
 use super::{damelo_csv, lcs, oracle_general, squid, twr};
 use crate::error::{BadRecord, TraceError};
@@ -202,7 +203,7 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
     if named.as_ref().is_ok_and(Columns::has_more_than_objects) {
         return Ok(Format::Csv);
     }
-    if lines.iter().any(|line| twr::parse(line).is_ok()) {
+    if lines.iter().any(|line| twr::parse(line, ANY_UNIT).is_ok()) {
         return Ok(Format::Twr);
     }
     let ours = lines.iter().filter(|line| damelo_csv::looks_like(line)).count();
@@ -228,22 +229,25 @@ fn common_or_combined(lines: &[&[u8]]) -> Format {
     }
 }
 
+/// Any number fits nanoseconds: a trace has its form, whatever its times count.
+const ANY_UNIT: Option<TimeUnit> = Some(TimeUnit::Nanoseconds);
+
 type LineTest = fn(&[u8]) -> Result<Parsed, BadRecord>;
 
 /// From the strictest on; what one takes the next ones would not.
 const LOGS: [(Format, LineTest); 3] = [
-    (Format::Squid, squid::parse),
+    (Format::Squid, |line| squid::parse(line, ANY_UNIT)),
     (Format::Combined, |line| clf::parse(line, Tail::Combined)),
     (Format::Common, |line| clf::parse(line, Tail::Common)),
 ];
 
-/// Reads lines of one text format.
+/// Reads lines of one text format, with what its times count, if somebody said so.
 #[derive(Debug, Clone)]
 pub(crate) enum LineParser {
-    Damelo,
-    Squid,
+    Damelo(Option<TimeUnit>),
+    Squid(Option<TimeUnit>),
     Clf(Tail),
-    Twr,
+    Twr(Option<TimeUnit>),
     Columns(Columns),
 }
 
@@ -251,11 +255,19 @@ impl LineParser {
     #[inline]
     pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, BadRecord> {
         match self {
-            LineParser::Damelo => damelo_csv::parse(line),
-            LineParser::Squid => squid::parse(line),
+            LineParser::Damelo(unit) => damelo_csv::parse(line, *unit),
+            LineParser::Squid(unit) => squid::parse(line, *unit),
             LineParser::Clf(tail) => clf::parse(line, *tail),
-            LineParser::Twr => twr::parse(line),
+            LineParser::Twr(unit) => twr::parse(line, *unit),
             LineParser::Columns(columns) => columns.parse(line),
+        }
+    }
+
+    /// True if requests have times.
+    pub(crate) fn has_times(&self) -> bool {
+        match self {
+            LineParser::Columns(columns) => columns.has_times(),
+            _ => true,
         }
     }
 
@@ -263,7 +275,7 @@ impl LineParser {
     /// behind another, as `cat` does with compressed ones, too.
     pub(crate) fn is_header(&self, line: &[u8], number: u64) -> bool {
         match self {
-            LineParser::Damelo => line == damelo_csv::HEADER,
+            LineParser::Damelo(_) => line == damelo_csv::HEADER,
             LineParser::Columns(columns) => columns.is_header(number),
             _ => false,
         }
@@ -301,11 +313,11 @@ mod tests {
     fn parsers() -> Vec<LineParser> {
         let options = ColumnOptions::parse("time-col=1,obj-id-col=2,obj-size-col=3").expect("good");
         vec![
-            LineParser::Damelo,
-            LineParser::Squid,
+            LineParser::Damelo(None),
+            LineParser::Squid(None),
             LineParser::Clf(Tail::Common),
             LineParser::Clf(Tail::Combined),
-            LineParser::Twr,
+            LineParser::Twr(None),
             LineParser::Columns(Columns::new(&options, b"1,2,3").expect("good")),
             LineParser::Columns(Columns::whole_line(&ColumnOptions::default())),
         ]

@@ -58,7 +58,7 @@ impl Version {
     /// If there are fewer bytes than a record has.
     #[inline]
     pub(crate) fn decode(self, bytes: &[u8]) -> Result<BinaryRecord, BadRecord> {
-        let time_s = u32::from_le_bytes(array(bytes));
+        let time = u32::from_le_bytes(array(bytes));
         let object = u64::from_le_bytes(array(&bytes[4..]));
         let small_size = u64::from(u32::from_le_bytes(array(&bytes[12..])));
         let (size_bytes, op) = match self.0 {
@@ -66,7 +66,7 @@ impl Version {
             2 => (small_size, op_of(bytes[16])),
             _ => (long_size(i64::from_le_bytes(array(&bytes[12..])))?, op_of(bytes[20])),
         };
-        Ok(BinaryRecord { time_s, object, size_bytes, op })
+        Ok(BinaryRecord { time, object, size_bytes, op })
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
             assert!(record.len() + 8 <= version.record_bytes(), "and the next use");
             record.resize(version.record_bytes(), 0xff);
             let expected =
-                BinaryRecord { time_s: 1, object: 0x0102_0304_0506_0708, size_bytes: 4096, op };
+                BinaryRecord { time: 1, object: 0x0102_0304_0506_0708, size_bytes: 4096, op };
             assert_eq!(version.decode(&record), Ok(expected), "version {number}");
         }
     }

@@ -356,7 +356,8 @@ fn a_request_after_centuries_is_named() {
     let bed = Bed::new();
     let load_all = |text: &str| {
         let path = bed.file(text.as_bytes());
-        let mut trace = Trace::open(&path, &ReadOptions::default())?;
+        let time_unit = Some(TimeUnit::Seconds);
+        let mut trace = Trace::open(&path, &ReadOptions { time_unit, ..ReadOptions::default() })?;
         load(&mut trace, |_| {}).map(|(requests, _)| requests)
     };
     let first = "18446744073000,u,GET,200,5,a\n";
@@ -503,4 +504,50 @@ fn records_of_lcs_are_read_around_those_that_are_malformed() {
     let cut = bed.file(&whole[..8000]);
     let error = Trace::open(&cut, &with(true)).map(|_| ()).expect_err("no header");
     assert!(error.to_string().contains("ends within the 8192 bytes of the header"), "{error}");
+}
+
+/// The same in every form that has numbers for times; the others refuse a unit.
+#[test]
+fn times_count_what_is_said() {
+    let bed = Bed::new();
+    let records = TWO_RECORDS.as_slice();
+    let lcs = lcs(&[(7, 9)]);
+    let squid = "1700000000123 1 c TCP_MISS/200 5 GET http://a/ - DIRECT/b text/html\n";
+    for (bytes, form, first_us) in [
+        (b"1700000000123,u,GET,200,5,http://a/\n".as_slice(), "damelo", 1_700_000_000_123_000),
+        (squid.as_bytes(), "squid", 1_700_000_000_123_000),
+        (b"1700000000123,a,3,5,u,get,0\n", "twr", 1_700_000_000_123_000),
+        (b"time,obj_id\n1700000000123,7\n", "csv", 1_700_000_000_123_000),
+        (records, "oracleGeneral", 1_000),
+        (&lcs, "lcs", 1_000),
+    ] {
+        let path = bed.file(bytes);
+        let with = |time_unit| ReadOptions { time_unit, ..ReadOptions::default() };
+        let options = with(Some(TimeUnit::Milliseconds));
+        let mut trace = Trace::open(&path, &options).expect(form);
+        assert!(trace.advance().expect(form) && trace.form() == form, "{form}");
+        assert_eq!(trace.record().time_us, first_us, "{form}");
+        let (mut batches, mut raw) = (Trace::open(&path, &options).expect(form), Vec::new());
+        batches.batch(&mut raw, 9).expect(form);
+        assert_eq!(raw[0].time_us, first_us, "{form}");
+        let mut seconds = Trace::open(&path, &with(None)).expect(form);
+        match seconds.advance() {
+            Ok(_) => assert_eq!(seconds.record().time_us, 1_000_000, "{form}"),
+            Err(error) => assert!(error.to_string().contains("--time-unit ms"), "{error}"),
+        }
+    }
+    for (bytes, said) in [
+        ("7\n8\n", "is of the form txt, and has no times: leave --time-unit out"),
+        ("obj_id,size\n7,8\n", "is of the form csv, and has no times: leave --time-unit out"),
+        (
+            "h - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.0\" 200 5\n",
+            "is of the form common, whose times are dates: leave --time-unit out",
+        ),
+    ] {
+        let path = bed.file(bytes.as_bytes());
+        let time_unit = Some(TimeUnit::Seconds);
+        let options = ReadOptions { time_unit, ..ReadOptions::default() };
+        let error = Trace::open(&path, &options).map(|_| ()).expect_err(said).to_string();
+        assert!(error.ends_with(said), "{error}");
+    }
 }

@@ -33,6 +33,7 @@ mod write;
 
 pub use columns::ColumnOptions;
 pub use curves::TraceCurves;
+pub use fields::TimeUnit;
 pub use filter::{FILTERS, Filter};
 pub use format::Format;
 #[cfg(feature = "fuzzing")]

@@ -19,7 +19,7 @@ use super::vscsi;
 use crate::error::{BadRecord, Place, TraceError};
 use crate::request::Op;
 use crate::trace::clf::{Tail, push_site, push_unescaped};
-use crate::trace::fields::US_PER_S;
+use crate::trace::fields::TimeUnit;
 
 /// How to read traces.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +32,8 @@ pub struct ReadOptions {
     pub skip_bad: bool,
     /// Put before URLs that are only a path, as in logs of a single server.
     pub url_prefix: String,
+    /// What the times count; seconds, if they can be, or what a header says, if `None`.
+    pub time_unit: Option<TimeUnit>,
     /// End after so many requests.
     pub requests_max: Option<u64>,
 }
@@ -44,6 +46,7 @@ impl ReadOptions {
             (self.columns.is_some(), "the columns (-t)"),
             (self.skip_bad, "--skip-bad"),
             (!self.url_prefix.is_empty(), "--url-prefix"),
+            (self.time_unit.is_some(), "--time-unit"),
         ];
         given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
     }
@@ -93,14 +96,19 @@ impl RawRequest {
     }
 
     #[inline]
-    fn of_binary(record: BinaryRecord) -> RawRequest {
+    fn of_binary(record: BinaryRecord, unit: TimeUnit) -> RawRequest {
         RawRequest {
             object: record.object,
             size_bytes: record.size_bytes,
-            time_us: u64::from(record.time_s) * US_PER_S,
+            time_us: binary_time_us(record, unit),
             op: record.op,
         }
     }
+}
+
+#[inline]
+fn binary_time_us(record: BinaryRecord, unit: TimeUnit) -> u64 {
+    unit.us(u64::from(record.time)).expect("2^32 s are less than 2^64 us")
 }
 
 /// A stream of requests: a file, or a generator.
@@ -153,6 +161,8 @@ pub(crate) struct TraceReader {
     skip_bad: bool,
     skipped: Skipped,
     url_prefix: Vec<u8>,
+    /// Of records; parsers of lines have their own.
+    unit: TimeUnit,
     /// The object's name, where the line does not have it as it is.
     renamed: Vec<u8>,
     is_renamed: bool,
@@ -191,7 +201,7 @@ impl TraceReader {
         let before_bytes = layout.map_or(head.len() - text.len(), Layout::header_bytes);
         let body = match layout {
             Some(layout) => {
-                let record = BinaryRecord { time_s: 0, object: 0, size_bytes: 0, op: Op::Read };
+                let record = BinaryRecord { time: 0, object: 0, size_bytes: 0, op: Op::Read };
                 Body::Records { layout, chunk: 0..0, record }
             }
             None => {
@@ -201,6 +211,7 @@ impl TraceReader {
                 Body::Lines { parser, line: 0..0, parsed: None }
             }
         };
+        check_unit(path, format, &body, options)?;
         input.skip(before_bytes);
         Ok(TraceReader {
             path: path.to_owned(),
@@ -211,6 +222,7 @@ impl TraceReader {
             skip_bad: options.skip_bad,
             skipped: Skipped::default(),
             url_prefix: options.url_prefix.clone().into_bytes(),
+            unit: options.time_unit.unwrap_or_default(),
             renamed: Vec::new(),
             is_renamed: false,
         })
@@ -218,6 +230,14 @@ impl TraceReader {
 
     pub(crate) fn format(&self) -> Format {
         self.format
+    }
+
+    /// True if the form has times, and a place for them is known.
+    pub(crate) fn has_times(&self) -> bool {
+        match &self.body {
+            Body::Lines { parser, .. } => parser.has_times(),
+            Body::Records { .. } => true,
+        }
     }
 
     /// What whoever looks at the result must know of how it is read.
@@ -331,6 +351,7 @@ impl TraceReader {
     /// Decodes records straight from the buffer while it holds whole ones.
     fn batch_records(&mut self, requests: &mut Vec<RawRequest>, len: usize) {
         let Body::Records { layout, chunk, .. } = &mut self.body else { return };
+        let unit = self.unit;
         let (bytes, before, room) =
             (self.input.bytes(chunk.clone()), requests.len(), len - requests.len());
         match layout {
@@ -338,18 +359,21 @@ impl TraceReader {
             Layout::OracleGeneral => {
                 let (records, _) = bytes.as_chunks::<RECORD_BYTES>();
                 let records = records.iter().map(|bytes| OracleRecord::decode(bytes).into());
-                requests.extend(records.take(room).map(RawRequest::of_binary));
+                requests
+                    .extend(records.take(room).map(|record| RawRequest::of_binary(record, unit)));
             }
             // Up to one that is malformed, of which `next_record` tells.
             Layout::Lcs(version) => {
                 let records = bytes.chunks_exact(version.record_bytes());
                 let records = records.map_while(|bytes| version.decode(bytes).ok());
-                requests.extend(records.take(room).map(RawRequest::of_binary));
+                requests
+                    .extend(records.take(room).map(|record| RawRequest::of_binary(record, unit)));
             }
             Layout::Vscsi(version) => {
                 let records = bytes.chunks_exact(version.record_bytes());
                 let records = records.map_while(|bytes| version.decode(bytes).ok());
-                requests.extend(records.take(room).map(RawRequest::of_binary));
+                requests
+                    .extend(records.take(room).map(|record| RawRequest::of_binary(record, unit)));
             }
         }
         let taken = requests.len() - before;
@@ -416,7 +440,7 @@ impl RecordSource for TraceReader {
                 record
             }
             Body::Records { record, .. } => Record {
-                time_us: u64::from(record.time_s) * US_PER_S,
+                time_us: binary_time_us(*record, self.unit),
                 client: b"",
                 method: record.method(),
                 status: 0,
@@ -468,6 +492,25 @@ fn format_of(
     }
 }
 
+/// That a unit, if one is given, is about times that could have another.
+fn check_unit(
+    path: &str,
+    format: Format,
+    body: &Body,
+    options: &ReadOptions,
+) -> Result<(), TraceError> {
+    let reason = match (format, body) {
+        (Format::Common | Format::Combined, _) => "whose times are dates",
+        (Format::Vscsi, _) => "whose times are always microseconds",
+        (_, Body::Lines { parser, .. }) if !parser.has_times() => "and has no times",
+        _ => return Ok(()),
+    };
+    match options.time_unit {
+        Some(_) => Err(TraceError::NoUnit { path: path.to_owned(), format: format.name(), reason }),
+        None => Ok(()),
+    }
+}
+
 /// How the records lie, of a binary trace.
 fn layout(
     path: &str,
@@ -491,6 +534,7 @@ fn layout(
 /// What reads the lines of a text format.
 fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<LineParser, String> {
     let given = options.columns.clone().unwrap_or_default();
+    let unit = options.time_unit;
     let (number, first) = match format {
         Format::Csv => first_line(head, options.columns.as_ref()).unwrap_or((1, b"")),
         _ => {
@@ -500,12 +544,15 @@ fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<Lin
     };
     Ok(match format {
         Format::OracleGeneral | Format::Lcs | Format::Vscsi => unreachable!("it has records"),
-        Format::Damelo => LineParser::Damelo,
-        Format::Squid => LineParser::Squid,
+        Format::Damelo => LineParser::Damelo(unit),
+        Format::Squid => LineParser::Squid(unit),
         Format::Common => LineParser::Clf(Tail::Common),
         Format::Combined => LineParser::Clf(Tail::Combined),
-        Format::Twr => LineParser::Twr,
+        Format::Twr => LineParser::Twr(unit),
         Format::Txt => LineParser::Columns(Columns::whole_line(&given).headed_by_line(number)),
-        Format::Csv => LineParser::Columns(Columns::new(&given, first)?.headed_by_line(number)),
+        Format::Csv => {
+            let columns = Columns::new(&given, first)?.counting(unit);
+            LineParser::Columns(columns.headed_by_line(number))
+        }
     })
 }

@@ -30,6 +30,7 @@ pub struct Trace {
     name: String,
     form: String,
     synthetic: bool,
+    has_times: bool,
     notes: Vec<String>,
     file_bytes: u64,
     position: ReadPosition,
@@ -49,6 +50,7 @@ impl Trace {
             name: name.to_owned(),
             form: "generator".to_owned(),
             synthetic: true,
+            has_times: true,
             notes: Vec::new(),
             file_bytes: 0,
             position: position.clone(),
@@ -63,6 +65,7 @@ impl Trace {
         } else {
             let (reader, bytes) = TraceReader::open(name, options, position)?;
             trace.form = reader.format().name().to_owned();
+            trace.has_times = reader.has_times();
             trace.notes = reader.notes();
             trace.source = Box::new(reader);
             trace.synthetic = is_declared_synthetic(Path::new(name), bytes);
@@ -87,6 +90,13 @@ impl Trace {
     #[must_use]
     pub fn is_synthetic(&self) -> bool {
         self.synthetic
+    }
+
+    /// False if all requests have the time 0, since the form has no times or their column is not
+    /// known.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        self.has_times
     }
 
     /// What whoever looks at results must know of how it is read: what is not, for one.

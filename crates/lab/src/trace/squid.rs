@@ -8,13 +8,13 @@
 //! and type; else it ends before the user, whom the first thing that looks like hierarchy and peer
 //! follows. Pure.
 
-use super::fields;
+use super::fields::{self, TimeUnit};
 use super::record::{Parsed, ParsedName, Span};
 use crate::error::BadRecord;
 
 const FIELDS: usize = 10;
 
-pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
+pub(crate) fn parse(line: &[u8], unit: Option<TimeUnit>) -> Result<Parsed, BadRecord> {
     // Without the headers that log_mime_hdrs appends; a URL may not hold `[` unescaped after a
     // blank.
     let end = memchr::memmem::find(line, b" [").unwrap_or(line.len());
@@ -37,7 +37,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
     };
     let client = if client == b"-" { &client[..0] } else { client };
     Ok(Parsed {
-        time_us: fields::time_us(time)?,
+        time_us: fields::time_us(time, unit)?,
         client: Span::of(line, client),
         method: Span::of(line, method),
         status: fields::status(&result[slash + 1..])?,
@@ -113,7 +113,7 @@ mod tests {
     use crate::trace::record::{ObjectName, Record};
 
     fn record(line: &str) -> Record<'_> {
-        parse(line.as_bytes()).expect(line).record(line.as_bytes())
+        parse(line.as_bytes(), None).expect(line).record(line.as_bytes())
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
                 "size is `-`, not a number of bytes",
             ),
         ] {
-            assert_eq!(parse(line.as_bytes()).expect_err(line).to_string(), reason);
+            assert_eq!(parse(line.as_bytes(), None).expect_err(line).to_string(), reason);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! it was traced, so that nobody knows the size: it is a request without a body, which libCacheSim
 //! leaves out, too. What stores is a write, `delete` deletes; the lifetime is not read.
 
-use super::fields;
+use super::fields::{self, TimeUnit};
 use super::operation::{key_and_value_bytes, operation};
 use super::record::{Parsed, ParsedName, Span};
 use crate::error::BadRecord;
@@ -18,7 +18,7 @@ const OPERATIONS: [&[u8]; 11] = [
     b"decr",
 ];
 
-pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
+pub(crate) fn parse(line: &[u8], unit: Option<TimeUnit>) -> Result<Parsed, BadRecord> {
     let found = memchr::memchr_iter(b',', line).count() + 1;
     let fields = BadRecord::FieldCount { expected: "7 or more", found };
     let Some((time, mut rest)) = split(line, memchr::memchr(b',', line)) else {
@@ -41,7 +41,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
     }
     let (key_bytes, value_bytes) = (fields::size_bytes(key_size)?, fields::size_bytes(value_size)?);
     Ok(Parsed {
-        time_us: fields::time_us(time)?,
+        time_us: fields::time_us(time, unit)?,
         client: Span::of(line, client),
         method: if op == Op::Read { Span::default() } else { Span::of(line, name) },
         status: 0,
@@ -73,16 +73,16 @@ mod tests {
             ("7,a,1,5,,delete,0", "", 6, "a", Op::Delete),
             ("7,a,1,5,x,incr,9", "x", 6, "a", Op::Write),
         ] {
-            let parsed = parse(line.as_bytes()).expect(line);
+            let parsed = parse(line.as_bytes(), None).expect(line);
             let record = parsed.record(line.as_bytes());
             assert_eq!(record.object, ObjectName::Text(key.as_bytes()));
             assert_eq!((record.client, record.op()), (client.as_bytes(), op), "{line}");
             assert_eq!(record.size_bytes, size_bytes, "{line}");
         }
-        let number = parse(b"1,77,8,8,c,get,0").expect("a number").object;
+        let number = parse(b"1,77,8,8,c,get,0", None).expect("a number").object;
         assert!(matches!(number, ParsedName::Id(77)));
         let huge = format!("1,a,{0},{0},c,set,0", u64::MAX);
-        assert_eq!(parse(huge.as_bytes()).expect("huge").size_bytes, u64::MAX);
+        assert_eq!(parse(huge.as_bytes(), None).expect("huge").size_bytes, u64::MAX);
         for known in OPERATIONS {
             let op = match known {
                 b"get" | b"gets" => Op::Read,
@@ -90,7 +90,7 @@ mod tests {
                 _ => Op::Write,
             };
             let line = [b"1,a,1,1,c,", known, b",0"].concat();
-            assert_eq!(parse(&line).expect("known").record(&line).op(), op);
+            assert_eq!(parse(&line, None).expect("known").record(&line).op(), op);
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
             ("0,a,1,-5,4,get,0", "size is `-5`, not a number of bytes"),
             ("x,a,1,5,4,get,0", "time is `x`, not seconds as in 807256800 or 807256800.25"),
         ] {
-            assert_eq!(parse(line.as_bytes()).expect_err(line).to_string(), reason);
+            assert_eq!(parse(line.as_bytes(), None).expect_err(line).to_string(), reason);
         }
     }
 }

@@ -56,11 +56,11 @@ impl Version {
         let size_bytes = u32::from_le_bytes(array(&bytes[len_at..])).into();
         let object = u64::from_le_bytes(array(&bytes[16..]));
         let time_us = u64::from_le_bytes(array(&bytes[24..]));
-        let time_s = u32::try_from(time_us / US_PER_S).map_err(|_| {
+        let time = u32::try_from(time_us / US_PER_S).map_err(|_| {
             let expected = "microseconds of a time that 32 bits hold in seconds";
             BadRecord::value("time", time_us.to_string().as_bytes(), expected)
         })?;
-        Ok(BinaryRecord { time_s, object, size_bytes, op: Op::Read })
+        Ok(BinaryRecord { time, object, size_bytes, op: Op::Read })
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     /// Worked out by hand: 4,096 bytes from block 0x0102030405060708 on, at 1.5 s.
     const BLOCK_AND_TIME: [u8; 16] = [8, 7, 6, 5, 4, 3, 2, 1, 0x60, 0xe3, 0x16, 0, 0, 0, 0, 0];
     const EXPECTED: BinaryRecord =
-        BinaryRecord { time_s: 1, object: 0x0102_0304_0506_0708, size_bytes: 4096, op: Op::Read };
+        BinaryRecord { time: 1, object: 0x0102_0304_0506_0708, size_bytes: 4096, op: Op::Read };
 
     fn record(version: Version) -> Vec<u8> {
         let before: [u8; 16] = match version {

@@ -3,11 +3,14 @@
 
 use super::field::take_field;
 use crate::error::shortened;
+use crate::trace::fields::TimeUnit;
 
 /// Columns by their names, from 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) time: Option<usize>,
+    /// What the time counts, if its name says so.
+    pub(super) unit: Option<TimeUnit>,
     pub(super) object: Option<usize>,
     pub(super) size: Option<usize>,
     pub(super) key_size: Option<usize>,
@@ -20,7 +23,18 @@ pub(super) struct Named {
 /// Compared without case and without what is neither letter nor digit.
 type Ranks = [&'static [&'static str]; 3];
 
-const TIME_NAMES: Ranks = [&["times", "clocktime", "optime"], &["time", "timestamp"], &["ts"]];
+const TIME_NAMES: Ranks = [&["clocktime", "optime"], &["time", "timestamp"], &["ts"]];
+/// What may stand behind these to say what they count.
+const UNIT_NAMES: [(&str, TimeUnit); 8] = [
+    ("ms", TimeUnit::Milliseconds),
+    ("millis", TimeUnit::Milliseconds),
+    ("us", TimeUnit::Microseconds),
+    ("micros", TimeUnit::Microseconds),
+    ("ns", TimeUnit::Nanoseconds),
+    ("nanos", TimeUnit::Nanoseconds),
+    ("seconds", TimeUnit::Seconds),
+    ("s", TimeUnit::Seconds),
+];
 const OBJECT_NAMES: Ranks =
     [&["objid", "objectid", "object"], &["key", "url", "cachekey"], &["id"]];
 const SIZE_NAMES: Ranks = [&["objsize", "objectsize"], &["size", "sizebytes"], &["bytes"]];
@@ -60,13 +74,19 @@ impl Named {
             names.push(String::from_utf8_lossy(name.text.trim_ascii()).into_owned());
             let (at, plain) = (names.len(), plain(name.text));
             best.iter_mut().zip(ranks).for_each(|(best, ranks)| best.consider(&plain, ranks, at));
+            if unit_of(&plain).is_some() {
+                best[0].consider(TIME_NAMES[0][0], &TIME_NAMES, at);
+            }
         }
-        let [time, object, size, key_size, value_size, operation] = best;
+        let time_column = match time_given {
+            Some(_) => None,
+            None => best[0].column("times", "time-col")?,
+        };
+        let unit_of = |column: usize| unit_of(&plain(names[column - 1].as_bytes()));
+        let [_, object, size, key_size, value_size, operation] = best;
         Ok(Named {
-            time: match time_given {
-                Some(_) => None,
-                None => time.column("times", "time-col")?,
-            },
+            time: time_column,
+            unit: time_column.and_then(unit_of),
             object: object.column("objects", "obj-id-col")?,
             size: match size_given {
                 Some(_) => None,
@@ -88,6 +108,13 @@ impl Named {
         });
         telling.map(|(at, name)| format!("{at} (`{}`)", shortened(name.as_bytes()))).collect()
     }
+}
+
+/// What a column of times counts, if its name says so.
+fn unit_of(plain: &str) -> Option<TimeUnit> {
+    let is_time = |name: &str| TIME_NAMES.iter().any(|names| names.contains(&name));
+    let named = |(end, _): &&(&str, TimeUnit)| plain.strip_suffix(end).is_some_and(is_time);
+    UNIT_NAMES.iter().find(named).map(|(_, unit)| *unit)
 }
 
 /// Letters and digits alone, in small letters.
