@@ -23,7 +23,7 @@ use super::design_runs::{Played, Run, Setting, run_all};
 use super::designs_real as real;
 use super::load::{Loaded, load};
 use super::manifest::{NewPage, Read, drive_identity, manifest};
-use super::reading::ReadArgs;
+use super::reading::{ReadArgs, check_times};
 use super::system_args::SystemArgs;
 use super::watched::Watched;
 use crate::failure::Failure;
@@ -269,6 +269,7 @@ fn real_place(
 fn load_measured(args: &Designs) -> Result<Loaded, Failure> {
     let mut loaded = load(&args.trace, &args.read)?;
     if args.at_trace_pace {
+        check_times(&args.trace, loaded.has_times, "--at-trace-pace")?;
         loaded.sort_by_time();
     }
     let (warmup, count) = (args.warmup_req, loaded.requests.len());

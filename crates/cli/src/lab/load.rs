@@ -13,6 +13,8 @@ pub(crate) struct Loaded {
     pub(crate) identity: TraceIdentity,
     pub(crate) requests: Vec<Request>,
     pub(crate) names: Catalogue,
+    /// Whether the requests have times that differ.
+    pub(crate) has_times: bool,
     /// Requests that a rule left out.
     pub(crate) left_out: u64,
 }
@@ -52,5 +54,7 @@ pub(crate) fn load_by(
     let (requests, names) = load_kept(&mut trace, keeps, |requests| reading.set(requests))?;
     drop(reading);
     remarks(&trace);
-    Ok(Loaded { identity: TraceIdentity::of(&trace), requests, names, left_out })
+    // Whatever is said of times of which there are none, the first is the earliest.
+    let has_times = requests.iter().any(|request| request.time_us > 0);
+    Ok(Loaded { identity: TraceIdentity::of(&trace), requests, names, has_times, left_out })
 }

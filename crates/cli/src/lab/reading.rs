@@ -95,6 +95,17 @@ impl ReadArgs {
     }
 }
 
+/// That a trace has times for an option that goes by them.
+pub(crate) fn check_times(name: &str, has_times: bool, option: &str) -> Result<(), Failure> {
+    match has_times {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "{option} goes by the times of requests, and {name} has none: leave it out (of a csv \
+             trace -t time-col=.. says which column has them)"
+        ))),
+    }
+}
+
 /// Progress through a trace: by bytes where the file's size is known, else by requests.
 pub(crate) struct Reading {
     progress: Progress,

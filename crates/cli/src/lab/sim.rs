@@ -14,7 +14,7 @@ use damelo_lab::trace::Trace;
 use serde_json::json;
 
 use super::manifest::{NewPage, Read, manifest};
-use super::reading::{ReadArgs, Reading, TOO_MANY_BYTES, is_too_many, remarks_of};
+use super::reading::{ReadArgs, Reading, TOO_MANY_BYTES, check_times, is_too_many, remarks_of};
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
 
@@ -149,6 +149,9 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     keep_tables_apart(options.is_one_cache());
     let new_page = NewPage::begin(args.html.as_deref(), &[Read::Trace(name)])?;
     let open = || Trace::open(name, &read);
+    // Most traces without times are known before they are read, the others behind that.
+    let by_time = by_time(args);
+    by_time.map_or(Ok(()), |option| check_times(name, open()?.has_times(), option))?;
     let mut passes: BTreeMap<u32, Reading> = BTreeMap::new();
     let start = Instant::now();
     let mut before = start;
@@ -159,6 +162,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(passes);
+    by_time.map_or(Ok(()), |option| check_times(name, report.has_times, option))?;
     if report.requests > 0 && report.warmup_requests + report.delete_requests == report.requests {
         let count = thousands(report.requests);
         let what = if report.delete_requests > 0 { "warm-up or deletes" } else { "warm-up" };
@@ -185,6 +189,12 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         report.requests as f64 * runs as f64 / seconds / 1e6
     ));
     Ok(())
+}
+
+/// An option that goes by times.
+fn by_time(args: &Sim) -> Option<&'static str> {
+    let warmup = args.warmup_sec.filter(|s| *s > 0).map(|_| "--warmup-sec");
+    warmup.or_else(|| args.report_interval.map(|_| "--report-interval"))
 }
 
 fn options(args: &Sim, policies: &str, sizes: &str) -> Result<SimOptions, Failure> {

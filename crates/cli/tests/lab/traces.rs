@@ -497,3 +497,26 @@ fn times_may_count_something_else_than_seconds() {
     let report = bed.json(&[&["sim", "t.csv", "lru", "99"][..], &intervals].concat());
     assert_eq!(report["caches"][0]["intervals"][1]["end_s"], 90);
 }
+
+/// Of a form without them, of columns without one, and of records that all have the same.
+#[test]
+fn what_goes_by_times_is_refused_where_there_are_none() {
+    let bed = Bed::new();
+    bed.file("t.txt", "a\nb\na\n");
+    bed.file("t.csv", "obj_id,size\na,9\nb,9\na,9\n");
+    bed.file("same.csv", "time,obj_id,size\n7,a,9\n7,b,9\n7,a,9\n");
+    for trace in ["t.txt", "t.csv", "same.csv"] {
+        let sim = ["sim", trace, "lru", "99"];
+        let none = "goes by the times of requests, and ".to_owned() + trace + " has none";
+        for option in ["--report-interval", "--warmup-sec"] {
+            let (code, said) = bed.fails(&[&sim[..], &[option, "5"]].concat());
+            assert!(code == 2 && said.contains(&format!("{option} {none}")), "{said}");
+        }
+        bed.ok(&[&sim[..], &["--warmup-sec", "0"]].concat());
+        let (code, said) = bed.fails(&["designs", trace, "store", "--at-trace-pace"]);
+        assert!(code == 2 && said.contains(&format!("--at-trace-pace {none}")), "{said}");
+    }
+    bed.file("t.csv", "time,obj_id,size\n7,a,9\n8,b,9\n9,a,9\n");
+    bed.ok(&["sim", "t.csv", "lru", "99", "--report-interval", "1", "--warmup-sec", "1"]);
+    bed.ok(&["designs", "t.csv", "store", "--at-trace-pace"]);
+}

@@ -113,7 +113,10 @@ pub struct SimReport {
     pub objects: u64,
     /// Working set in bytes (or objects), if a first pass was needed.
     pub working_set: Option<u64>,
-    /// Malformed lines.
+    /// Whether the requests have times that differ. Known only where warm-up or intervals go by
+    /// time; else false.
+    pub has_times: bool,
+    /// Malformed lines, and those that are no requests.
     pub skipped: Skipped,
 }
 
@@ -205,6 +208,7 @@ pub fn simulate(
         empty_requests: feed.empty(),
         objects: feed.objects() as u64,
         working_set: cutter.working_set(options.ignores_sizes),
+        has_times: cutter.has_times,
         skipped: feed.trace().skipped(),
     })
 }
@@ -250,6 +254,7 @@ struct Cutter {
     first_us: Option<u64>,
     interval_end_us: u64,
     is_warm: bool,
+    has_times: bool,
 }
 
 impl Cutter {
@@ -265,6 +270,7 @@ impl Cutter {
             first_us: None,
             interval_end_us: 0,
             is_warm: false,
+            has_times: false,
         }
     }
 
@@ -305,6 +311,7 @@ impl Cutter {
         let mut batch = Batch::default();
         for (step, time_us) in steps.iter().zip(times_us) {
             let first_us = *self.first_us.get_or_insert(*time_us);
+            self.has_times |= *time_us != first_us;
             let since_us = time_us.saturating_sub(first_us);
             let is_warmup = self.in_warmup(self.steps, since_us);
             let ended = self.interval_ended(since_us);
