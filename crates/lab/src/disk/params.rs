@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::SECTOR_BYTES;
 
@@ -200,27 +201,33 @@ impl MechanicalParams {
             [seek.average_us, seek.full_us].map(|us| u64::from(us.saturating_sub(seek.single_us)));
         let is_curved = 3 * over_average >= over_full && 15 * over_average <= 8 * over_full;
         let rules = [
-            (in_order, "seeks grow from single_us over average_us to full_us"),
+            (in_order, "seek: seeks grow from single_us over average_us to full_us"),
             (
                 is_curved,
-                "average_us is 1/3 to 8/15 of the way from single_us to full_us, or no curve of seeks \
+                "seek: average_us is 1/3 to 8/15 of the way from single_us to full_us, or no curve of seeks \
                  meets all three",
             ),
-            ((1..=ZONES_MAX as usize).contains(&self.zones.len()), "1 to 1,024 zones"),
+            ((1..=ZONES_MAX as usize).contains(&self.zones.len()), "zones: 1 to 1,024 of them"),
             (
                 self.zones.iter().all(fits),
-                "a zone has 1 to 2^21 cylinders, a track 1 to 2^20 sectors",
+                "zones: one has 1 to 2^21 cylinders, its tracks 1 to 2^20 sectors",
             ),
-            (self.revolution_ns > 0, "it turns"),
-            ((1..=HEADS_MAX).contains(&self.heads), "1 to 1,024 heads"),
+            (self.revolution_ns > 0, "revolutions_per_minute is above 0"),
+            ((1..=HEADS_MAX).contains(&self.heads), "heads are 1 to 1,024"),
             (self.bus_bytes_per_us > 0, "bus_bytes_per_us is above 0"),
-            (times.iter().all(|us| *us <= TIME_US_MAX), "times are at most 10 s"),
-            (self.cache.segments <= 1 << 16, "at most 65,536 segments of cache"),
-            (self.cache.write_room_bytes() <= SIZE_BYTES_MAX, "write_bytes is at most 2^50"),
+            (
+                times.iter().all(|us| *us <= TIME_US_MAX),
+                "seek.full_us, write_settle_us, head_switch_us and controller_us are at most 10,000,000",
+            ),
+            (self.cache.segments <= 1 << 16, "cache.segments are at most 65,536"),
+            (self.cache.write_room_bytes() <= SIZE_BYTES_MAX, "cache.write_bytes is at most 2^50"),
         ];
         first_broken(&rules)?;
         // Only now: the sum of sectors cannot overflow.
-        first_broken(&[(self.sectors() * SECTOR_BYTES <= SIZE_BYTES_MAX, "at most 2^50 bytes")])
+        first_broken(&[(
+            self.sectors() * SECTOR_BYTES <= SIZE_BYTES_MAX,
+            "heads and zones: at most 2^50 bytes",
+        )])
     }
 }
 
@@ -264,13 +271,22 @@ impl FlashParams {
     pub fn check(&self) -> Result<(), &'static str> {
         let times = [self.read_ns, self.program_ns, self.write_ack_ns, self.controller_ns];
         first_broken(&[
-            ((1..=1 << 16).contains(&self.units), "1 to 65,536 units"),
-            (u64::from(self.stripe_bytes) >= SECTOR_BYTES, "a stripe has at least 512 bytes"),
-            (self.stripe_bytes.is_multiple_of(SECTOR_BYTES as u32), "a stripe is of whole sectors"),
-            ((SECTOR_BYTES..=SIZE_BYTES_MAX).contains(&self.size_bytes), "512 to 2^50 bytes"),
-            (self.buffer_bytes <= SIZE_BYTES_MAX, "the buffer has at most 2^50 bytes"),
+            ((1..=1 << 16).contains(&self.units), "units are 1 to 65,536"),
+            (u64::from(self.stripe_bytes) >= SECTOR_BYTES, "stripe_bytes is at least 512"),
+            (
+                self.stripe_bytes.is_multiple_of(SECTOR_BYTES as u32),
+                "stripe_bytes is of whole sectors of 512",
+            ),
+            (
+                (SECTOR_BYTES..=SIZE_BYTES_MAX).contains(&self.size_bytes),
+                "size_bytes is 512 to 2^50",
+            ),
+            (self.buffer_bytes <= SIZE_BYTES_MAX, "buffer_bytes is at most 2^50"),
             (self.bus_bytes_per_us > 0, "bus_bytes_per_us is above 0"),
-            (times.iter().all(|ns| *ns <= TIME_NS_MAX), "times are at most a second"),
+            (
+                times.iter().all(|ns| *ns <= TIME_NS_MAX),
+                "read_ns, program_ns, write_ack_ns and controller_ns are at most a second",
+            ),
             (
                 (100..=10_000).contains(&self.write_amplification_percent),
                 "write_amplification_percent is 100 to 10,000",
@@ -291,6 +307,35 @@ pub enum Drive {
     Mechanical(MechanicalParams),
     /// Without.
     Flash(FlashParams),
+}
+
+/// A drive of its text; what is wrong names the field that it is wrong with.
+fn read(text: &str) -> Result<Drive, String> {
+    // With its line, as long as it is no JSON.
+    let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    Drive::deserialize(&value).map_err(|error| wrong_field(&value).unwrap_or(error.to_string()))
+}
+
+/// The field that makes no drive even of one that is known to be good, and why. What is missing or
+/// unknown is none: that the first error names.
+fn wrong_field(value: &Value) -> Option<String> {
+    let good = DRIVES.iter().find_map(|(_, text)| {
+        let good: Value = serde_json::from_str(text).ok()?;
+        (good["kind"] == value["kind"]).then_some(good)
+    })?;
+    let error_with = |path: &[&str], given: &Value| {
+        let mut tried = good.clone();
+        let at = path.iter().try_fold(&mut tried, |at, key| at.get_mut(key));
+        *at? = given.clone();
+        Drive::deserialize(&tried).err().map(|error| format!("{}: {error}", path.join(".")))
+    };
+    let fields = value.as_object()?.iter();
+    fields.into_iter().find_map(|(name, given)| {
+        let whole = error_with(&[name], given)?;
+        let inner = given.as_object().into_iter().flatten();
+        let part = inner.into_iter().find_map(|(part, given)| error_with(&[name, part], given));
+        Some(part.unwrap_or(whole))
+    })
 }
 
 /// Why there is no such drive.
@@ -398,7 +443,7 @@ impl Drive {
     /// When they are not of the form, or make no sense.
     pub fn parse(path: &str, text: &str) -> Result<Drive, DriveError> {
         let malformed = |reason: String| DriveError::Malformed { path: path.to_owned(), reason };
-        let drive: Drive = serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
+        let drive = read(text).map_err(malformed)?;
         let checked = match &drive {
             Drive::Mechanical(p) => p.check(),
             Drive::Flash(p) => p.check(),

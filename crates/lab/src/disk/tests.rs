@@ -80,7 +80,13 @@ fn a_drive_is_read_from_a_file_or_refused_with_the_reason() {
     };
     assert_eq!((params.revolution_ns, params.sectors()), (10_000_000, 2 * (1_000 + 500)));
     for (from, to, reason) in [
-        ("6000", "0", "it turns"),
+        ("6000", "0", "revolutions_per_minute"),
+        ("6000", "\"fast\"", "revolutions_per_minute: invalid type: string \"fast\""),
+        ("\"average_us\": 5000", "\"average_us\": -1", "seek.average_us: invalid value"),
+        ("\"segments\": 0", "\"segments\": 1.5", "cache.segments: invalid type"),
+        ("\"heads\": 2,", "", "missing field `heads`"),
+        ("\"heads\": 2,", "\"heads\": 2", "at line 3 column"),
+        ("\"head_switch_us\": 500", "\"head_switch_us\": 10000001", "head_switch_us"),
         ("\"heads\": 2", "\"heads\": 0", "heads"),
         ("\"heads\": 2", "\"heads\": 2, \"tails\": 1", "tails"),
         ("\"average_us\": 5000", "\"average_us\": 500", "seeks grow"),
@@ -88,7 +94,7 @@ fn a_drive_is_read_from_a_file_or_refused_with_the_reason() {
         ("\"average_us\": 5000", "\"average_us\": 6000", "average_us is"),
         ("\"cylinders\": 10", "\"cylinders\": 4000000000", "2^21"),
         ("\"bus_bytes_per_us\": 100", "\"bus_bytes_per_us\": 0", "bus_bytes_per_us"),
-        ("[{\"cylinders\": 10, \"sectors_per_track\": 100},", "[{}, ", "a list of zones"),
+        ("[{\"cylinders\": 10, \"sectors_per_track\": 100},", "[{}, ", "zones: a list of zones"),
         ("mechanical", "magnetic", "magnetic"),
     ] {
         let broken = text.replace(from, to);
