@@ -320,12 +320,7 @@ impl Failure {
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())
             }
-            Failure::Trace(TraceError::Malformed { reason: BadRecord::NotSeconds { .. }, .. }) => {
-                Some("add --time-unit ms, us or ns; or s, if they are seconds all the same".to_owned())
-            }
-            Failure::Trace(TraceError::Malformed { .. }) => {
-                Some("add --skip-bad to leave such lines out, and have them counted".to_owned())
-            }
+            Failure::Trace(error) => of_trace(error),
             Failure::NotFound { .. } => Some("`damelo ls PATH` lists what there is".to_owned()),
             Failure::Design {
                 is_unlimited: true,
@@ -388,6 +383,34 @@ fn of_other_data(path: &Path, is_device: bool) -> String {
     let (size, or) = if is_device { ("SIZE", "name another") } else { ("20GiB", "remove it") };
     let format = format!("`damelo format {} --size {size} --force`", path.display());
     format!("{format} to lose what is there now, or {or}")
+}
+
+/// What helps who cannot read a trace.
+fn of_trace(error: &TraceError) -> Option<String> {
+    match error {
+        TraceError::Malformed { reason: BadRecord::NotSeconds { .. }, .. } => {
+            Some("add --time-unit ms, us or ns; or s, if they are seconds all the same".to_owned())
+        }
+        TraceError::Malformed { doubted: Some(format), .. } => Some(format!(
+            "it was read as {format}: if it is of another form, name that with --format, its \
+             columns with -t; if only this line is broken, add --skip-bad"
+        )),
+        TraceError::AllMalformed { .. } => Some(
+            "name another form with --format, its columns with -t time-col=..,obj-id-col=..,\
+             obj-size-col=.. (`damelo lab --help` lists the forms)"
+                .to_owned(),
+        ),
+        TraceError::Json { .. } => Some(
+            "make columns of it, as by jq -r '[.time,.url,.bytes]|@csv', and name them with -t \
+             time-col=1,obj-id-col=2,obj-size-col=3; of damelo's own log use log.format = \
+             \"squid\""
+                .to_owned(),
+        ),
+        TraceError::Malformed { .. } => {
+            Some("add --skip-bad to leave such lines out, and have them counted".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// What to do about an address that cannot be listened on; `key` names it, as does the flag of its

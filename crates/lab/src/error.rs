@@ -34,6 +34,29 @@ pub enum TraceError {
         place: Place,
         /// What is wrong with it.
         reason: BadRecord,
+        /// The form that it was read as, if no line before it was well formed: it may be another.
+        doubted: Option<&'static str>,
+    },
+    /// Not one line is of the form, though malformed ones were to be skipped.
+    #[error(
+        "`{path}` has no line of the form {format}, as which it was read: all {count} are malformed, \
+         the first, {first}"
+    )]
+    AllMalformed {
+        /// As given.
+        path: String,
+        /// The form that it was read as.
+        format: &'static str,
+        /// Malformed lines.
+        count: u64,
+        /// Which is the first of them, and what is wrong with it.
+        first: String,
+    },
+    /// The first lines are JSON, which is of no known form.
+    #[error("the trace `{path}` looks like JSON, which the lab does not read")]
+    Json {
+        /// As given.
+        path: String,
     },
     /// The first bytes are of no known form.
     #[error("cannot tell the form of the trace `{path}`: {reason}; name it with --format")]

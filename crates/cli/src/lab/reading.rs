@@ -47,9 +47,17 @@ pub(crate) struct ReadArgs {
     /// trace's column says, as `time_ms`
     #[arg(long, value_name = "UNIT", value_parser = time_unit)]
     pub(crate) time_unit: Option<TimeUnit>,
-    /// Read only so many requests, those among them that are then left out
-    #[arg(long, short = 'n', value_name = "N")]
+    /// Read only so many requests, those among them that are then left out; -1 for all
+    #[arg(long, short = 'n', value_name = "N", value_parser = num_req, allow_negative_numbers = true)]
     pub(crate) num_req: Option<u64>,
+}
+
+/// libCacheSim's -1 is no limit.
+fn num_req(given: &str) -> Result<u64, String> {
+    match given {
+        "-1" => Ok(u64::MAX),
+        _ => given.parse().map_err(|_| "write a number of requests, or -1 for all".to_owned()),
+    }
 }
 
 fn time_unit(given: &str) -> Result<TimeUnit, String> {

@@ -309,9 +309,12 @@ fn our_own_traces_may_stand_one_behind_the_other() {
 #[test]
 fn lines_of_json_are_told_as_that() {
     let bed = Bed::new();
-    bed.file("access.log", "{\"bytes\":9,\"target\":\"/a\"}\n");
-    let (_, said) = bed.fails(&["trace", "stat", "access.log"]);
-    assert!(said.contains("look like JSON") && said.contains("log.format = \"squid\""), "{said}");
+    for text in ["{\"bytes\":9,\"target\":\"/a\"}\n", "[\n  {\n \"bytes\": 9}]\n", "{\n\"a\":1}"] {
+        bed.file("access.log", text);
+        let (_, said) = bed.fails(&["trace", "stat", "access.log"]);
+        assert!(said.contains("looks like JSON") && !said.contains("--format"), "{said}");
+        assert!(said.contains("jq -r") && said.contains("log.format = \"squid\""), "{said}");
+    }
 }
 
 /// A delete, a refused one, a purge that finds nothing, a request: the same in each log.
@@ -519,4 +522,36 @@ fn what_goes_by_times_is_refused_where_there_are_none() {
     bed.file("t.csv", "time,obj_id,size\n7,a,9\n8,b,9\n9,a,9\n");
     bed.ok(&["sim", "t.csv", "lru", "99", "--report-interval", "1", "--warmup-sec", "1"]);
     bed.ok(&["designs", "t.csv", "store", "--at-trace-pace"]);
+}
+
+/// Where the first line is malformed already, the form may be another: --skip-bad alone would leave
+/// nothing.
+#[test]
+fn where_all_lines_are_malformed_the_form_is_told() {
+    let bed = Bed::new();
+    bed.file("t.csv", "a b c\nd e f\n");
+    let (_, said) = bed.fails(&["trace", "stat", "t.csv", "--format", "squid"]);
+    assert!(said.contains("try: it was read as squid: if it is of another form"), "{said}");
+    let (code, said) = bed.fails(&["trace", "stat", "t.csv", "--format", "squid", "--skip-bad"]);
+    assert!(
+        code == 4 && said.contains("all 2 are malformed, the first, line 1: 3 fields"),
+        "{said}"
+    );
+    assert!(said.contains("try: name another form with --format"), "{said}");
+    bed.file("access.log", &format!("broken\n{SQUID}"));
+    let (_, said) = bed.fails(&["trace", "stat", "access.log"]);
+    assert!(said.contains("if only this line is broken, add --skip-bad"), "{said}");
+    bed.ok(&["trace", "stat", "access.log", "--skip-bad"]);
+}
+
+#[test]
+fn all_requests_may_be_asked_for_as_with_cachesim() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    for args in [&["-n", "-1"][..], &["--num-req", "-1"], &["--num-req=-1"]] {
+        let report = bed.json(&[&["trace", "stat", "access.log", "--json"], args].concat());
+        assert_eq!(report["stat"]["requests"], 4, "{args:?}");
+    }
+    let (code, said) = bed.fails(&["trace", "stat", "access.log", "-n", "-2"]);
+    assert!(code == 2 && said.contains("a number of requests, or -1 for all"), "{said}");
 }

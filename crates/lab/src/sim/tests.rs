@@ -5,7 +5,7 @@ use std::io::Write;
 use super::SizeSpec;
 use super::run::*;
 use crate::policy::PolicySpec;
-use crate::trace::{ReadOptions, Trace};
+use crate::trace::{ReadOptions, TimeUnit, Trace};
 
 /// One object a second, of five, in turn, of 10 bytes; a sixth of no bytes and a delete at the end.
 fn trace(dir: &tempfile::TempDir, requests: u64) -> String {
@@ -32,7 +32,8 @@ fn options(policies: &str, sizes: &str) -> SimOptions {
 }
 
 fn run(path: &str, options: &SimOptions) -> SimReport {
-    let open = || Trace::open(path, &ReadOptions::default());
+    let read = ReadOptions { time_unit: Some(TimeUnit::Seconds), ..ReadOptions::default() };
+    let open = || Trace::open(path, &read);
     simulate(&open, options, &mut |_, _, _| {}).expect("simulated")
 }
 

@@ -148,6 +148,14 @@ pub(crate) fn detect(
     detect_text(if said.is_empty() { &all } else { &said }, columns)
 }
 
+/// True of an object, or a list of them.
+pub(crate) fn is_json(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let text = text.strip_prefix(b"[").map_or(text, <[u8]>::trim_ascii_start);
+    let inner = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+    inner.is_some_and(|inner| matches!(inner.first(), None | Some(b'"' | b'}')))
+}
+
 fn is_comment(line: &[u8]) -> bool {
     line.first() == Some(&b'#')
 }
@@ -194,10 +202,8 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
         }
     }
     // Before our own form, which any six columns look like that have numbers where it has some.
-    if first.starts_with(b"{") {
-        return Err("its lines look like JSON, which the lab does not read (damelo writes its \
-                    access log for it with log.format = \"squid\")"
-            .to_owned());
+    if is_json(first) {
+        return Err("its lines look like JSON".to_owned());
     }
     let named = Columns::new(columns.unwrap_or(&ColumnOptions::default()), first);
     if named.as_ref().is_ok_and(Columns::has_more_than_objects) {

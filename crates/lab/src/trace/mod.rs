@@ -16,6 +16,7 @@ mod input;
 mod lcs;
 #[cfg(test)]
 mod malformed_tests;
+mod opening;
 mod operation;
 mod oracle_general;
 mod origin;

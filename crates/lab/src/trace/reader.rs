@@ -8,17 +8,16 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::binary::{BinaryRecord, Layout};
-use super::columns::{ColumnOptions, Columns, push_undoubled};
-use super::format::{Format, LineParser, binary_by_name, detect, first_line};
+use super::columns::{ColumnOptions, push_undoubled};
+use super::format::{Format, LineParser, binary_by_name};
 use super::input::{Input, LINE_BYTES_MAX, Line, ReadPosition};
-use super::lcs;
+use super::opening::{check_unit, format_of, layout, line_parser};
 use super::oracle_general::{OracleRecord, RECORD_BYTES};
 use super::record::{ObjectName, Parsed, ParsedName, Record};
 use super::source::object_name;
-use super::vscsi;
 use crate::error::{BadRecord, Place, TraceError};
 use crate::request::Op;
-use crate::trace::clf::{Tail, push_site, push_unescaped};
+use crate::trace::clf::{push_site, push_unescaped};
 use crate::trace::fields::TimeUnit;
 
 /// How to read traces.
@@ -160,6 +159,9 @@ pub(crate) struct TraceReader {
     number: u64,
     skip_bad: bool,
     skipped: Skipped,
+    /// Any line was well formed.
+    has_good: bool,
+    has_times: bool,
     url_prefix: Vec<u8>,
     /// Of records; parsers of lines have their own.
     unit: TimeUnit,
@@ -211,7 +213,11 @@ impl TraceReader {
                 Body::Lines { parser, line: 0..0, parsed: None }
             }
         };
-        check_unit(path, format, &body, options)?;
+        let has_times = match &body {
+            Body::Lines { parser, .. } => parser.has_times(),
+            Body::Records { .. } => true,
+        };
+        check_unit(path, format, has_times, options)?;
         input.skip(before_bytes);
         Ok(TraceReader {
             path: path.to_owned(),
@@ -221,6 +227,8 @@ impl TraceReader {
             number: 0,
             skip_bad: options.skip_bad,
             skipped: Skipped::default(),
+            has_good: false,
+            has_times,
             url_prefix: options.url_prefix.clone().into_bytes(),
             unit: options.time_unit.unwrap_or_default(),
             renamed: Vec::new(),
@@ -234,10 +242,7 @@ impl TraceReader {
 
     /// True if the form has times, and a place for them is known.
     pub(crate) fn has_times(&self) -> bool {
-        match &self.body {
-            Body::Lines { parser, .. } => parser.has_times(),
-            Body::Records { .. } => true,
-        }
+        self.has_times
     }
 
     /// What whoever looks at the result must know of how it is read.
@@ -264,13 +269,28 @@ impl TraceReader {
     fn malformed(&mut self, reason: BadRecord) -> Result<(), TraceError> {
         let place = self.reached();
         if !self.skip_bad {
-            return Err(TraceError::Malformed { path: self.path.clone(), place, reason });
+            let is_doubted = !self.has_good && matches!(self.body, Body::Lines { .. });
+            let doubted = is_doubted.then(|| self.format.name());
+            return Err(TraceError::Malformed { path: self.path.clone(), place, reason, doubted });
         }
         self.skipped.count += 1;
         if self.skipped.examples.len() < EXAMPLES_MAX {
             self.skipped.examples.push((place, reason));
         }
         Ok(())
+    }
+
+    /// Nothing follows. That nothing well formed came is no empty trace.
+    fn end_of_lines(&self) -> Result<bool, TraceError> {
+        match self.skipped.examples.first() {
+            Some((place, reason)) if !self.has_good => Err(TraceError::AllMalformed {
+                path: self.path.clone(),
+                format: self.format.name(),
+                count: self.skipped.count,
+                first: format!("{place}: {reason}"),
+            }),
+            _ => Ok(false),
+        }
     }
 
     fn leave_out(&mut self, what: &'static str) {
@@ -280,7 +300,7 @@ impl TraceReader {
     fn next_line(&mut self) -> Result<bool, TraceError> {
         loop {
             let taken = match self.input.line().map_err(|source| self.read_failed(source))? {
-                Line::End => return Ok(false),
+                Line::End => return self.end_of_lines(),
                 Line::TooLong => {
                     self.number += 1;
                     self.malformed(BadRecord::TooLong { limit: LINE_BYTES_MAX })?;
@@ -302,6 +322,7 @@ impl TraceReader {
             }
             match parser.parse(text) {
                 Ok(found) => {
+                    self.has_good = true;
                     if let Some(what) = found.record(text).no_request() {
                         self.leave_out(what);
                         continue;
@@ -310,7 +331,10 @@ impl TraceReader {
                     self.rename();
                     return Ok(true);
                 }
-                Err(BadRecord::NoRequest) => self.leave_out(UNASKED),
+                Err(BadRecord::NoRequest) => {
+                    self.has_good = true;
+                    self.leave_out(UNASKED);
+                }
                 Err(reason) => self.malformed(reason)?,
             }
         }
@@ -458,101 +482,4 @@ impl RecordSource for TraceReader {
     fn skipped(&self) -> Skipped {
         self.skipped.clone()
     }
-}
-
-/// The form that is named, or else that which the name or the first bytes tell; `text` are these
-/// without a byte order mark.
-fn format_of(
-    path: &str,
-    name: &str,
-    head: &[u8],
-    text: &[u8],
-    options: &ReadOptions,
-) -> Result<Format, TraceError> {
-    let columns = options.columns.as_ref();
-    let format = match options.format {
-        // `csv` is also what users call our own form; its header tells.
-        Some(Format::Csv) if text.starts_with(super::damelo_csv::HEADER) => Format::Damelo,
-        Some(format) => format,
-        None => match detect(name, head, columns) {
-            // The first three bytes of binary records mean something else.
-            Ok(binary) if binary.is_binary() => binary,
-            _ => detect(name, text, columns)
-                .map_err(|reason| TraceError::UnknownFormat { path: path.to_owned(), reason })?,
-        },
-    };
-    let means_nothing = |columns: &ColumnOptions| match format {
-        Format::Csv => false,
-        Format::Txt => columns.name_columns(),
-        _ => true,
-    };
-    match columns.is_some_and(means_nothing) {
-        true => Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() }),
-        false => Ok(format),
-    }
-}
-
-/// That a unit, if one is given, is about times that could have another.
-fn check_unit(
-    path: &str,
-    format: Format,
-    body: &Body,
-    options: &ReadOptions,
-) -> Result<(), TraceError> {
-    let reason = match (format, body) {
-        (Format::Common | Format::Combined, _) => "whose times are dates",
-        (Format::Vscsi, _) => "whose times are always microseconds",
-        (_, Body::Lines { parser, .. }) if !parser.has_times() => "and has no times",
-        _ => return Ok(()),
-    };
-    match options.time_unit {
-        Some(_) => Err(TraceError::NoUnit { path: path.to_owned(), format: format.name(), reason }),
-        None => Ok(()),
-    }
-}
-
-/// How the records lie, of a binary trace.
-fn layout(
-    path: &str,
-    format: Format,
-    is_named: bool,
-    head: &[u8],
-) -> Result<Option<Layout>, TraceError> {
-    let found = match format {
-        Format::OracleGeneral => Ok(Some(Layout::OracleGeneral)),
-        Format::Lcs => lcs::version(head).map(|version| Some(Layout::Lcs(version))),
-        Format::Vscsi => vscsi::version(head).map(|version| Some(Layout::Vscsi(version))),
-        _ => Ok(None),
-    };
-    found.map_err(|reason| match (path.to_owned(), is_named) {
-        (path, false) => TraceError::UnknownFormat { path, reason },
-        // To name it is no advice for who has.
-        (path, true) => TraceError::OtherFormat { path, format: format.name(), reason },
-    })
-}
-
-/// What reads the lines of a text format.
-fn line_parser(format: Format, head: &[u8], options: &ReadOptions) -> Result<LineParser, String> {
-    let given = options.columns.clone().unwrap_or_default();
-    let unit = options.time_unit;
-    let (number, first) = match format {
-        Format::Csv => first_line(head, options.columns.as_ref()).unwrap_or((1, b"")),
-        _ => {
-            let lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-            (1..).zip(lines).find(|(_, line)| !line.is_empty()).unwrap_or((1, b""))
-        }
-    };
-    Ok(match format {
-        Format::OracleGeneral | Format::Lcs | Format::Vscsi => unreachable!("it has records"),
-        Format::Damelo => LineParser::Damelo(unit),
-        Format::Squid => LineParser::Squid(unit),
-        Format::Common => LineParser::Clf(Tail::Common),
-        Format::Combined => LineParser::Clf(Tail::Combined),
-        Format::Twr => LineParser::Twr(unit),
-        Format::Txt => LineParser::Columns(Columns::whole_line(&given).headed_by_line(number)),
-        Format::Csv => {
-            let columns = Columns::new(&given, first)?.counting(unit);
-            LineParser::Columns(columns.headed_by_line(number))
-        }
-    })
 }
