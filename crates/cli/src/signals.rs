@@ -1,18 +1,22 @@
 //! Ctrl-C and SIGTERM as a future: the first requests a graceful end; a second, or the expiry of
-//! the time limit, ends the process at once. SIGHUP and SIGUSR1 are passed on each time they
-//! arrive.
+//! the time limit, ends the process at once. SIGHUP and SIGUSR1 are passed on.
+//!
+//! Invariants: whoever asks for the end is heard, whatever SIGHUP or SIGUSR1 have begun: a file of
+//! settings may be on a mount that hangs. What one of these asked for is done after the last time
+//! that it came, but not once for each time.
 //!
 //! Threads: [`Stop::on_signals`] must run before any other thread is started, because threads
-//! inherit the blocked signals from it. One thread then waits for signals, and one for the time
-//! limit. The latter is started in advance: at the end the system may refuse a new thread, and it
-//! must not wait for anything that other threads wait for.
+//! inherit the blocked signals from it. One thread then waits for signals, one does what SIGHUP and
+//! SIGUSR1 ask for, and one waits for the time limit. The latter is started in advance: at the end
+//! the system may refuse a new thread, and it must not wait for anything that other threads wait
+//! for.
 
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,18 +38,88 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 struct State {
     stopped: bool,
     waker: Option<Waker>,
-    on_other: Option<Handler>,
-    /// SIGHUP and SIGUSR1 that came before there was a handler, each once.
-    early: BTreeSet<i32>,
 }
 
 /// What is done on SIGHUP and SIGUSR1, by the signal's number.
 type Handler = Box<dyn FnMut(i32) + Send>;
 
+/// SIGHUP and SIGUSR1 between the thread that waits for them and the one that does what they ask
+/// for.
+#[derive(Default)]
+struct Others {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// `None` before there is one, and while it does something.
+    handler: Option<Handler>,
+    /// Signals that came since they were last begun, or before there was a handler: each once.
+    signals: BTreeSet<i32>,
+    /// Nothing more is to be done.
+    ended: bool,
+}
+
+impl Waiting {
+    /// What is to be done now, and by whom, who is given back after it.
+    fn next(&mut self) -> Option<(i32, Handler)> {
+        let signal = *self.signals.first()?;
+        let handler = self.handler.take()?;
+        self.signals.remove(&signal);
+        Some((signal, handler))
+    }
+}
+
+impl Others {
+    fn came(&self, signal: i32) {
+        self.lock().signals.insert(signal);
+        self.changed.notify_one();
+    }
+
+    fn handle(&self, handler: Handler) {
+        self.lock().handler = Some(handler);
+        self.changed.notify_one();
+    }
+
+    fn end(&self) {
+        let mut waiting = self.lock();
+        waiting.ended = true;
+        let handler = waiting.handler.take();
+        drop(waiting);
+        // Not under the lock: what it holds may take long to end.
+        drop(handler);
+        self.changed.notify_one();
+    }
+
+    /// Does what the signals ask for until the end. No lock is held meanwhile.
+    fn serve(&self) {
+        let mut waiting = self.lock();
+        while !waiting.ended {
+            let Some((signal, mut handler)) = waiting.next() else {
+                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(waiting);
+            handler(signal);
+            waiting = self.lock();
+            if !waiting.ended {
+                waiting.handler = Some(handler);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // The state is valid at every moment.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Ready once a signal has come.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
     state: Arc<Mutex<State>>,
+    others: Arc<Others>,
     /// What the end may take. Apart, as a handler of the other signals may set it.
     timeout: Arc<Mutex<Duration>>,
 }
@@ -64,6 +138,8 @@ impl Stop {
             thread::Builder::new().name(name.to_owned()).spawn(body).map_err(failed)
         };
         spawn("deadline", Box::new(move || end_late(&begun)))?;
+        let others = stop.others.clone();
+        spawn("orders", Box::new(move || others.serve()))?;
         let told = stop.clone();
         let wait = move || {
             told.wait_for_end(&all);
@@ -82,17 +158,16 @@ impl Stop {
         *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
     }
 
-    /// From now on SIGHUP and SIGUSR1 call `handler`, on the signal thread. It is called here for
-    /// those that came before: whoever sent one may have changed what was read already.
-    pub(crate) fn handle_others(&self, mut handler: impl FnMut(i32) + Send + 'static) {
-        let mut state = self.state();
-        std::mem::take(&mut state.early).into_iter().for_each(&mut handler);
-        state.on_other = Some(Box::new(handler));
+    /// From now on SIGHUP and SIGUSR1 call `handler`, on a thread of their own, and so do those
+    /// that came before: whoever sent one may have changed what was read already.
+    pub(crate) fn handle_others(&self, handler: impl FnMut(i32) + Send + 'static) {
+        self.others.handle(Box::new(handler));
     }
 
-    /// Ends the calls of [`Stop::handle_others`]; none is under way any more.
+    /// No call of [`Stop::handle_others`] begins any more. One may be under way still, which is not
+    /// waited for: nothing says that it ends.
     pub(crate) fn ignore_others(&self) {
-        self.state().on_other = None;
+        self.others.end();
     }
 
     fn wait_for_end(&self, signals: &libc::sigset_t) {
@@ -101,15 +176,7 @@ impl Stop {
             if ENDING.contains(&signal) {
                 return;
             }
-            self.other(signal);
-        }
-    }
-
-    fn other(&self, signal: i32) {
-        let mut state = self.state();
-        match &mut state.on_other {
-            Some(handler) => handler(signal),
-            None => drop(state.early.insert(signal)),
+            self.others.came(signal);
         }
     }
 
@@ -246,18 +313,50 @@ mod tests {
         assert!(Pin::new(&mut stop).poll(&mut context).is_ready());
     }
 
+    /// A thread that does what the signals ask for, until the end.
+    fn serving(stop: &Stop) -> thread::JoinHandle<()> {
+        let others = stop.others.clone();
+        thread::spawn(move || others.serve())
+    }
+
     #[test]
     fn what_comes_before_there_is_a_handler_waits_for_it() {
         let stop = Stop::default();
         for early in [libc::SIGHUP, libc::SIGUSR1, libc::SIGHUP] {
-            stop.other(early);
+            stop.others.came(early);
         }
+        let thread = serving(&stop);
         let (told, came) = channel();
         stop.handle_others(move |signal| told.send(signal).unwrap());
-        let mut early: Vec<i32> = came.try_iter().collect();
-        early.sort_unstable();
-        assert_eq!(early, [libc::SIGHUP, libc::SIGUSR1], "each once");
-        stop.other(libc::SIGHUP);
-        assert_eq!(came.try_iter().collect::<Vec<_>>(), [libc::SIGHUP]);
+        assert_eq!([(); 2].map(|()| came.recv().unwrap()), [libc::SIGHUP, libc::SIGUSR1]);
+        stop.others.came(libc::SIGUSR1);
+        assert_eq!(came.recv(), Ok(libc::SIGUSR1), "each of the first came once");
+        stop.ignore_others();
+        thread.join().unwrap();
+        assert!(came.recv().is_err(), "the handler is gone");
+    }
+
+    #[test]
+    fn a_handler_that_does_not_end_holds_up_nobody_and_is_called_once_more_for_all_that_came() {
+        let stop = Stop::default();
+        let thread = serving(&stop);
+        let ((told, came), (go_on, wait)) = (channel(), channel::<()>());
+        stop.handle_others(move |signal| {
+            told.send(signal).unwrap();
+            let _ = wait.recv();
+        });
+        stop.others.came(libc::SIGHUP);
+        assert_eq!(came.recv(), Ok(libc::SIGHUP));
+        // It is under way. Who waits for signals goes on.
+        for _ in 0..3 {
+            stop.others.came(libc::SIGHUP);
+        }
+        go_on.send(()).unwrap();
+        assert_eq!(came.recv(), Ok(libc::SIGHUP));
+        stop.others.came(libc::SIGUSR1);
+        stop.ignore_others();
+        drop(go_on);
+        thread.join().unwrap();
+        assert!(came.recv().is_err(), "neither for the others nor after the end");
     }
 }

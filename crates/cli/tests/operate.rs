@@ -15,6 +15,7 @@ mod top;
 use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -209,6 +210,34 @@ fn a_reload_that_is_asked_for_while_it_starts_is_done() {
     eventually("it is reloaded", || bed.read("stderr").contains("settings reloaded"));
     signal(libc::SIGTERM);
     assert!(proxy.wait().unwrap().success());
+}
+
+/// As with a file on a mount that hangs.
+#[test]
+fn a_reload_that_hangs_does_not_keep_the_process_from_its_end() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let file = bed.0.path().join("p.toml");
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    proxy.signal("-HUP");
+    let mut writer = None;
+    eventually("the file is being read", || {
+        // Succeeds once there is a reader, who then waits for what is written.
+        let mut options = std::fs::OpenOptions::new();
+        writer = options.write(true).custom_flags(libc::O_NONBLOCK).open(&file).ok();
+        writer.is_some()
+    });
+    proxy.signal("-HUP");
+    proxy.signal("-USR1");
+    proxy.signal("-TERM");
+    let mut ended = None;
+    eventually("it ends", || {
+        ended = proxy.child.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert!(ended.unwrap().success(), "{}", bed.read("stderr"));
 }
 
 fn fill(pipe: &PipeWriter) {

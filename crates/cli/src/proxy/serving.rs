@@ -1,7 +1,7 @@
 //! Shared parts of `damelo proxy` and `damelo forward`: opening the store, serving until a signal
 //! arrives, reloading settings, and ending in time.
 //!
-//! Threads: the proxy's workers, and one that waits for signals. The store is closed after the last
+//! Threads: the proxy's workers, and those of `signals`, one of which reloads. The store is closed after the last
 //! worker has ended, so that the next start needs no recovery.
 
 use std::fs;
@@ -93,7 +93,7 @@ pub(crate) fn serve(
         async move {
             stop.await;
             supervisor::notify("STOPPING=1\nSTATUS=finishing what is under way");
-            // The handler holds a handle on the access log, which is closed next.
+            // A reload would only be in the way. One that is under way may hang.
             signals.ignore_others();
         }
     };
