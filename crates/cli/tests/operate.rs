@@ -415,6 +415,34 @@ fn the_process_ends_by_its_deadline_and_drains_before() {
     assert_eq!(code, Some(if is_late { 4 } else { 0 }));
 }
 
+/// A balancer that asks `/readyz` has time to notice before a connection is refused.
+#[test]
+fn a_proxy_that_leaves_takes_connections_while_it_says_that_it_is_not_ready() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let start = |leave| Running::start(&bed, &["--config", "p.toml", "--set", leave]);
+    let mut proxy = start("timeouts.leave=50s");
+    eventually("it is ready", || ask(&proxy.admin, "/readyz").contains("HTTP/1.1 200"));
+    proxy.signal("-TERM");
+    eventually("it is not ready", || {
+        let told = ask(&proxy.admin, "/readyz");
+        told.contains("HTTP/1.1 503") && told.contains("leaving")
+    });
+    assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"), "it still takes connections");
+    let mut ended = None;
+    eventually("a second signal ends it", || {
+        proxy.signal("-TERM");
+        ended = proxy.child.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(128 + libc::SIGTERM));
+
+    let mut proxy = start("timeouts.leave=50ms");
+    proxy.signal("-TERM");
+    assert!(proxy.child.wait().unwrap().success(), "{}", bed.read("stderr"));
+    assert!(bed.read("stderr").contains("leaving: connections are taken for 0.05 s more"));
+}
+
 #[test]
 fn settings_that_contradict_each_other_are_refused_at_start_and_at_a_reload() {
     let bed = Bed::new();

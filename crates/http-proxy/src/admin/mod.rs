@@ -39,7 +39,7 @@ use crate::metrics::exposition::{self, Moment, families};
 use crate::metrics::process::Process;
 use crate::purge::ledger::Loading;
 use crate::worker::Shared;
-use crate::worker::control::Control;
+use crate::worker::control::{Control, Stage};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -143,11 +143,7 @@ impl Admin {
         let reads = [Method::GET, Method::HEAD].contains(request.method());
         match request.uri().path() {
             "/healthz" if reads => return (StatusCode::OK, PLAIN, "ok\n".to_owned()),
-            "/readyz" if reads && self.control.is_draining() => {
-                let text = "draining: no new connections are taken\n".to_owned();
-                return (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text);
-            }
-            "/readyz" if reads => return ready(&shared),
+            "/readyz" if reads => return self.ready(&shared),
             "/metrics" if reads => return (StatusCode::OK, OPENMETRICS, self.metrics(&shared)),
             _ => {}
         }
@@ -183,6 +179,17 @@ impl Admin {
             }
             _ => failed(StatusCode::NOT_FOUND, format!("try {PATHS}")),
         }
+    }
+
+    fn ready(&self, shared: &Shared) -> Answer {
+        let text = match self.control.stage() {
+            Stage::Serving => return ready(shared),
+            Stage::Leaving => {
+                "leaving: send new connections elsewhere, they will be refused soon\n"
+            }
+            Stage::Draining => "draining: no new connections are taken\n",
+        };
+        (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text.to_owned())
     }
 
     /// Handles a request with a body.

@@ -159,6 +159,10 @@ pub struct Timeouts {
     pub pool_age: Duration,
     /// Longest wait of a request for another one that fetches the same resource. Default 10 s.
     pub collapse: Duration,
+    /// Time during which a proxy that was told to stop still takes connections while `/readyz` says
+    /// 503, so that a balancer sends its clients elsewhere before any is refused; `drain` follows.
+    /// Default 0.
+    pub leave: Duration,
     /// Time that responses under way have to finish when the proxy is stopped. Default 10 s.
     pub drain: Duration,
 }
@@ -178,6 +182,7 @@ impl Default for Timeouts {
             pool_idle: Duration::from_secs(30),
             pool_age: Duration::from_secs(3600),
             collapse: Duration::from_secs(10),
+            leave: Duration::ZERO,
             drain: Duration::from_secs(10),
         }
     }

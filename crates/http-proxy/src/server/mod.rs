@@ -7,9 +7,9 @@
 //! load: a worker with more than another gives what it accepts to that one. A connection stays with
 //! the worker that it was given to.
 //!
-//! Invariants: `run` returns only after every worker has ended; responses and fills in flight get
-//! `timeouts.drain` to finish after shutdown was requested. Threads: the caller's waits for
-//! shutdown.
+//! Invariants: `run` returns only after every worker has ended; when shutdown is requested, clients
+//! are still let in for `timeouts.leave`, and then responses and fills in flight get
+//! `timeouts.drain` to finish. Threads: the caller's waits for shutdown.
 
 mod check;
 mod demo;
@@ -41,9 +41,10 @@ use crate::listen::{self, Balance, Desk, Gate, Opened, UnixFile};
 use crate::log::{AccessLog, LogEnd};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
+use crate::say::say;
 use crate::upstream::{Checking, Fetcher, PoolSettings, Sites, check_all};
 use crate::vault::Vault;
-use crate::worker::control::Control;
+use crate::worker::control::{Control, Stage};
 use crate::worker::followers::{Follower, Followers};
 use crate::worker::{Shared, Worker};
 
@@ -73,7 +74,7 @@ pub struct RunningInfo {
     pub control: Control,
 }
 
-/// Serves until `shutdown` is done, then drains and returns. Calls `ready` once the proxy can be
+/// Serves until `shutdown` is done, and for `timeouts.leave` after that, then drains and returns. Calls `ready` once the proxy can be
 /// reached. The store is not closed: keep a handle and close it after `run` has returned.
 ///
 /// `shutdown` is polled on this thread within a tokio runtime, so that it may wait for a signal.
@@ -122,6 +123,7 @@ fn run_as(
     };
     ready(proxy.info.clone());
     main.block_on(shutdown);
+    main.block_on(proxy.leave());
     proxy.stop()
 }
 
@@ -208,8 +210,20 @@ impl Proxy {
         Ok(Proxy { info, stop, threads, last_stop, last_threads, log_end, _unix_files })
     }
 
+    /// Serves on while balancers learn that they should send their clients elsewhere.
+    async fn leave(&self) {
+        let leave = self.info.control.shared().config.timeouts.leave;
+        if leave.is_zero() {
+            return;
+        }
+        self.info.control.begin(Stage::Leaving);
+        let seconds = leave.as_secs_f64();
+        say(format_args!("damelo: leaving: connections are taken for {seconds} s more"));
+        sleep(leave).await;
+    }
+
     fn stop(self) -> Result<(), ProxyError> {
-        self.info.control.begin_draining();
+        self.info.control.begin(Stage::Draining);
         self.stop.send_replace(true);
         let mut ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
         self.last_stop.send_replace(true);

@@ -20,11 +20,20 @@ pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
         let text = "it says whom `forwarded.trust_client` is for, which is off".to_owned();
         found.push(("forwarded.trust_networks", text));
     }
-    if settings.proxy.timeouts.drain > settings.stop_timeout {
-        let text = "it is longer than `timeouts.stop`, which cuts it off".to_owned();
-        found.push(("timeouts.drain", text));
-    }
+    found.extend(longer_than_the_stop(settings));
     found
+}
+
+/// What the end of the process would cut off in any case.
+fn longer_than_the_stop(settings: &Settings) -> Option<Contradiction> {
+    let timeouts = &settings.proxy.timeouts;
+    if timeouts.drain > settings.stop_timeout {
+        let text = "it is longer than `timeouts.stop`, which cuts it off";
+        return Some(("timeouts.drain", text.to_owned()));
+    }
+    let text = "with `timeouts.drain` it is longer than `timeouts.stop`, which cuts that off";
+    let both = timeouts.leave.saturating_add(timeouts.drain);
+    (both > settings.stop_timeout).then(|| ("timeouts.leave", text.to_owned()))
 }
 
 /// Listeners with the same address, the second of which could not be opened.
@@ -123,6 +132,8 @@ mod tests {
             ("to = \"demo\"\n", &[][..]),
             ("to = \"demo\"\n[timeouts]\ndrain = \"2m\"\n", &["timeouts.drain"]),
             ("to = \"demo\"\n[timeouts]\ndrain = \"2m\"\nstop = \"2m\"\n", &[]),
+            ("to = \"demo\"\n[timeouts]\nleave = \"51s\"\n", &["timeouts.leave"]),
+            ("to = \"demo\"\n[timeouts]\nleave = \"50s\"\n", &[]),
             (
                 "to = \"demo\"\nfrom = \"127.0.0.1:81\"\nlisten = [\"tcp:127.0.0.1:81\"]\n",
                 &["listen"],

@@ -6,7 +6,7 @@
 //! changes nothing. Threads: any.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
@@ -27,7 +27,8 @@ use crate::worker::followers::Followers;
 #[derive(Clone)]
 pub struct Control {
     current: Arc<watch::Sender<Arc<Shared>>>,
-    draining: Arc<AtomicBool>,
+    /// A [`Stage`], as a number.
+    stage: Arc<AtomicU8>,
     reloads: Arc<Reloads>,
     /// Held by one reload at a time.
     reloading: Arc<Mutex<()>>,
@@ -46,6 +47,17 @@ pub(crate) trait Doors: Send + Sync {
         new: &'a ProxyConfig,
         kept: &ProxyConfig,
     ) -> Result<Box<dyn FnOnce() + 'a>, ProxyError>;
+}
+
+/// How far a proxy is that was told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It was not.
+    Serving,
+    /// It takes connections for a while, so that a balancer can send its clients elsewhere.
+    Leaving,
+    /// It takes no more.
+    Draining,
 }
 
 /// Counts of reload attempts.
@@ -78,7 +90,7 @@ impl Control {
         let current = Arc::new(watch::Sender::new(shared));
         Control {
             current,
-            draining: Arc::default(),
+            stage: Arc::new(AtomicU8::new(Stage::Serving as u8)),
             reloads: Arc::default(),
             reloading: Arc::default(),
             followers: Arc::default(),
@@ -91,13 +103,15 @@ impl Control {
         &self.followers
     }
 
-    pub(crate) fn begin_draining(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+    /// Tells who asks whether the proxy is ready.
+    pub(crate) fn begin(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Relaxed);
     }
 
-    /// Whether the proxy no longer accepts connections.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+    pub(crate) fn stage(&self) -> Stage {
+        let stage = self.stage.load(Ordering::Relaxed);
+        let stages = [Stage::Serving, Stage::Leaving];
+        stages.into_iter().find(|one| *one as u8 == stage).unwrap_or(Stage::Draining)
     }
 
     /// The current shared state.
