@@ -260,6 +260,33 @@ fn a_client_resumes_its_session_however_many_others_came_since() {
     assert_eq!(kind(&connector), HandshakeKind::Resumed);
 }
 
+/// Whether the metrics have a certificate for the name.
+fn is_told_of(proxy: &Proxy, name: &str) -> bool {
+    let admin = proxy.info.admin.expect("an admin listener");
+    let told = support::ask_at(admin, "GET", "/metrics", "", b"").text();
+    told.contains(&format!("damelo_proxy_certificate_expires_seconds{{name=\"{name}\"}}"))
+}
+
+#[test]
+fn a_renewed_certificate_is_known_without_a_client_and_voids_no_tickets() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+    let names = [("a", "a.test"), ("b", "b.test"), ("c", "b.test")];
+    let list = names.map(|(file, name)| files.issue(&authority, file, name)).to_vec();
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, list));
+    let address = tls_address(&proxy.info);
+    let client = authority.connector(&[]);
+    let kind = || block_on(handshake(&client, address, "a.test"));
+    assert_eq!(kind(), HandshakeKind::Full);
+
+    files.issue(&authority, "a", "a.test");
+    files.issue(&authority, "c", "c.test");
+    eventually("the gauge tells of it", || is_told_of(&proxy, "c.test"));
+    assert_eq!(kind(), HandshakeKind::Resumed);
+    files.issue(&authority, "c", "d.test");
+    eventually("the gauge tells of it", || is_told_of(&proxy, "d.test"));
+    assert_eq!(kind(), HandshakeKind::Full, "a name has gone");
+}
+
 #[test]
 fn the_certificate_fits_the_name_and_is_read_again() {
     let (authority, files, origin) = (Authority::new(), Files::new(), hello());
@@ -273,7 +300,9 @@ fn the_certificate_fits_the_name_and_is_read_again() {
     assert!(ask("c.test").is_err(), "no certificate for that name");
     // Not a certificate: the former stays.
     std::fs::write(files.of("b").chain, "nonsense").expect("write");
-    std::thread::sleep(Duration::from_millis(1100));
+    eventually("the files are found wanting", || {
+        proxy.metric("damelo_proxy_certificate_errors_total") >= 1
+    });
     assert_eq!(ask("b.test").expect("the former certificate").status, StatusCode::OK);
     files.issue(&authority, "b", "c.test");
     eventually("the new certificate is served", || ask("c.test").is_ok());
@@ -289,17 +318,19 @@ fn certificates_that_could_not_be_used_are_read_again_though_they_look_the_same(
     let proxy = Proxy::start_with(&origin, |config| with_tls(config, list));
     let address = tls_address(&proxy.info);
     let ask = |name: &str| block_on(get_tls(&authority, address, name, BOTH, "/"));
-    let key = files.issue(&authority, "a", "b.test").key;
-    let good = std::fs::read(&key).expect("read");
-    std::fs::write(&key, vec![b'x'; good.len()]).expect("write");
-    let written = std::fs::metadata(&key).and_then(|meta| meta.modified()).expect("a time");
+    // The chain of another key, at once.
+    let (used, new) = (files.of("a"), files.issue(&authority, "new", "b.test"));
+    std::fs::rename(new.chain, used.chain).expect("rename");
     eventually("the files are found wanting", || {
         assert!(ask("a.test").is_ok(), "the former certificate");
         proxy.metric("damelo_proxy_certificate_errors_total") == 1
     });
-    std::fs::write(&key, good).expect("write");
-    let file = std::fs::File::options().write(true).open(&key).expect("open");
-    file.set_modified(written).expect("set the time");
+    let good = std::fs::read(new.key).expect("read");
+    let former = std::fs::metadata(&used.key).expect("a file");
+    assert_eq!(good.len() as u64, former.len());
+    let mut file = std::fs::File::options().write(true).open(&used.key).expect("open");
+    file.write_all(&good).expect("write");
+    file.set_modified(former.modified().expect("a time")).expect("set the time");
     eventually("the new certificate is served", || ask("b.test").is_ok());
     assert_eq!(proxy.metric("damelo_proxy_certificate_errors_total"), 1, "told once");
 }
@@ -345,10 +376,13 @@ fn a_reload_brings_other_certificates_or_changes_nothing() {
         assert!(ask("b.test").is_err());
         assert!(proxy.get("/").cache().starts_with("damelo;"), "the name stays, too");
     }
-    reload("damelo-other", vec![other]).expect("reloaded");
+    reload("damelo-other", vec![other.clone()]).expect("reloaded");
     assert_eq!(ask("b.test").expect("the new certificate").status, StatusCode::OK);
     assert!(ask("a.test").is_err(), "the former is gone");
     assert!(proxy.get("/").cache().starts_with("damelo-other;"));
+    files.issue(&authority, "b", "c.test");
+    reload("damelo-other", vec![other]).expect("reloaded");
+    assert_eq!(ask("c.test").expect("the same files").status, StatusCode::OK);
 }
 
 #[test]

@@ -23,7 +23,6 @@ use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
 use crate::listen::{Gate, Kind, STOP_GRACE, http1, http2, stopped, trusts};
-use crate::say::say;
 use crate::worker::Worker;
 
 /// The client preface of HTTP/2 (RFC 9113 §3.4).
@@ -237,14 +236,7 @@ async fn shake_hands(
 ) -> Result<(ClientStream, Protocol), Refused> {
     // A TLS listener without certificates is refused, at start and at a reload.
     let certificates = gate.certificates.load_full().ok_or(Refused::Gone)?;
-    let (config, errors) = certificates.config();
-    for error in errors {
-        // Reported, because the operator who replaced the files would otherwise notice only when
-        // the former certificates expire.
-        say(format_args!("damelo: a certificate cannot be used, the former stays: {error}"));
-        worker.counters.certificate_errors.one();
-    }
-    let shaking = TlsAcceptor::from(config).accept(stream);
+    let shaking = TlsAcceptor::from(certificates.config()).accept(stream);
     let Ok(Ok(stream)) = timeout(timeouts(worker).client_header, shaking).await else {
         worker.counters.tls_failures.one();
         return Err(Refused::Gone);

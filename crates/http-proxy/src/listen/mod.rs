@@ -46,13 +46,14 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ipnet::IpNet;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::limits::ClientTable;
 use crate::client::seats::{LOOK_INTERVAL, Seats};
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
+use crate::io::blocking;
 pub(crate) use crate::listen::balance::{Balance, Desk};
 use crate::listen::bound::{Bound, Connection};
 use crate::listen::connection::Accepted;
@@ -60,6 +61,7 @@ pub(crate) use crate::listen::inherited::assign;
 use crate::listen::open::{Kind, OpenedSocket};
 pub(crate) use crate::listen::open::{Opened, UnixFile, key_of, open, probe, probe_unix, tcp};
 use crate::listen::tls::Certificates;
+use crate::metrics::Counters;
 use crate::say::say;
 use crate::worker::Worker;
 use crate::worker::control::Doors;
@@ -93,7 +95,7 @@ impl Gate {
         let connections_max = config.limits.connections_max.min(Semaphore::MAX_PERMITS);
         Ok(Gate {
             clients: ClientTable::new(config.limits.connections_per_client_max),
-            certificates: ArcSwapOption::from(certificates(config)?),
+            certificates: ArcSwapOption::from(certificates(config, None)?),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
             balance,
@@ -109,6 +111,25 @@ impl Gate {
     pub(crate) fn certificate_ends(&self) -> Vec<(String, u64)> {
         let certificates = self.certificates.load_full();
         certificates.map_or_else(Vec::new, |certificates| certificates.ends())
+    }
+
+    /// Has the certificates follow their files, for as long as it is polled.
+    pub(crate) async fn follow_certificates(&self, counters: Arc<Counters>) {
+        loop {
+            sleep(tls::FOLLOW_INTERVAL).await;
+            let Some(certificates) = self.certificates.load_full() else { continue };
+            let (tell, told) = oneshot::channel();
+            // Nobody waits for it if the proxy has stopped meanwhile.
+            blocking::run(move || drop(tell.send(certificates.look())));
+            for error in told.await.unwrap_or_default() {
+                // Reported, because the operator who replaced the files would otherwise notice only
+                // when the former certificates expire.
+                say(format_args!(
+                    "damelo: a certificate cannot be used, the former stays: {error}"
+                ));
+                counters.certificate_errors.one();
+            }
+        }
     }
 
     /// Number of connections, and its limit.
@@ -161,14 +182,10 @@ impl Gate {
 }
 
 impl Doors for Gate {
-    fn prepare<'a>(
-        &'a self,
-        new: &'a ProxyConfig,
-        kept: &ProxyConfig,
-    ) -> Result<Box<dyn FnOnce() + 'a>, ProxyError> {
-        // Of the same files, it follows what they say by itself.
-        let same = new.tls.certificates == kept.tls.certificates;
-        let certificates = if same { self.certificates.load_full() } else { certificates(new)? };
+    fn prepare<'a>(&'a self, new: &'a ProxyConfig) -> Result<Box<dyn FnOnce() + 'a>, ProxyError> {
+        // Also where the files are the same: who has renewed one may ask for a reload and count on
+        // it from then on.
+        let certificates = certificates(new, self.certificates.load().as_deref())?;
         Ok(Box::new(move || {
             self.certificates.store(certificates);
             self.clients.set_per_client_max(new.limits.connections_per_client_max);
@@ -176,13 +193,16 @@ impl Doors for Gate {
     }
 }
 
-/// Those that the configuration names.
-fn certificates(config: &ProxyConfig) -> Result<Option<Arc<Certificates>>, ProxyError> {
+/// Those that the configuration names, in place of the former ones.
+fn certificates(
+    config: &ProxyConfig,
+    former: Option<&Certificates>,
+) -> Result<Option<Arc<Certificates>>, ProxyError> {
     let files = config.tls.certificates.clone();
     if files.is_empty() && config.listen.iter().any(|listener| listener.tls) {
         return Err(ProxyError::NoCertificate);
     }
-    let load = || Certificates::load(files.clone()).map(Arc::new);
+    let load = || Certificates::load(files.clone(), former).map(Arc::new);
     (!files.is_empty()).then(load).transpose()
 }
 

@@ -34,6 +34,11 @@ impl BySni {
         BySni { keys, by_name }
     }
 
+    /// Whether it has every name that the other has, of whichever certificates.
+    pub(super) fn has_all_names_of(&self, other: &BySni) -> bool {
+        other.by_name.keys().all(|name| self.by_name.contains_key(name))
+    }
+
     /// The place of the first certificate for a name; 0 if there is none.
     fn place(&self, name: &str) -> usize {
         let name = name.trim_end_matches('.').to_ascii_lowercase();

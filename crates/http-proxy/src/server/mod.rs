@@ -194,7 +194,10 @@ impl Proxy {
         };
         counters.push(Arc::default());
         let checking = check_all(control.watch(), checking, counters[workers].clone());
-        threads.push(serve_until(stopping, "damelo-health", checking)?);
+        let (doors, of_tender) = (start.gate.clone(), counters[workers].clone());
+        let following = async move { doors.follow_certificates(of_tender).await };
+        let tending = async move { _ = tokio::join!(checking, following) };
+        threads.push(serve_until(stopping, "damelo-health", tending)?);
         if let Some((listener, _)) = admin_listener {
             let (control, gate, stop) = (control.clone(), start.gate.clone(), last_stopping);
             let serving = async move { admin::serve(listener, control, gate, counters).await };

@@ -42,11 +42,7 @@ pub(crate) trait Doors: Send + Sync {
     ///
     /// # Errors
     /// Certificates cannot be used, or there are none for a listener that wants some.
-    fn prepare<'a>(
-        &'a self,
-        new: &'a ProxyConfig,
-        kept: &ProxyConfig,
-    ) -> Result<Box<dyn FnOnce() + 'a>, ProxyError>;
+    fn prepare<'a>(&'a self, new: &'a ProxyConfig) -> Result<Box<dyn FnOnce() + 'a>, ProxyError>;
 }
 
 /// How far a proxy is that was told to stop.
@@ -201,7 +197,7 @@ impl Control {
         let via = Via::of(&config.name)?;
         let error_page = ErrorPage::load(config.errors.page.as_deref())?;
         let sites = Arc::new(running.sites.with(&config)?);
-        let open_doors = self.doors.prepare(&config, kept)?;
+        let open_doors = self.doors.prepare(&config)?;
         let log =
             match config.log.to == kept.log.to {
                 true => None,
