@@ -496,6 +496,34 @@ fn a_log_on_standard_output_is_all_that_is_there() {
     }
 }
 
+#[test]
+fn a_log_that_nobody_reads_is_refused_before_a_cache_file_is_made() {
+    let bed = Bed::new();
+    let log = bed.0.path().join("log");
+    assert!(Command::new("mkfifo").arg(&log).status().unwrap().success());
+    bed.write("p.toml", &format!("{FILE}[log]\nto = \"log\"\nformat = \"json\"\n"));
+    let said = bed.says(4, &["proxy", "--config", "p.toml"]);
+    assert!(said.contains("nobody reads this FIFO"), "{said}");
+    assert!(!bed.0.path().join("c.damelo").exists());
+
+    let mut options = std::fs::OpenOptions::new();
+    let mut reader = options.read(true).custom_flags(libc::O_NONBLOCK).open(log).unwrap();
+    let seen = std::thread::spawn(move || {
+        let patience = i32::try_from(PATIENCE.as_millis()).unwrap();
+        let mut waits = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor, which is open, in a value that lives through the call.
+        assert_eq!(unsafe { libc::poll(&raw mut waits, 1, patience) }, 1);
+        let mut bytes = [0; 4096];
+        let length = reader.read(&mut bytes).unwrap();
+        (waits.revents, String::from_utf8(bytes[..length].to_vec()).unwrap())
+    });
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    proxy.get("/hello");
+    let (first, line) = seen.join().unwrap();
+    assert_eq!(first, libc::POLLIN, "it sees no end before");
+    assert!(line.contains("/hello"), "{line}");
+}
+
 /// Its lines would be appended behind the store, within the size that the system sees.
 #[test]
 fn a_log_that_is_the_cache_is_refused() {

@@ -120,7 +120,7 @@ pub use fuzz_tests::{
 };
 pub use ruleset::Ruleset;
 pub use say::say;
-pub use server::{RunningInfo, run, run_forward};
+pub use server::{KeptOpen, RunningInfo, run, run_forward};
 pub use settings::{
     Settings, SettingsError, reference as settings_reference,
     reference_json as settings_reference_json,

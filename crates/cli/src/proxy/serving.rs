@@ -12,7 +12,7 @@ use std::sync::Arc;
 use damelo::policy::AdmissionPolicy;
 use damelo::{ByteSize, Config, GroupId, OpenError, Store, VolumeConfig};
 use damelo_http_proxy::{
-    Control, LogTarget, OriginTarget, RunningInfo, Settings, SettingsError, say,
+    Control, KeptOpen, LogTarget, OriginTarget, RunningInfo, Settings, SettingsError, say,
 };
 
 use crate::allocator::give_back_from_now_on;
@@ -72,7 +72,7 @@ pub(crate) fn serve(
     let mut settings = load()?;
     stop.set_timeout(settings.stop_timeout);
     settings.proxy.inherited = supervisor::inherited_sockets()?;
-    check(&settings, mode)?;
+    let kept_open = check(&settings, mode)?;
     let connections_max = connections_allowed(&settings)?;
     give_back_from_now_on().map_err(|source| Failure::io("start a thread", source))?;
     let store = open_store(&settings, mode)?;
@@ -82,6 +82,7 @@ pub(crate) fn serve(
     let mut printed = Ok(());
     let signals = stop.clone();
     let ready = |running: RunningInfo| {
+        drop(kept_open);
         printed = print(&settings, &store, &running);
         let reload = Reload { load, mode, settings: settings.clone(), stop: signals.clone() };
         supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
@@ -125,13 +126,12 @@ pub(crate) fn serve(
 
 /// What comes before the store: an invalid origin, an address in use or an unwritable log must not
 /// leave a new cache file behind.
-fn check(settings: &Settings, mode: Mode) -> Result<(), Failure> {
+fn check(settings: &Settings, mode: Mode) -> Result<KeptOpen, Failure> {
     if mode == Mode::Forward {
         settings.check_forward()?;
     }
     settings.proxy.check()?;
-    settings.proxy.check_address()?;
-    Ok(())
+    Ok(settings.proxy.check_address()?)
 }
 
 /// Refuses settings that contradict each other, as `check-config` does. Without their lines: flags

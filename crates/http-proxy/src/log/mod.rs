@@ -151,13 +151,11 @@ impl AccessLog {
     }
 }
 
-/// Checks that a log can be opened. A FIFO is not opened: its reader would take the close of this
-/// check for the end of the log.
-pub(crate) fn check(path: &Path) -> io::Result<()> {
-    if is_fifo(path) {
-        return Ok(());
-    }
-    open(path).map(drop)
+/// Checks that a log can be opened. A FIFO is returned, to be closed once the log has opened it,
+/// too: its reader would take the close of this check for the end of the log.
+pub(crate) fn check(path: &Path) -> io::Result<Option<File>> {
+    let opened = open(path)?;
+    Ok(is_fifo(path).then_some(opened))
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -48,6 +48,8 @@ use crate::worker::control::{Control, Stage};
 use crate::worker::followers::{Follower, Followers};
 use crate::worker::{Shared, Worker};
 
+pub use check::KeptOpen;
+
 /// Bounds of the time between two looks for idle connections to origins, which is `pool_idle` in
 /// between.
 const SWEEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
