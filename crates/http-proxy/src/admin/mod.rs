@@ -271,26 +271,30 @@ fn failed(status: StatusCode, problem: impl std::fmt::Display) -> Answer {
     (status, JSON, format!("{body}\n"))
 }
 
-/// Ready once everything that an earlier process stored can be served again. An unwritable store
-/// degrades the cache, but does not keep clients from the origin, so it does not count.
+/// Ready once everything that an earlier process stored can be served again. An unwritable store, or
+/// volumes that fail or are silent, degrade the cache, but do not keep clients from the origin, so
+/// they do not count, and are told of.
 fn ready(shared: &Shared) -> Answer {
     let ledger = shared.vault.ledger();
     let recovery = shared.vault.store().recovery();
-    let but_stores_nothing = |why: String| {
-        let text = format!("ready, but nothing is stored: {why}\n");
-        (StatusCode::OK, PLAIN, text)
-    };
-    match ledger.loading() {
-        Loading::Done if recovery.done => ledger
-            .all_volumes_out()
-            .map_or((StatusCode::OK, PLAIN, "ready\n".to_owned()), but_stores_nothing),
-        Loading::Failed(error) if recovery.done => but_stores_nothing(error),
-        Loading::Done | Loading::Failed(_) | Loading::Waiting => {
-            let text = format!(
-                "recovering: {} of {} segments; what is known already is served\n",
-                recovery.segments_loaded, recovery.segments_wanted
-            );
-            (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
+    let ailing = || ledger.volumes_ailing();
+    let (is_ready, but) = match ledger.loading() {
+        Loading::Done if recovery.done => {
+            let nothing = ledger.all_volumes_out().map(|why| format!("nothing is stored: {why}"));
+            (true, nothing.or_else(ailing))
         }
+        Loading::Failed(error) if recovery.done => {
+            (true, Some(format!("nothing is stored: {error}")))
+        }
+        Loading::Done | Loading::Failed(_) | Loading::Waiting => (false, ailing()),
+    };
+    let but = but.map(|why| format!(", but {why}")).unwrap_or_default();
+    if is_ready {
+        return (StatusCode::OK, PLAIN, format!("ready{but}\n"));
     }
+    let text = format!(
+        "recovering: {} of {} segments; what is known already is served{but}\n",
+        recovery.segments_loaded, recovery.segments_wanted
+    );
+    (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
 }

@@ -174,6 +174,15 @@ impl Ledger {
         info.volumes.iter().all(is_out).then(|| volumes_out(&info))
     }
 
+    /// Which volumes are out of service or do not answer, and why.
+    pub(crate) fn volumes_ailing(&self) -> Option<String> {
+        let info = self.store.info();
+        let is_one_out = info.volumes.iter().any(|volume| volume.out_because.is_some());
+        let out = is_one_out.then(|| volumes_out(&info));
+        let all: Vec<String> = out.into_iter().chain(volumes_unanswering(&info)).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
     pub(crate) fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
     }
