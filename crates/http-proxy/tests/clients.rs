@@ -394,6 +394,52 @@ fn one_client_has_so_many_connections_and_no_more() {
 }
 
 #[test]
+fn a_balancer_that_is_listed_is_not_one_client() {
+    let origin = hello();
+    let configure = |config: &mut ProxyConfig, networks: &[&str]| {
+        config.proxy_protocol.networks = vec!["127.0.0.0/8".parse().expect("network")];
+        config.limits.connections_per_client_max = 1;
+        config.forwarded.trust_client = true;
+        let network = |text: &&str| text.parse().expect("network");
+        config.forwarded.trust_networks = networks.iter().map(network).collect();
+    };
+    let proxy = Proxy::start_with(&origin, |config| {
+        listen(config, "proxy+tcp:127.0.0.1:0");
+        configure(config, &["198.51.100.0/24"]);
+    });
+    // In use, all of them: half of the next request is there.
+    let open = |client: &str| {
+        let mut stream = connect(tcp_address(&proxy.info, 0));
+        let header = format!("PROXY TCP4 {client} 192.0.2.1 1000 80\r\n");
+        stream.write_all(&[header.as_bytes(), GET].concat()).expect("write");
+        let status = read_message(&mut BufReader::new(&stream), false).expect("an answer").status();
+        let _ = stream.write_all(&GET[..5]);
+        (stream, status)
+    };
+    let statuses = |opened: &[(TcpStream, u16)]| opened.iter().map(|one| one.1).collect::<Vec<_>>();
+    let listed = ["198.51.100.1"; 3].map(open);
+    assert_eq!(statuses(&listed), [200; 3]);
+    let other = ["203.0.113.1"; 2].map(open);
+    assert_eq!(statuses(&other), [200, 429]);
+    drop((listed, other));
+
+    let reload = |networks: &[&str]| {
+        let url = format!("http://{}", origin.address);
+        let to = damelo_http_proxy::OriginTarget::Url(url);
+        let mut config = ProxyConfig::new(proxy.info.address, to);
+        configure(&mut config, networks);
+        proxy.info.control.reload(config).expect("reloaded");
+    };
+    reload(&["203.0.113.0/24"]);
+    let now = ["203.0.113.2", "203.0.113.2", "198.51.100.2", "198.51.100.2"].map(open);
+    assert_eq!(statuses(&now), [200, 200, 200, 429]);
+    drop(now);
+    reload(&[]);
+    let none = ["203.0.113.3"; 2].map(open);
+    assert_eq!(statuses(&none), [200, 429], "nobody is listed");
+}
+
+#[test]
 fn the_proxy_protocol_names_the_client() {
     let origin = Origin::start(|_| reply(200, "Cache-Control: no-store", "hello"));
     let proxy = Proxy::start_with(&origin, |config| {

@@ -11,6 +11,8 @@ use http::{HeaderName, Method};
 use ipnet::IpNet;
 
 use crate::config::transport::CertificateFiles;
+#[cfg(doc)]
+use crate::config::transport::ForwardedFields;
 use crate::config::{Grouping, LogFormat, LogTarget};
 use crate::error::ProxyError;
 
@@ -49,7 +51,8 @@ pub struct Limits {
     /// Connections of clients at once; further ones wait to be accepted. Default 10,000.
     pub connections_max: usize,
     /// Connections at once from one address (IPv6: from one /64); further ones get 429, or are
-    /// closed where TLS is spoken. Clients on a loopback address or a Unix socket are not limited.
+    /// closed where TLS is spoken. Clients on a loopback address or a Unix socket are not limited,
+    /// nor are the proxies that [`ForwardedFields::trust_networks`] lists.
     /// Default 1,024; 0 is no limit.
     pub connections_per_client_max: usize,
     /// Lines in the headers of a request; more get 431. Default 100, at most 10,000.

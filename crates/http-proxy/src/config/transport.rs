@@ -162,6 +162,12 @@ impl ForwardedFields {
         let networks = &self.trust_networks;
         self.trust_client && (networks.is_empty() || networks.iter().any(is_in))
     }
+
+    /// Whether this is the address of a proxy before this one, by a list of such: its connections
+    /// are those of many clients. Where none are listed anybody may be one.
+    pub(crate) fn lists(&self, peer: IpAddr) -> bool {
+        !self.trust_networks.is_empty() && self.trusts(peer)
+    }
 }
 
 /// `[upstream]`: how origins are reached. The keys `eject_failures` and `eject_period` are the

@@ -183,10 +183,12 @@ async fn prepare(
             }
         }
     }
-    let Some(counted) = gate.clients.admit(client, activity).await else {
-        return Err(Refused::With(TOO_MANY, Box::new(stream)));
-    };
-    activity.count(counted);
+    if !worker.shared.config.forwarded.lists(client) {
+        let Some(counted) = gate.clients.admit(client, activity).await else {
+            return Err(Refused::With(TOO_MANY, Box::new(stream)));
+        };
+        activity.count(counted);
+    }
     let client = client.to_canonical();
     if kind.tls {
         let (stream, protocol) = shake_hands(worker, gate, stream).await?;
