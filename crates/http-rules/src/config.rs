@@ -55,7 +55,8 @@ pub struct CachingConfig {
     pub accept_encoding: Normaliser,
     /// How `Accept-Language` is compared. Default [`Normaliser::Equivalent`].
     pub accept_language: Normaliser,
-    /// Variants stored per resource; a new one replaces the oldest. Default 32.
+    /// Variants stored per resource; a new one replaces the one that was not used for longest.
+    /// Default 32.
     pub variants_max: usize,
     /// Ranges answered in one response; a request for more gets the whole. Default 16.
     pub ranges_max: usize,

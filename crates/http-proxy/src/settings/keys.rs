@@ -148,7 +148,7 @@ keys! {
     "caching.set_cookie" live Cookies [proxy.caching.set_cookie: crate::rules::SetCookie] "What happens to a response with `Set-Cookie` that says how long it may be stored, or that it is `public`: stored, stored without it so that only who asked for it gets it, not stored. Others with a cookie are not stored. `strip` for a forward proxy unless said.";
     "caching.accept_encoding" live Negotiated [proxy.caching.accept_encoding: crate::rules::negotiation::Normaliser] "When two `Accept-Encoding` are the same to `Vary`: when they mean the same, to the letter, or when the best of these codings is; then the origin is asked for that one alone.";
     "caching.accept_language" live Negotiated [proxy.caching.accept_language: crate::rules::negotiation::Normaliser] "The same for `Accept-Language`; a client that takes `en-US` takes `en`.";
-    "caching.variants_max" live Count [proxy.caching.variants_max: usize] "Variants stored for one resource; the oldest makes room.";
+    "caching.variants_max" live Count [proxy.caching.variants_max: usize] "Variants stored for one resource; the one that was not used for longest makes room.";
     "caching.ranges_max" live Count [proxy.caching.ranges_max: usize] "Ranges answered in one response; a request for more gets the whole.";
     "key.query" live Query [proxy.caching.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest; names are compared as origins read them, `%61` as `a`, behind a `;`, too.";
     "key.sort_query" live Flag [proxy.caching.key.sort_query: bool] "Make the order of query parameters no difference.";

@@ -34,6 +34,8 @@ pub(crate) mod inflight;
 pub(crate) mod insertion;
 // Removal for good.
 mod invalidate;
+// When variants were last used.
+mod last_uses;
 // When a slice is read whole.
 mod part_reads;
 // What was lately invalidated, for fills under way.
@@ -79,6 +81,7 @@ use crate::vault::sections::{Sections, WholeReads};
 use confirmed::Confirmations;
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
 pub(crate) use in_time::Late;
+use last_uses::LastUses;
 use recent_invalidations::RecentInvalidations;
 pub(crate) use slices::{KnownSlice, Slice, Stretch, slice_key};
 pub(crate) use variants::Variant;
@@ -203,6 +206,7 @@ pub(crate) struct Vault {
     confirmations: Confirmations,
     /// Group hints derived from use.
     pub(crate) group_hints: GroupHints,
+    last_uses: LastUses,
     hasher: std::hash::RandomState,
 }
 
@@ -227,6 +231,7 @@ impl Vault {
             confirmations: Confirmations::new(),
             group_hints: GroupHints::new(config.groups.hints_by_use),
             whole_reads,
+            last_uses: LastUses::new(),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }
@@ -387,6 +392,7 @@ impl Vault {
                     match probed.and_then(|probed| probed.into_found().ok()) {
                         None => missed(&key, ForwardReason::VaryMiss),
                         Some(found) => {
+                            self.last_uses.note(primary, &key);
                             Lookup::Found(Box::new(Found { variant_key: Some(key), ..found }))
                         }
                     }

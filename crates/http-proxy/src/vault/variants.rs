@@ -1,7 +1,8 @@
 //! Variants of a resource: the marker that lists them, and their keys.
 //!
 //! Invariants: a marker that replaces one with other names gets a new generation, so that the
-//! former's variants become unreachable; at most `variants_max` are listed. Threads: as the vault.
+//! former's variants become unreachable; at most `variants_max` are listed, of which the one that
+//! was not used for longest makes room for another. Threads: as the vault.
 
 use bytes::{BufMut, Bytes};
 use damelo::{CreateOptions, GroupId};
@@ -73,14 +74,17 @@ impl Vault {
         };
         let key = variant_key(primary, &marker, request, &self.caching.load())
             .ok_or(NotStoredReason::HeadersTooLarge)?;
+        self.last_uses.note(primary, &key);
         if variants.contains(&key) {
             return Ok(key);
         }
-        variants.push(key.clone());
-        while variants.len() > self.caching.load().variants_max.max(1) {
-            // The oldest variant is removed; if the removal fails, it is no longer listed.
-            let _ = self.store.remove(&variants.remove(0));
+        while variants.len() >= self.caching.load().variants_max.max(1)
+            && let Some(unused) = self.last_uses.longest_unused(primary, &variants)
+        {
+            // If the removal fails, it is no longer listed.
+            let _ = self.store.remove(&variants.remove(unused));
         }
+        variants.push(key.clone());
         // The marker has no tags, so purges by tag do not concern it.
         let moment = self.ledger.now().ok_or(NotStoredReason::Store)?;
         let mut metadata = marker.encode();
@@ -269,17 +273,48 @@ mod tests {
         vault.commit(&target.primary, insertion).await.unwrap();
     }
 
-    #[tokio::test]
-    async fn a_request_for_one_more_variant_reads_one_of_those_on_disk() {
-        let directory = tempfile::tempdir().unwrap();
-        let vault = vault_in(directory.path());
-        let target = Target {
+    fn page() -> Target {
+        Target {
             primary: b"http://a/".to_vec(),
             scheme: "http",
             host: "a".to_owned(),
             client_host: "a".to_owned(),
             path_and_query: "/".parse().unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_variant_that_was_not_used_for_longest_makes_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let (vault, target, counters) = (vault_in(directory.path()), page(), Counters::default());
+        let mut caching = CachingConfig::default();
+        caching.variants_max = 3;
+        vault.caching.store(std::sync::Arc::new(caching));
+        let has = async |value: &str| {
+            let looked = vault.lookup(&target.primary, &asking(value), true, &counters).await;
+            matches!(looked, Lookup::Found(_))
         };
+        let of_marker = async || vault.variants_of(&target.primary).await.len();
+        for first in ["a", "b", "c"] {
+            put(&vault, &target, first).await;
+        }
+        assert!(has("a").await);
+        put(&vault, &target, "d").await;
+        assert_eq!((has("b").await, of_marker().await), (false, 3));
+        assert!(has("d").await && has("a").await, "the oldest is asked for");
+        // What is stored again is used, too, though its place in the list is the first.
+        put(&vault, &target, "c").await;
+        put(&vault, &target, "e").await;
+        assert!(!has("d").await);
+        assert!(has("c").await && has("a").await && has("e").await);
+        assert_eq!(of_marker().await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_request_for_one_more_variant_reads_one_of_those_on_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let vault = vault_in(directory.path());
+        let target = page();
         for number in 0..TAGS_SENT_MAX {
             put(&vault, &target, &format!("{number}-of-many")).await;
         }
