@@ -69,13 +69,20 @@ pub struct Arrived<'a> {
 impl Policy {
     /// The policy of a response.
     pub fn of(arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
+        Policy::ruled(arrived, caching, false)
+    }
+
+    /// As [`Policy::of`]; `has_windows` if an operator's rule lets this response be served stale,
+    /// which counts beside `s-maxage` as its own words do.
+    pub fn ruled(arrived: Arrived<'_>, caching: &CachingConfig, has_windows: bool) -> Policy {
         let Arrived { status, headers, received, directives, .. } = arrived;
         let Arrived { with_cookie, request_time_ms, response_time_ms, .. } = arrived;
         let own = Lifetime::of(status, headers, directives, caching, response_time_ms / 1000);
         let (lifetime, is_personal) =
             personal::judged(with_cookie, headers, directives, caching, own);
         let (swr, sie) = (directives.stale_while_revalidate_s, directives.stale_if_error_s);
-        let allowed_beside = caching.stale_beside_s_maxage && (swr.is_some() || sie.is_some());
+        let is_explicit = swr.is_some() || sie.is_some() || has_windows;
+        let allowed_beside = caching.stale_beside_s_maxage && is_explicit;
         Policy {
             lifetime_ms: millis(lifetime.seconds),
             initial_age_ms: freshness::initial_age(received, request_time_ms, response_time_ms),

@@ -148,8 +148,8 @@ pub struct Exchange<'a> {
     pub response_time_s: u64,
     /// The request that brought its body had a cookie.
     pub with_cookie: bool,
-    /// The request had a range or the client's own conditions: any response but a 200 or 206 is for
-    /// this request only.
+    /// The request had a range or the client's own conditions: a response but a 200, a 206, or one
+    /// that these have no part in, is for this request only.
     pub selective: bool,
 }
 
@@ -174,7 +174,7 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
         return Err(NotStoredReason::Status);
     }
     let partial = status == StatusCode::PARTIAL_CONTENT;
-    if selective && !partial && status != StatusCode::OK {
+    if selective && !partial && !is_whatever_was_asked(status) {
         return Err(NotStoredReason::Status);
     }
     // An unrequested part could belong to any representation.
@@ -202,6 +202,22 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
         return Err(NotStoredReason::NoStore);
     }
     worth_storing(exchange, caching)
+}
+
+/// Whether a response of this status is the same without a range and conditions, which count only
+/// where there would be a 200 without them (RFC 9110 §13.2.1, §14.2).
+fn is_whatever_was_asked(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::OK
+            | StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+            | StatusCode::NOT_FOUND
+            | StatusCode::GONE
+    )
 }
 
 /// Whether a response of this status is about the request, its client or the network that it came

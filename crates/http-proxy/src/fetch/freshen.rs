@@ -164,7 +164,7 @@ impl<'a> Fetch<'a> {
         }
         if self.audience == Audience::Client && !answer::begin(worker, ask, &mut found).await {
             self.found = Some(found);
-            return self.fetch_again().await;
+            return self.fetch_anew().await;
         }
         worker.counters.revalidated.one();
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);

@@ -25,6 +25,7 @@ mod variants;
 use std::iter::once;
 use std::sync::Arc;
 
+use http::header::RANGE;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 
 use crate::answer::body::ProxyBody;
@@ -155,6 +156,7 @@ impl<'a> Fetch<'a> {
             self.find_variants().await;
         }
         let (request, conditional) = self.request(OriginBody::Empty);
+        let asks_for_part = request.headers().contains_key(RANGE);
         let again = |body| self.request(body).0;
         let response = match worker.fetcher.send(request, &again).await {
             Ok(response) => response,
@@ -168,11 +170,12 @@ impl<'a> Fetch<'a> {
             StatusCode::NOT_MODIFIED if !asks_for_changes => {
                 Box::pin(self.failed(FetchError::Unasked)).await
             }
+            // Its client would take the part for the whole.
+            StatusCode::PARTIAL_CONTENT if !asks_for_part => {
+                Box::pin(self.failed(FetchError::Unasked)).await
+            }
             status => {
-                let failure = Failure::Status(status);
-                if self.found.is_some()
-                    && let Some(answer) = Box::pin(self.stand_in(failure, "stale-if-error")).await
-                {
+                if let Some(answer) = Box::pin(self.stand_in_for(status)).await {
                     return answer;
                 }
                 if self.ask.method == Method::HEAD {
@@ -181,6 +184,12 @@ impl<'a> Fetch<'a> {
                 self.received(response).await
             }
         }
+    }
+
+    /// What is stored, if it may replace an answer of this status.
+    async fn stand_in_for(&mut self, status: StatusCode) -> Option<Answer> {
+        self.found.as_ref()?;
+        self.stand_in(Failure::Status(status), "stale-if-error").await
     }
 
     /// The request to the origin, and whether it has conditions of ours in place of the client's.
@@ -309,13 +318,18 @@ impl<'a> Fetch<'a> {
         });
     }
 
-    /// The 304 concerned bytes that are not stored: removes the stored response and asks without
-    /// conditions.
+    /// What is stored is lost, or too little: removes it, and asks without conditions.
+    pub(crate) async fn fetch_anew(mut self) -> Answer {
+        if let Some(found) = self.found.take() {
+            self.worker.shared.vault.forget(found.key(&self.ask.target.primary));
+        }
+        self.fetch_again().await
+    }
+
+    /// The 304 concerned bytes that are not stored: asks without conditions. What is stored gives
+    /// way to what comes, and may stand in if nothing does.
     pub(crate) async fn fetch_again(mut self) -> Answer {
         let worker = self.worker;
-        if let Some(found) = self.found.take() {
-            worker.shared.vault.forget(found.key(&self.ask.target.primary));
-        }
         let unconditional = |body| {
             let mut request = self.ask.to_origin_request(&worker.shared, body);
             validation::remove_conditions(request.headers_mut());
@@ -324,12 +338,16 @@ impl<'a> Fetch<'a> {
         // What has changed by now is in the answer to this request.
         self.sent = Sent::now(worker, &self.ask.target.primary);
         let request = unconditional(OriginBody::Empty);
+        let unasked = [StatusCode::NOT_MODIFIED, StatusCode::PARTIAL_CONTENT];
         match worker.fetcher.send(request, &unconditional).await {
-            Ok(response) if response.status() == StatusCode::NOT_MODIFIED => {
+            Ok(response) if unasked.contains(&response.status()) => {
                 self.failed(FetchError::Unasked).await
             }
             Ok(response) => {
                 self.sent.response_time_ms = worker.now_ms();
+                if let Some(answer) = self.stand_in_for(response.status()).await {
+                    return answer;
+                }
                 self.received(response).await
             }
             Err(error) => self.failed(error).await,

@@ -2,7 +2,7 @@
 //! kind of response to them that may be stored (to a POST).
 //!
 //! Invariants: resources that a request changed are invalidated before its client gets the
-//! response; if the client leaves earlier, the target of an unsafe request is invalidated then. The
+//! response; if the client leaves earlier, the target of an unsafe request is in doubt then. The
 //! response to a POST is stored only if nothing else changed the resource meanwhile. Threads: the
 //! worker's.
 
@@ -94,8 +94,8 @@ pub(crate) async fn send_upgrade(
 }
 
 /// Waits for the origin's answer. Where nobody knows what an unsafe method has done, what it may
-/// have written to is invalidated: after some errors, and if the client leaves before what the
-/// answer invalidates is.
+/// have written to is in doubt: after some errors, and if the client leaves before what the answer
+/// invalidates is.
 async fn answered<'a>(
     worker: &'a Worker,
     ask: &'a Ask,
@@ -112,7 +112,7 @@ async fn answered<'a>(
     };
     if error.may_have_acted() && !invalidation::is_safe(&ask.acting_method()) {
         for written in written_by(worker, ask) {
-            invalidate_written(&worker.shared, &worker.counters, &written).await;
+            doubt_written(&worker.shared, &worker.counters, &written).await;
         }
     }
     unsettled.end();
@@ -245,16 +245,31 @@ fn written_by(worker: &Worker, ask: &Ask) -> Vec<Written> {
     [ask.target_written(shared)].into_iter().chain(destination).collect()
 }
 
+/// After a request of which nobody sees what it does.
 async fn invalidate_written(shared: &Shared, counters: &Counters, written: &Written) {
     counters.invalidations.one();
-    shared.vault.invalidate(written.key.as_ref().unwrap_or(&written.url)).await;
+    shared.vault.invalidate(key_of(written)).await;
+    mark(shared, written, PurgeKind::Hard);
+}
+
+/// After a request of which nobody knows whether it did anything. An origin that fails answers none,
+/// and anybody can send one: what is stored may still stand in for it.
+async fn doubt_written(shared: &Shared, counters: &Counters, written: &Written) {
+    counters.invalidations.one();
+    let now_s = shared.config.clock.unix_seconds();
+    shared.vault.doubt(key_of(written), now_s, counters).await;
+    mark(shared, written, PurgeKind::Soft);
+}
+
+fn key_of(written: &Written) -> &[u8] {
+    written.key.as_ref().unwrap_or(&written.url)
+}
+
+/// Marks what is reached only so. The mark becomes durable with the ledger's next write.
+fn mark(shared: &Shared, written: &Written, kind: PurgeKind) {
     if wants_mark(shared, written) {
-        // The mark becomes durable with the ledger's next write.
-        shared.vault.ledger().set(
-            vec![url_of(written)],
-            PurgeKind::Hard,
-            shared.config.clock.unix_seconds(),
-        );
+        let now_s = shared.config.clock.unix_seconds();
+        shared.vault.ledger().set(vec![url_of(written)], kind, now_s);
     }
 }
 
@@ -302,7 +317,7 @@ impl Drop for Unsettled<'_> {
         let written = written_by(self.worker, ask);
         self.worker.spawn(async move {
             for written in written {
-                invalidate_written(&shared, &counters, &written).await;
+                doubt_written(&shared, &counters, &written).await;
             }
         });
     }

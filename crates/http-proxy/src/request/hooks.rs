@@ -166,7 +166,9 @@ impl ResponseEffects<'_> {
     pub(crate) fn policy(&self, arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
         let ttl = self.ttl_for(arrived.status);
         let with_cookie = arrived.with_cookie && ttl.is_none_or(|ttl| ttl.is_zero());
-        let mut policy = Policy::of(Arrived { with_cookie, ..arrived }, caching);
+        let windows = [self.stale_while_revalidate, self.stale_if_error];
+        let has_windows = windows.iter().flatten().any(|window| !window.is_zero());
+        let mut policy = Policy::ruled(Arrived { with_cookie, ..arrived }, caching, has_windows);
         self.adjust(&mut policy, ttl, arrived.headers, arrived.directives);
         policy
     }

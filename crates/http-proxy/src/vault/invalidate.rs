@@ -1,16 +1,22 @@
-//! Permanent removal: of one response, or of a resource with all its variants and slices.
+//! Permanent removal: of one response, or of a resource with all its variants and slices. What may
+//! have changed or not is made stale instead.
 //!
 //! Invariant: after a purge or an invalidation has returned, no lookup finds a response of the
-//! resource that was fetched before it. Fetches under way notice by their epoch. Commits under way
+//! resource that was fetched before it, or a fresh one after a doubt. Fetches under way notice by their epoch. Commits under way
 //! are waited for, since they may become visible before they check the epoch. Threads: as the
 //! vault.
 
 use std::hash::BuildHasher as _;
 
+use bytes::Bytes;
+
+use super::in_time::in_time;
 use super::slices::slices_group;
-use super::{Epoch, Vault};
+use super::{Epoch, Late, Vault};
+use crate::metrics::Counters;
 use crate::purge::PurgeKind;
 use crate::purge::marks::Scope;
+use crate::vault::entry::Entry;
 use crate::vault::groups::sentinel_key;
 
 impl Vault {
@@ -62,6 +68,42 @@ impl Vault {
         let count = self.stripe_of(resource).invalidated.add_next(resource, epoch.count);
         self.forget_all_of(primary).await;
         Some(Epoch { count: count?, ..epoch })
+    }
+
+    /// What may have changed a resource, or not, has come to no answer: what is stored of it is used
+    /// no more without the origin's word, and may stand in where the origin gives none. Fetches
+    /// under way are not stored. Slices are removed.
+    pub(crate) async fn doubt(&self, primary: &[u8], now_s: u64, counters: &Counters) {
+        self.end_epoch(primary);
+        let _ordered = self.lock(primary).await;
+        let variants = self.variants_of(primary).await;
+        for key in variants.iter().map(Vec::as_slice).chain([primary]) {
+            if !self.make_stale(key, now_s, counters).await {
+                self.forget(key);
+            }
+        }
+        self.forget_slices(primary);
+    }
+
+    /// Ends the freshness of what lies under a key; false if that is not possible. Its stamp stays:
+    /// purges cover it as before.
+    async fn make_stale(&self, key: &[u8], now_s: u64, counters: &Counters) -> bool {
+        let info = match self.lying(key).await {
+            Ok(Some(info)) => info,
+            Ok(None) => return true,
+            Err(Late) => return false,
+        };
+        let blob = Bytes::copy_from_slice(&info.metadata);
+        let place = (info.group, info.resident);
+        let Some((mut entry, at)) = self.judge(key, &blob, place, counters).await else {
+            return false;
+        };
+        entry.end_freshness(now_s);
+        let Entry::Response(mut response) = entry else { return true };
+        response.policy.stale_while_revalidate_ms = 0;
+        let Some(mut metadata) = response.encode() else { return false };
+        at.stamp.append(&mut metadata);
+        matches!(in_time(self.store.set_metadata(key, &metadata)).await, Ok(Ok(true)))
     }
 
     /// Purges what these scopes cover under all keys that may hold it, on account of a response
