@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{
-    Filter, Lost, Record, RecordSource, SampleBy, Sampler, Trace as Requests, TraceWriter,
-    WriteFormat, WrittenTrace, file_digest, manifest_path,
+    Filter, Lost, Record, RecordSource, SampleBy, SampleOf, Sampler, Trace as Requests,
+    TraceWriter, WriteFormat, WrittenTrace, file_digest, manifest_path,
 };
 use damelo_lab::{NewFile, TraceError};
 use serde_json::json;
@@ -130,6 +130,14 @@ impl Choice<'_> {
         }
     }
 
+    /// What it leaves, if that is a share.
+    fn sample_of(&self) -> Option<SampleOf> {
+        match self {
+            Choice::All | Choice::Rules(_) => None,
+            Choice::Share(sampler) => Some(sampler.sample_of()),
+        }
+    }
+
     /// That there was something to choose by, in so many requests. Says how many were without it.
     fn check(&self, name: &str, requests: u64) -> Result<(), Failure> {
         let Choice::Share(sampler) = self else { return Ok(()) };
@@ -188,6 +196,7 @@ pub(super) fn rewrite(
         lost,
         seed,
         synthetic: trace.is_synthetic(),
+        samples: trace.samples().iter().cloned().chain(choice.sample_of()).collect(),
         ..WrittenTrace::default()
     };
     write_manifest(&path, &trace, &written)?;

@@ -276,6 +276,7 @@ fn facts(args: &Sim, report: &SimReport, manifest: &Manifest) -> Vec<String> {
         thousands(report.objects)
     )];
     lines.extend(trace.words_of_left_out());
+    lines.extend(trace.notes.iter().cloned());
     if let Some(working_set) = report.working_set {
         lines.push(format!("working set {}", size(args, working_set)));
     }

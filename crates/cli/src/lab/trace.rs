@@ -233,7 +233,8 @@ fn print_stat(out: &mut Out, trace: &Requests, stat: &TraceStat) -> Result<(), F
     let synthetic = if trace.is_synthetic() { ", synthetic" } else { "" };
     out.line(format_args!("trace            {} ({}{synthetic})", trace.name(), trace.form()))?;
     out.line(format_args!("requests         {}", thousands(stat.requests)))?;
-    for words in TraceIdentity::of(trace).words_of_left_out() {
+    let identity = TraceIdentity::of(trace);
+    for words in identity.words_of_left_out().chain(identity.notes.iter().cloned()) {
         out.line(format_args!("                 {words}"))?;
     }
     out.line(format_args!("clients          {}", or_none(stat.clients)))?;

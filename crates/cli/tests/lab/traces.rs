@@ -555,3 +555,36 @@ fn all_requests_may_be_asked_for_as_with_cachesim() {
     let (code, said) = bed.fails(&["trace", "stat", "access.log", "-n", "-2"]);
     assert!(code == 2 && said.contains("a number of requests, or -1 for all"), "{said}");
 }
+
+/// However often it was written anew since.
+#[test]
+fn a_sample_is_told_as_one() {
+    let bed = Bed::new();
+    let sample = ["trace", "sample", "gen:zipf?requests=9000", "s.csv", "--share", "0.25"];
+    bed.ok(&sample);
+    bed.ok(&["trace", "sample", "s.csv", "s2.csv", "--share", "0.5", "--seed", "7"]);
+    bed.ok(&["trace", "convert", "s2.csv", "s3.oracleGeneral"]);
+    bed.ok(&["trace", "sample", "s.csv", "r.csv", "--share", "0.5", "--by", "request"]);
+    let quarter = json!({"of": "objects", "share": 0.25});
+    let half = json!({"of": "objects", "share": 0.5});
+    let halved = json!({"of": "requests", "share": 0.5});
+    for (trace, samples, words) in [
+        ("s.csv", json!([quarter]), "for the whole, caches are 4 times as large"),
+        ("s2.csv", json!([quarter, half]), "0.25 of the objects, of these 0.5 of the objects;"),
+        ("s3.oracleGeneral", json!([quarter, half]), "caches are 8 times as large"),
+        ("r.csv", json!([quarter, halved]), "those of the sample, not scaled\n"),
+    ] {
+        for args in [&["sim", trace, "lru", "1MiB"][..], &["trace", "stat", trace]] {
+            let report = bed.json(&[args, &["--json"]].concat());
+            assert_eq!(report["manifest"]["trace"]["samples"], samples, "{args:?}");
+            let text = bed.ok(args);
+            assert!(
+                text.contains("a sample, 0.25 of the objects") && text.contains(words),
+                "{text}"
+            );
+        }
+    }
+    let whole = bed.json(&["sim", "gen:zipf?requests=900", "lru", "1MiB", "--json"]);
+    assert!(whole["manifest"]["trace"].get("samples").is_none(), "{whole}");
+    bed.ok(&["rerun", "s2.csv"]);
+}

@@ -8,14 +8,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::Drive;
-use crate::trace::{RecordSource, Skipped, file_digest};
+use crate::trace::{RecordSource, SampleOf, Skipped, file_digest};
 
 /// What a CSV file with a manifest begins with. What reads CSV knows `#` as the mark of a comment,
 /// or can be told.
 pub(super) const CSV_MANIFEST: &str = "# manifest ";
 
 /// Which trace it was.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceIdentity {
     /// Path or `gen:` name, as given.
     pub name: String,
@@ -34,6 +34,9 @@ pub struct TraceIdentity {
     /// What must be known of how it was read, if anything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Of what it is a share, if it is a sample: nothing is scaled to the whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<SampleOf>,
     /// Lines that are no requests and were left out, by what they are, if any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<String, u64>,
@@ -51,6 +54,7 @@ impl TraceIdentity {
             digest: String::new(),
             seed: trace.seed(),
             notes: trace.notes().to_vec(),
+            samples: trace.samples().to_vec(),
             ..TraceIdentity::default().without(&trace.skipped())
         }
     }
@@ -142,7 +146,7 @@ impl Machine {
 }
 
 /// Everything about a run but its results.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Program and arguments.
     pub command: Vec<String>,

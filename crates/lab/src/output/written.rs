@@ -22,7 +22,7 @@ pub enum Form {
 }
 
 /// A report that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Written {
     /// What it says of its run.
     pub manifest: Manifest,

@@ -45,7 +45,7 @@ pub use origin::{WrittenTrace, file_digest, manifest_path, manifested_path};
 pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
 pub(crate) use record::scheme_of;
 pub use record::{ObjectName, Record, host_of};
-pub use sample::{SampleBy, Sampler};
+pub use sample::{SampleBy, SampleOf, Sampler};
 pub use source::{Interner, Trace, is_generator, load, load_kept, sort_by_time};
 pub(crate) use stat::popularity_slope;
 pub use stat::{Quantiles, TraceStat, trace_curves, trace_stat};

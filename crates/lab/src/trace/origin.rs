@@ -2,8 +2,8 @@
 //! made, and whether anybody ever made its requests. It lies beside and not within, since no other
 //! program that reads these forms expects a comment there, and two of the forms have none.
 //!
-//! Invariant: a trace is synthetic if what it was made of is, however often it was written anew. A
-//! manifest counts only for a file of the length that it names. Threads: plain functions.
+//! Invariant: a trace is synthetic, or a sample, if what it was made of is, however often it was
+//! written anew. A manifest counts only for a file of the length that it names. Threads: plain functions.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
+use super::sample::SampleOf;
 use super::write::Lost;
 
 const READ_BYTES: usize = 1 << 20;
@@ -22,7 +23,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 const MANIFEST_END: &str = ".manifest.json";
 
 /// A trace that was written, as its manifest has it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WrittenTrace {
     /// Its name, without directories.
     pub file: String,
@@ -39,6 +40,9 @@ pub struct WrittenTrace {
     pub seed: Option<u64>,
     /// True if nobody ever made these requests.
     pub synthetic: bool,
+    /// Of what it is a share, from the first sample on; none if it is a whole trace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<SampleOf>,
     /// Its length on disk.
     pub file_bytes: u64,
     /// Its digest, as [`file_digest`] gives it.
@@ -93,16 +97,15 @@ pub fn file_digest(path: &Path) -> io::Result<String> {
     }
 }
 
-/// True if a manifest beside this trace says that nobody made its requests.
-pub(super) fn is_declared_synthetic(trace: &Path, file_bytes: u64) -> bool {
+/// What the manifest beside this trace says of it, if there is one that is about these bytes.
+pub(super) fn declared(trace: &Path, file_bytes: u64) -> Option<WrittenTrace> {
     let path = manifest_path(trace);
     let is_ours = |meta: &std::fs::Metadata| meta.is_file() && meta.len() <= MANIFEST_BYTES_MAX;
     if !path.metadata().is_ok_and(|meta| is_ours(&meta)) {
-        return false;
+        return None;
     }
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    WrittenTrace::of_manifest(&text)
-        .is_some_and(|written| written.synthetic && written.file_bytes == file_bytes)
+    WrittenTrace::of_manifest(&text).filter(|written| written.file_bytes == file_bytes)
 }
 
 #[cfg(test)]
@@ -125,6 +128,10 @@ mod tests {
         assert_eq!(manifest, Path::new("d/t.csv.zst.manifest.json"));
         assert_eq!(manifested_path(&manifest).as_deref(), Some(Path::new("d/t.csv.zst")));
         assert_eq!(manifested_path(Path::new("d/r.json")), None);
+    }
+
+    fn is_declared_synthetic(trace: &Path, file_bytes: u64) -> bool {
+        declared(trace, file_bytes).is_some_and(|written| written.synthetic)
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! does, which keeps reuse intact), by clients, or every n-th request. Decided by a seeded hash, so
 //! the same seed keeps the same objects whatever the order. Pure.
 
+use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use super::record::Record;
 use super::source::object_name;
+use crate::error::shown;
 use crate::ids::mix;
 
 /// What is kept or left out as one.
@@ -21,10 +23,56 @@ pub enum SampleBy {
     Request,
 }
 
+impl SampleBy {
+    /// What it is, of several.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SampleBy::Object => "objects",
+            SampleBy::Client => "clients",
+            SampleBy::Host => "hosts",
+            SampleBy::Request => "requests",
+        }
+    }
+}
+
+/// That a trace is a share of another one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SampleOf {
+    /// Of what: objects, clients, hosts or requests.
+    pub of: String,
+    /// The share, above 0, at most 1.
+    pub share: f64,
+}
+
+impl SampleOf {
+    /// What whoever looks at results must know.
+    pub(crate) fn words(samples: &[SampleOf]) -> Option<String> {
+        let shares =
+            samples.iter().map(|sample| format!("{} of the {}", sample.share, shown(&sample.of)));
+        let shares: Vec<String> = shares.collect();
+        let share: f64 = samples.iter().map(|sample| sample.share).product();
+        let is_of_objects = samples.iter().all(|sample| sample.of == SampleBy::Object.name());
+        let times = format!("{:.6}", 1.0 / share);
+        let times = times.trim_end_matches('0').trim_end_matches('.');
+        let what = match is_of_objects {
+            true => format!(
+                "numbers, bytes and sizes of caches are those of the sample, not scaled: for the \
+                 whole, caches are {times} times as large"
+            ),
+            false => {
+                "numbers, bytes and sizes of caches are those of the sample, not scaled".to_owned()
+            }
+        };
+        (!samples.is_empty()).then(|| format!("a sample, {}; {what}", shares.join(", of these ")))
+    }
+}
+
 /// Decides for each request.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     by: SampleBy,
+    share: f64,
     /// Hashes below it stay, of 2^53.
     threshold: u64,
     seed: u64,
@@ -42,13 +90,19 @@ impl Sampler {
             return None;
         }
         let threshold = (share * (1u64 << HASH_BITS) as f64) as u64;
-        Some(Sampler { by, threshold, seed, request: 0, unnamed: 0 })
+        Some(Sampler { by, share, threshold, seed, request: 0, unnamed: 0 })
     }
 
     /// What it goes by.
     #[must_use]
     pub fn by(&self) -> SampleBy {
         self.by
+    }
+
+    /// What the trace is that it makes.
+    #[must_use]
+    pub fn sample_of(&self) -> SampleOf {
+        SampleOf { of: self.by.name().to_owned(), share: self.share }
     }
 
     /// Requests so far that do not name what it goes by: they stay or go as one.

@@ -7,9 +7,10 @@ use twox_hash::XxHash3_64;
 
 use super::fields::US_PER_S;
 use super::input::ReadPosition;
-use super::origin::is_declared_synthetic;
+use super::origin::declared;
 use super::reader::{RawRequest, ReadOptions, RecordSource, Skipped, TraceReader};
 use super::record::{ObjectName, Record};
+use super::sample::SampleOf;
 use crate::error::{Place, TraceError};
 use crate::ids::{IdTable, mix};
 use crate::request::{Catalogue, Request};
@@ -32,6 +33,7 @@ pub struct Trace {
     synthetic: bool,
     has_times: bool,
     notes: Vec<String>,
+    samples: Vec<SampleOf>,
     file_bytes: u64,
     position: ReadPosition,
     requests: u64,
@@ -52,6 +54,7 @@ impl Trace {
             synthetic: true,
             has_times: true,
             notes: Vec::new(),
+            samples: Vec::new(),
             file_bytes: 0,
             position: position.clone(),
             requests: 0,
@@ -68,7 +71,10 @@ impl Trace {
             trace.has_times = reader.has_times();
             trace.notes = reader.notes();
             trace.source = Box::new(reader);
-            trace.synthetic = is_declared_synthetic(Path::new(name), bytes);
+            let declared = declared(Path::new(name), bytes).unwrap_or_default();
+            trace.synthetic = declared.synthetic;
+            trace.notes.extend(SampleOf::words(&declared.samples));
+            trace.samples = declared.samples;
             trace.file_bytes = bytes;
         }
         Ok(trace)
@@ -90,6 +96,12 @@ impl Trace {
     #[must_use]
     pub fn is_synthetic(&self) -> bool {
         self.synthetic
+    }
+
+    /// Of what it is a share, as the manifest beside it says; none of a whole trace.
+    #[must_use]
+    pub fn samples(&self) -> &[SampleOf] {
+        &self.samples
     }
 
     /// False if all requests have the time 0, since the form has no times or their column is not
