@@ -74,15 +74,6 @@ impl TimeUnit {
         }
     }
 
-    /// Decimal digits of a fraction that are microseconds.
-    fn digits(self) -> usize {
-        match self {
-            TimeUnit::Seconds => 6,
-            TimeUnit::Milliseconds => 3,
-            TimeUnit::Microseconds | TimeUnit::Nanoseconds => 0,
-        }
-    }
-
     fn expected(self) -> &'static str {
         match self {
             TimeUnit::Seconds => "seconds as in 807256800 or 807256800.25",
@@ -108,11 +99,21 @@ fn parse_time_us(text: &[u8], unit: TimeUnit) -> Option<u64> {
     if fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let mut us = 0;
-    for at in 0..unit.digits() {
-        us = us * 10 + fraction.get(at).map_or(0, |digit| u64::from(digit - b'0'));
+    whole_us.checked_add(match unit {
+        TimeUnit::Seconds => leading::<6>(fraction),
+        TimeUnit::Milliseconds => leading::<3>(fraction),
+        TimeUnit::Microseconds | TimeUnit::Nanoseconds => 0,
+    })
+}
+
+/// So many digits from the first on as a number; those that are not there are 0.
+#[inline]
+fn leading<const DIGITS: usize>(fraction: &[u8]) -> u64 {
+    let mut number = 0;
+    for at in 0..DIGITS {
+        number = number * 10 + fraction.get(at).map_or(0, |digit| u64::from(digit - b'0'));
     }
-    whole_us.checked_add(us)
+    number
 }
 
 /// A time field; the error names it. `None`: seconds, if they can be.

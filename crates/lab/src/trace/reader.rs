@@ -323,7 +323,7 @@ impl TraceReader {
             match parser.parse(text) {
                 Ok(found) => {
                     self.has_good = true;
-                    if let Some(what) = found.record(text).no_request() {
+                    if let Some(what) = found.no_request(text) {
                         self.leave_out(what);
                         continue;
                     }

@@ -70,7 +70,12 @@ impl Record<'_> {
     /// headers. A part (206, 416) and what was broken off say nothing of the whole. What a refused
     /// delete is answered with is no version of its object.
     #[must_use]
+    #[inline]
     pub fn has_body(&self) -> bool {
+        let is_asked = matches!(self.method, b"" | b"GET");
+        if is_asked && matches!(self.status, 0 | 200) && self.cache_result.is_empty() {
+            return self.size_bytes > 0;
+        }
         let is_none = matches!(self.status, 100..=199 | 204 | 205 | 206 | 304 | 416)
             || self.method == b"HEAD"
             || self.is_broken_off()
@@ -107,9 +112,6 @@ impl Record<'_> {
     /// What it is if it asks for no object of a cache, as proxies log other things, too: `None` of
     /// a request.
     pub(crate) fn no_request(&self) -> Option<&'static str> {
-        if self.method.is_empty() && self.cache_result.is_empty() {
-            return None;
-        }
         let url = match self.object {
             ObjectName::Text(url) => url,
             ObjectName::Id(_) => b"",
@@ -121,7 +123,7 @@ impl Record<'_> {
             (_, result) if result.starts_with(b"UDP_") => Some(OF_NEIGHBOURS),
             (_, result) if result.starts_with(b"TCP_DENIED") => Some("denied by the proxy"),
             (b"NONE", _) => Some(NOT_UNDERSTOOD),
-            _ if url.starts_with(b"error:") => Some(NOT_UNDERSTOOD),
+            (_, [_, ..]) if url.starts_with(b"error:") => Some(NOT_UNDERSTOOD),
             _ => None,
         }
     }
@@ -213,6 +215,16 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
+    /// As [`Record::no_request`]; what most lines are is known at once.
+    #[inline]
+    pub(crate) fn no_request(&self, line: &[u8]) -> Option<&'static str> {
+        let has_result = self.cache_result.start < self.cache_result.end;
+        if !has_result && matches!(self.method.in_line(line), b"" | b"GET") {
+            return None;
+        }
+        self.record(line).no_request()
+    }
+
     /// The request in the line it was parsed from, its name as it stands there.
     pub(crate) fn record<'a>(&self, line: &'a [u8]) -> Record<'a> {
         Record {
