@@ -51,7 +51,7 @@ impl Fetch<'_> {
         let exchange = self.exchange(&ask.method, parts, &directives);
         effects.admit(exchange, caching)?;
         if self.found.is_none() {
-            effects.admit_new(&worker.shared, ask)?;
+            ask.admit_new(&worker.shared, effects)?;
         }
         let length = body.size_hint().exact();
         let limits = FillLimits::of(&worker.shared.config, &worker.shared.vault);

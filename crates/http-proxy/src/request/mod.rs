@@ -4,6 +4,7 @@
 //! (`naming`), and from nothing else that a client may choose freely. The `Host` that the origin
 //! gets is its own or that of the key. No threads.
 
+mod admission;
 mod elements;
 pub(crate) mod forwarded;
 pub(crate) mod grouping;
@@ -28,6 +29,7 @@ use http::{HeaderMap, Method, Request, Uri, Version};
 use crate::client::Peer;
 use crate::collapse::Who;
 use crate::config::ProxyConfig;
+use crate::request::admission::FirstOrNot;
 use crate::request::forwarded::ClientGiven;
 use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
@@ -88,6 +90,7 @@ pub(crate) struct Ask {
     through_proxy: bool,
     /// Its connection to the origin is dedicated to its client; see [`Ask::set_pinned`].
     pinned: Option<Pinned>,
+    first_or_not: FirstOrNot,
 }
 
 /// What a trusted proxy states, and what is made where it states nothing.
@@ -167,6 +170,7 @@ impl Ask {
             peer,
             through_proxy,
             pinned: None,
+            first_or_not: FirstOrNot::default(),
         };
         hooks::on_request(shared, &mut ask);
         Ok((ask, body))

@@ -385,6 +385,27 @@ impl Ruleset {
         met.into()
     }
 
+    /// The admission of any response to a request; `None` if no rule says one, or if that depends
+    /// on the response.
+    pub(crate) fn admission_of_any(&self, request: &RequestView<'_>) -> Option<Admission> {
+        let (mut admission, asked) = (None, request.asked());
+        for place in self.index.candidates(asked) {
+            let Rule { when, then, last, .. } = &self.rules[place];
+            let met = request.met.and_then(|met| met.get(place)).copied();
+            if !met.unwrap_or_else(|| when.match_request(request, asked)) {
+                continue;
+            }
+            if when.is_on_response() && (then.admission.is_some() || *last) {
+                return None;
+            }
+            admission = then.admission.or(admission);
+            if *last {
+                break;
+            }
+        }
+        admission
+    }
+
     /// Evaluates the rules for the response to a request.
     pub(crate) fn on_response(
         &self,

@@ -130,7 +130,8 @@ pub(crate) async fn course(
     let with_cookie = noted() == Some(Unsliceable::AsAskedWithCookie);
     let needs = if with_cookie || may_be_for_one(ask) { Needs::Stored } else { Needs::Any };
     // A slice could hardly be stored, so the origin would be asked twice.
-    if needs == Needs::Stored && !shared.vault.has_slices(primary) {
+    let is_refused = || !ask.wishes.only_if_cached && ask.is_refused_as_first(shared);
+    if !shared.vault.has_slices(primary) && (needs == Needs::Stored || is_refused()) {
         return Course::AsAsked;
     }
     if with_cookie || noted().is_none() {

@@ -451,7 +451,11 @@ fn judge(worker: &Worker, ask: &Ask, asked: &SliceResponse) -> Result<Judged, Op
         with_cookie: ask.has_cookie(),
         selective: true,
     };
-    let admitted = effects.admit(exchange, caching).and_then(|()| effects.admit_new(shared, ask));
+    let mut admitted = effects.admit(exchange, caching);
+    // What is stored of it already is renewed in any case, and so is the rest of it brought.
+    if !shared.vault.has_slices(&ask.target.primary) {
+        admitted = admitted.and_then(|()| ask.admit_new(shared, &effects));
+    }
     admitted.map_err(unsliced_by)?;
     let status = if part.is_whole() { StatusCode::OK } else { response.status() };
     let arrived = Arrived {

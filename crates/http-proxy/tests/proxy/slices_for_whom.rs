@@ -47,6 +47,39 @@ fn what_may_be_for_one_is_asked_for_once() {
     assert!(hit.cache().contains("; hit"), "{}", hit.cache());
 }
 
+/// The first request counts once, and the origin is asked once where the response makes no
+/// difference to that.
+#[test]
+fn slices_are_stored_at_the_second_request() {
+    for (condition, asked) in [("", [1, 2]), ("type = \"a/*\"\n", [2, 3])] {
+        let (body, origin) = noise_in_parts(35, LENGTH);
+        let rule = format!("[[rule]]\npath = \"/**\"\n{condition}admission = \"second-hit\"\n");
+        let ruleset = Settings::parse(&rule).expect("good rules").proxy.ruleset;
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.caching.slice_bytes = SLICE as u64;
+            config.ruleset = ruleset;
+        });
+        let ask = || {
+            let answer = proxy.get_with("/", "Range: bytes=5-6");
+            assert_eq!((answer.status(), &answer.body[..]), (206, &body[5..=6]), "{condition}");
+            answer.cache()
+        };
+        let first = ask();
+        assert!(first.contains("detail=first-request") && !first.contains("; stored"), "{first}");
+        assert_eq!((origin.count(), origin.last().header("range")), (asked[0], "bytes=5-6".into()));
+        let second = ask();
+        assert!(second.contains("; stored"), "{second}");
+        let slice = "bytes=0-65535".to_owned();
+        assert_eq!((origin.count(), origin.last().header("range")), (asked[1], slice));
+        eventually("it is stored", || ask().contains("; hit"));
+        assert_eq!(origin.count(), asked[1], "{condition}");
+        // The rest of it, from then on.
+        let more = proxy.get_with("/", "Range: bytes=70000-70001");
+        assert!(more.cache().contains("; stored") && more.body == body[70_000..=70_001]);
+        assert_eq!(origin.count(), asked[1] + 1, "{condition}");
+    }
+}
+
 /// RFC 9111 §4.2.2: that others have had slices without a cookie does not make what one brings with
 /// it everybody's, as it may be of a page of its own.
 #[test]
