@@ -596,6 +596,46 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
     assert_eq!(origin.count(), asked);
 }
 
+/// Errors in answer to the requests that try it are no sign that its checks are wrong.
+#[test]
+fn an_origin_whose_checks_fail_is_not_asked_more_for_answering_errors() {
+    let (home, ails) = (Home::new(), Arc::new(AtomicBool::new(true)));
+    let ailing = ails.clone();
+    let origin = Origin::start(move |request| match request.path() {
+        "/health" => reply(500, "", ""),
+        _ if ailing.load(Ordering::SeqCst) => reply(500, "", "ill"),
+        _ => reply(404, "", "well"),
+    });
+    let proxy = Proxy::start_to(&home, url(&origin), |config| {
+        config.upstream.check = Some(HealthChecks {
+            path: "/health".to_owned(),
+            interval: Duration::from_secs(3600),
+            fall: 1,
+            ..HealthChecks::default()
+        });
+    });
+    let failed = || proxy.metric("damelo_proxy_origin_checks_failed_total");
+    eventually("it is down", || failed() == 1);
+    assert_eq!(proxy.get("/a").text(), "ill");
+    let asked = origin.count();
+    for path in ["/b", "/c"] {
+        let refused = proxy.get(path);
+        assert_eq!(refused.status(), 503);
+        assert!(refused.cache().contains("detail=origin-down"), "{refused:?}");
+    }
+    assert_eq!(origin.count(), asked);
+    // Other checks, which fail as well, try it anew.
+    ails.store(false, Ordering::SeqCst);
+    let check = "check = \"/health every 1h fall 1 host b.test\"";
+    let text = format!("to = \"{}\"\n[upstream]\n{check}\n", url(&origin));
+    let new = Settings::parse(&text).expect("settings").proxy;
+    proxy.info.control.reload(new).expect("reloaded");
+    eventually("it is down again", || failed() == 2);
+    for path in ["/d", "/e"] {
+        assert_eq!(proxy.get(path).text(), "well", "a page that is missing is no error of it");
+    }
+}
+
 #[test]
 fn what_the_origin_is_told_about_the_client() {
     let origin = no_store();

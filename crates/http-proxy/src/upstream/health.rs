@@ -7,8 +7,8 @@
 //!
 //! On probation the next failure ejects again at once. What is ejected because it cannot be reached
 //! is out of reach until then, which matters where a site has no other origin. An origin is known to
-//! be down if its checks fail and it has answered no request since; if a site has no other origins,
-//! it gets one trial request per check interval. Invariant: an origin is healthy exactly if it is up
+//! be down if its checks fail and it has answered no request since, but by errors; if a site has no
+//! other origins, it gets one trial request per check interval. Invariant: an origin is healthy exactly if it is up
 //! and not ejected. `Health` is a plain state machine that takes the time as a parameter;
 //! `check_all` is the task that runs the checks. Threads: the state is behind a lock in `Endpoint`;
 //! the checks run on a thread of their own.
@@ -44,7 +44,8 @@ pub(crate) struct Health {
     ejected_until: Option<Instant>,
     /// The last request failed before there was a connection.
     unreached: bool,
-    /// A request was answered since `down` last changed, and none has failed since.
+    /// A request was answered since `down` last changed, by no error if it is down, and none has
+    /// failed since.
     answers: bool,
     tried: Option<Instant>,
     /// The state last reported on standard error.
@@ -133,9 +134,14 @@ impl Health {
         true
     }
 
-    /// Records that a request was answered.
-    pub(crate) fn answered(&mut self) {
-        (self.answers, self.unreached) = (true, false);
+    /// Records that a request was answered. An error of the server says nothing against checks that
+    /// fail.
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        self.unreached = false;
+        if self.down && status.is_server_error() {
+            return;
+        }
+        self.answers = true;
         self.failures = 0;
         self.ejected_until = None;
     }
@@ -328,8 +334,10 @@ mod tests {
         assert!(health.take_try(interval, at(0)) && !health.take_try(interval, at(4)));
         assert!(!health.may_try(interval, at(4)) && health.may_try(interval, at(5)));
         assert!(health.take_try(interval, at(5)) && !health.take_try(interval, at(9)));
+        health.answered(StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(health.is_known_down(), "its requests fail like its checks");
         // A request succeeds although the checks fail.
-        health.answered();
+        health.answered(StatusCode::OK);
         assert!(!health.is_known_down());
         health.failed(true, &Ejection { failures: 0, ..Ejection::default() }, at(9));
         assert!(health.is_known_down());
@@ -357,7 +365,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(!health.failed(true, &ejection, at(0)) && !health.failed(true, &ejection, at(0)));
-        health.answered();
+        health.answered(StatusCode::OK);
         assert!(!health.failed(true, &ejection, at(1)) && !health.failed(true, &ejection, at(1)));
         assert!(health.failed(true, &ejection, at(1)));
         assert!(!health.is_healthy(at(10)) && health.is_healthy(at(11)));
@@ -366,7 +374,7 @@ mod tests {
         assert!(!health.is_healthy(at(21)));
         assert!(health.is_news(true) && !health.is_news(true), "said once");
         assert!(health.is_news(false) && !health.is_news(false));
-        health.answered();
+        health.answered(StatusCode::OK);
         assert!(health.is_healthy(at(21)));
     }
 
@@ -383,7 +391,7 @@ mod tests {
         assert!(!health.is_healthy(at(11)) && !health.is_out_of_reach(at(11)), "it is there");
         health.failed(true, &ejection, at(20));
         assert!(health.is_out_of_reach(at(21)));
-        health.answered();
+        health.answered(StatusCode::OK);
         assert!(!health.is_out_of_reach(at(21)));
     }
 }

@@ -298,7 +298,7 @@ impl Fetcher {
             let begun = Instant::now();
             let sent = self.upgrade_at(pool, request, None, hold, deadline).await;
             if sent.is_ok() || !is_over(deadline) || begun.elapsed() >= limits.fair_time() {
-                self.judge(pool, pools.len(), sent.as_ref().err());
+                self.judge(pool, pools.len(), sent.as_ref().map(Response::status));
             }
             match sent {
                 Ok(mut response) => {
@@ -399,7 +399,8 @@ impl Fetcher {
             };
             let is_over = is_over(deadline);
             if sent.is_ok() || !is_over || begun.elapsed() >= limits.fair_time() {
-                self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
+                let outcome = sent.as_ref().map(Response::status).map_err(|failed| &failed.error);
+                self.judge(pool, pools.len(), outcome);
             }
             match sent {
                 Ok(mut response) => {
@@ -500,19 +501,19 @@ impl Fetcher {
     /// Records the outcome of a request at an endpoint of a site with `of` endpoints. The ejection
     /// of a site's only endpoint is neither counted nor reported, because it is asked all the same,
     /// if only where nothing stale will do; its failures are reported.
-    fn judge(&self, pool: &Pool, of: usize, error: Option<&FetchError>) {
+    fn judge(&self, pool: &Pool, of: usize, outcome: Result<StatusCode, &FetchError>) {
         let endpoint = pool.endpoint();
         let mut health = endpoint.health();
         let now = std::time::Instant::now();
-        match error {
-            None => {
-                health.answered();
+        match outcome {
+            Ok(status) => {
+                health.answered(status);
                 if health.is_healthy(now) && health.is_news(false) {
                     drop(health);
                     say(format_args!("damelo: the origin {} answers again", endpoint.url()));
                 }
             }
-            Some(error) if error.is_origins_fault() => {
+            Err(error) if error.is_origins_fault() => {
                 let is_ejected = health.failed(error.is_unreachable(), &self.ejection, now);
                 if of == 1 || self.ejection.failures == 0 {
                     if health.failure_is_news(now) {
@@ -531,7 +532,7 @@ impl Fetcher {
                     }
                 }
             }
-            Some(_) => {}
+            Err(_) => {}
         }
     }
 
