@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::uri::Authority;
 use http::{HeaderMap, Response, StatusCode};
 use ipnet::IpNet;
@@ -37,6 +37,9 @@ use crate::worker::{Shared, Worker};
 
 /// Most purges in one order.
 const ORDERS_MAX: usize = 1000;
+
+/// `WWW-Authenticate` of a 401 (RFC 9110 §15.5.2); a challenge has a parameter (RFC 6750 §3).
+pub(crate) const TOKEN_WANTED: HeaderValue = HeaderValue::from_static("Bearer realm=\"damelo\"");
 
 /// The target of a purge, as the operator names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -240,7 +243,12 @@ pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
         }
         Err(failure) => {
             let status = CacheStatus::own("purge-refused");
-            own_text(worker, failure.status(), status, &failure.to_string())
+            let (mut response, status) =
+                own_text(worker, failure.status(), status, &failure.to_string());
+            if failure == PurgeFailure::Unauthorized {
+                response.headers_mut().insert(WWW_AUTHENTICATE, TOKEN_WANTED);
+            }
+            (response, status)
         }
     }
 }
