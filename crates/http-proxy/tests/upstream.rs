@@ -485,6 +485,57 @@ fn what_one_origin_broke_off_another_answers_and_no_third_one() {
 }
 
 #[test]
+fn what_one_origin_answers_by_a_status_to_retry_another_answers() {
+    let (home, good) = (Home::new(), named("good"));
+    let busy = Origin::start(|_| reply(503, "Cache-Control: no-store", "busy"));
+    let retrying = |failures: u32, statuses: &[u16]| {
+        let statuses = statuses.iter().map(|code| code.to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "upstream.retry_statuses = [{statuses}]\nupstream.eject_failures = {failures}\n\
+             upstream.more_origins = [\"{}\"]\n",
+            url(&good)
+        );
+        let upstream = Settings::parse(&text).expect("good settings").proxy.upstream;
+        Proxy::start_to(&home, url(&busy), |config| config.upstream = upstream)
+    };
+    let ask_all = |proxy: &Proxy, method: &str, more: &str| -> Vec<String> {
+        (0..40).map(|number| proxy.ask(method, &format!("/{number}"), more).text()).collect()
+    };
+    // Without the key it is an answer like any other.
+    let proxy = retrying(0, &[]);
+    let answers = ask_all(&proxy, "GET", "");
+    let own = answers.iter().filter(|text| *text == "busy").count();
+    assert!(own > 0 && own == busy.count() && answers.contains(&"good".to_owned()));
+    drop(proxy);
+    let proxy = retrying(0, &[502, 503]);
+    assert!(ask_all(&proxy, "GET", "").iter().all(|text| text == "good"));
+    assert_eq!(proxy.metric("damelo_proxy_origin_resends_total") as usize, own);
+    assert_eq!(busy.count(), 2 * own);
+    // What may have been done is not done again.
+    let posted = ask_all(&proxy, "POST", "Content-Length: 0");
+    assert_eq!(posted.iter().filter(|text| *text == "busy").count(), own);
+    drop(proxy);
+    // It is left alone after some of them.
+    let proxy = retrying(3, &[503]);
+    assert!(own > 3);
+    let before = busy.count();
+    assert!(ask_all(&proxy, "GET", "").iter().all(|text| text == "good"));
+    assert_eq!(busy.count(), before + 3);
+    assert_eq!(proxy.metric("damelo_proxy_origin_ejections_total"), 1);
+    drop(proxy);
+    // Of those that all answer so, the second is the last that is asked.
+    let [one, two, three] = [(); 3].map(|()| Origin::start(|_| reply(503, "", "busy")));
+    let proxy = Proxy::start_to(&home, url(&one), |config| {
+        config.upstream.more_origins = vec![url(&two), url(&three)];
+        config.upstream.retry_statuses = vec![http::StatusCode::SERVICE_UNAVAILABLE];
+    });
+    let answer = proxy.get("/");
+    assert_eq!((answer.status(), answer.text()), (503, "busy".to_owned()));
+    let asked = [one, two, three].map(|origin| origin.count());
+    assert_eq!((asked.iter().sum::<usize>(), asked.iter().max()), (2, Some(&1)), "{asked:?}");
+}
+
+#[test]
 fn a_backup_is_asked_once_the_others_are_out_of_reach() {
     let (home, good, backup) = (Home::new(), named("good"), named("backup"));
     let (missing, other) = (Nobody::new(), Nobody::new());

@@ -12,6 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::StatusCode;
 use ipnet::IpNet;
 
 /// A configured listener.
@@ -208,6 +209,10 @@ pub struct Upstream {
     pub check: Option<HealthChecks>,
     /// When failed requests eject an origin. Applies only where there are several.
     pub ejection: Ejection,
+    /// Statuses (429, and from 500 on) by which one of several origins fails a request: one with a
+    /// safe method and no body goes to another one, once, and it counts towards `ejection`. Default
+    /// none.
+    pub retry_statuses: Vec<StatusCode>,
 }
 
 impl Default for Upstream {
@@ -225,6 +230,7 @@ impl Default for Upstream {
             requests_per_origin_max: 0,
             check: None,
             ejection: Ejection::default(),
+            retry_statuses: Vec::new(),
         }
     }
 }
@@ -292,7 +298,8 @@ impl Default for HealthChecks {
 /// When an origin that does not answer is ejected for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ejection {
-    /// Consecutive requests without an answer; 0 never ejects. Default 5.
+    /// Consecutive requests without an answer, or with one of
+    /// [`retry_statuses`](Upstream::retry_statuses); 0 never ejects. Default 5.
     pub failures: u32,
     /// How long an ejection lasts. Default 10 s.
     pub period: Duration,

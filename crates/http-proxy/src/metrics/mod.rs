@@ -176,7 +176,7 @@ counters! {
     forwarded: "Requests sent to the origin.",
     retries: "Requests sent again because a pooled connection had gone stale, or an HTTP/2 origin did not process them.",
     origin_failovers: "Requests sent to another origin because one could not be reached.",
-    origin_resends: "Requests sent once more, to another origin, because one broke off before its answer.",
+    origin_resends: "Requests sent once more, to another origin, because one broke off before its answer, or answered by one of `upstream.retry_statuses`.",
     origin_ejections: "Times an origin was not asked any more for a while.",
     origin_checks_failed: "Health checks that failed.",
     groups_loved: "Groups that became loved by use.",

@@ -8,7 +8,7 @@ use super::Settings;
 use super::kinds::{
     AccessRules, Address, CachePath, Certificates, Check, Choosing, Cookies, Count, File, Flag,
     Format, GroupRule, Headers, Kind, Limit, Listeners, LogFile, Negotiated, Networks, OriginUrl,
-    Origins, Percent, Query, Size, Time, Value, Writes,
+    Origins, Percent, Query, Size, Statuses, Time, Value, Writes,
 };
 use super::ranges::{
     CacheName, CookieNames, HeadSize, HeaderSize, HostName, Lines, Protocols, PurgeMethods, Secret,
@@ -121,8 +121,9 @@ keys! {
     "upstream.backup_origins" live Origins [proxy.upstream.backup_origins: Vec<String>] "Origins of the same site that are asked only while none of the others is healthy, or once none of them could be reached for a request.";
     "upstream.origin_choice" live Choosing [proxy.upstream.origin_choice: crate::config::transport::OriginChoice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";
     "upstream.check" live Check [proxy.upstream.check: Option<crate::config::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring a status as expected (`expect`, such as 204 or 200-404; 2xx or 3xx unless said) `fall` times in a row is not asked until `rise` checks succeed, as long as another origin of the site is. Where checks fail for all of them one request in each interval tries each; once one is answered below 500, all are asked until one fails. `host` is the `Host` that is asked for, else that of the site, of the first one for an origin of several.";
-    "upstream.eject_failures" live Limit [proxy.upstream.ejection.failures: u32] "Requests in a row without an answer after which one of several origins is left alone; 0 never.";
+    "upstream.eject_failures" live Limit [proxy.upstream.ejection.failures: u32] "Requests in a row without an answer, or with one of `upstream.retry_statuses`, after which one of several origins is left alone; 0 never.";
     "upstream.eject_period" live Time [proxy.upstream.ejection.period: std::time::Duration] "How long it is left alone.";
+    "upstream.retry_statuses" live Statuses [proxy.upstream.retry_statuses: Vec<http::StatusCode>] "Answers by which one of several origins fails a request: a GET, HEAD or OPTIONS without a body is sent to another of the site, if one is healthy, once, and what that says is the answer. Each counts for `upstream.eject_failures`, whatever the method. 429 and 500 to 599 are possible, such as 502 and 503 while an origin starts.";
     "upstream.http2" live Flag [proxy.upstream.http2: bool] "Speak HTTP/2 to https origins that agree.";
     "upstream.http2_clear_text" live Flag [proxy.upstream.http2_clear_text: bool] "Speak HTTP/2 to http origins without asking.";
     "upstream.http2_streams_max" live Count [proxy.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more, or more than the origin allows there, there are further connections.";

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariant: a request fails over to another endpoint only if none of its bytes were sent; but one
-//! with a safe method and no body, once, if the first broke off before it had answered.
+//! with a safe method and no body, once, if the first broke off before it had answered, or answered
+//! with a status of `upstream.retry_statuses`.
 //! Threads: one `Fetcher` per worker; load, permits and health of endpoints are shared by all
 //! workers.
 
@@ -49,6 +50,7 @@ mod upload;
 // The form of a request in each version of HTTP.
 mod version;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -101,6 +103,8 @@ pub(crate) struct Fetcher {
     counters: Arc<Counters>,
     choice: OriginChoice,
     ejection: Ejection,
+    /// Statuses by which one of several origins has failed.
+    retry_statuses: Vec<StatusCode>,
     /// Time between two health checks of an origin; zero without checks.
     check_interval: Duration,
     limits: TimeLimits,
@@ -163,6 +167,7 @@ impl Fetcher {
             counters,
             choice: upstream.origin_choice,
             ejection: upstream.ejection,
+            retry_statuses: upstream.retry_statuses.clone(),
             check_interval: upstream
                 .check
                 .as_ref()
@@ -403,6 +408,15 @@ impl Fetcher {
                 self.judge(pool, pools.len(), outcome);
             }
             match sent {
+                Ok(response)
+                    if self.is_to_be_retried(response.status())
+                        && may_resend
+                        && !is_over
+                        && self.resends(site, &mut open, index) =>
+                {
+                    may_resend = false;
+                    request = Box::new(again(OriginBody::Empty));
+                }
                 Ok(mut response) => {
                     note_answer(notes.as_deref(), &response);
                     site.lead_back(response.headers_mut(), renaming.as_ref());
@@ -418,21 +432,34 @@ impl Fetcher {
                     }
                 }
                 Err(SendError { error, .. }) => {
-                    open.asked.push(index);
                     may_resend &= error.is_broken_off() && !is_over;
-                    // One that was reached does not make backups of use.
-                    let backups_from = site.backups_from;
-                    let others = if index < backups_from { &pools[..backups_from] } else { pools };
-                    if !may_resend || !has_healthy(others, &open) {
+                    if !may_resend || !self.resends(site, &mut open, index) {
                         return Err(error);
                     }
                     may_resend = false;
-                    self.counters.origin_resends.one();
                     (request, last_error) = (Box::new(again(OriginBody::Empty)), error);
                 }
             }
         }
         Err(last_error)
+    }
+
+    /// Whether one of several origins has failed by this answer.
+    fn is_to_be_retried(&self, status: StatusCode) -> bool {
+        self.retry_statuses.contains(&status)
+    }
+
+    /// Whether what the endpoint at `index` has failed goes to another one, which is counted.
+    fn resends(&self, site: &SitePools, open: &mut Open, index: usize) -> bool {
+        open.asked.push(index);
+        // One that was reached does not make backups of use.
+        let (pools, backups_from) = (&site.pools, site.backups_from);
+        let others = if index < backups_from { &pools[..backups_from] } else { pools };
+        let is_one_there = has_healthy(others, open);
+        if is_one_there {
+            self.counters.origin_resends.one();
+        }
+        is_one_there
     }
 
     /// Sends a request to one endpoint, which fails it if it has not answered by the deadline,
@@ -498,41 +525,49 @@ impl Fetcher {
         balance::choose(&candidates, self.choice, key)
     }
 
-    /// Records the outcome of a request at an endpoint of a site with `of` endpoints. The ejection
-    /// of a site's only endpoint is neither counted nor reported, because it is asked all the same,
+    /// Records the outcome of a request at an endpoint of a site with `of` endpoints, where one that
+    /// answers by a status to be retried has failed. The ejection of a site's only endpoint is
+    /// neither counted nor reported, because it is asked all the same,
     /// if only where nothing stale will do; its failures are reported.
     fn judge(&self, pool: &Pool, of: usize, outcome: Result<StatusCode, &FetchError>) {
-        let endpoint = pool.endpoint();
-        let mut health = endpoint.health();
-        let now = std::time::Instant::now();
         match outcome {
-            Ok(status) => {
-                health.answered(status);
-                if health.is_healthy(now) && health.is_news(false) {
-                    drop(health);
-                    say(format_args!("damelo: the origin {} answers again", endpoint.url()));
-                }
+            Ok(status) if of > 1 && self.is_to_be_retried(status) => {
+                self.has_failed(pool, of, false, &format_args!("it answered {status}"));
             }
+            Ok(status) => self.has_answered(pool, status),
             Err(error) if error.is_origins_fault() => {
-                let is_ejected = health.failed(error.is_unreachable(), &self.ejection, now);
-                if of == 1 || self.ejection.failures == 0 {
-                    if health.failure_is_news(now) {
-                        drop(health);
-                        let url = endpoint.url();
-                        say(format_args!("damelo: a request to the origin {url} failed: {error}"));
-                    }
-                } else if is_ejected {
-                    self.counters.origin_ejections.one();
-                    if health.is_news(true) {
-                        drop(health);
-                        say(format_args!(
-                            "damelo: the origin {} is left alone: {error}",
-                            endpoint.url()
-                        ));
-                    }
-                }
+                self.has_failed(pool, of, error.is_unreachable(), error);
             }
             Err(_) => {}
+        }
+    }
+
+    fn has_answered(&self, pool: &Pool, status: StatusCode) {
+        let (endpoint, now) = (pool.endpoint(), std::time::Instant::now());
+        let mut health = endpoint.health();
+        health.answered(status);
+        if health.is_healthy(now) && health.is_news(false) {
+            drop(health);
+            say(format_args!("damelo: the origin {} answers again", endpoint.url()));
+        }
+    }
+
+    fn has_failed(&self, pool: &Pool, of: usize, unreached: bool, why: &dyn Display) {
+        let (endpoint, now) = (pool.endpoint(), std::time::Instant::now());
+        let mut health = endpoint.health();
+        let is_ejected = health.failed(unreached, &self.ejection, now);
+        if of == 1 || self.ejection.failures == 0 {
+            if health.failure_is_news(now) {
+                drop(health);
+                let url = endpoint.url();
+                say(format_args!("damelo: a request to the origin {url} failed: {why}"));
+            }
+        } else if is_ejected {
+            self.counters.origin_ejections.one();
+            if health.is_news(true) {
+                drop(health);
+                say(format_args!("damelo: the origin {} is left alone: {why}", endpoint.url()));
+            }
         }
     }
 

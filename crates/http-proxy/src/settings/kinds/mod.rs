@@ -16,7 +16,7 @@ pub(crate) use scalar::{
 };
 pub(crate) use transport::{
     AccessRules, Address, Certificates, Check, Choosing, Listeners, Networks, OriginUrl, Origins,
-    network,
+    Statuses, network,
 };
 
 /// A raw value of the file, before its kind is known.

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use http::Uri;
+use http::{StatusCode, Uri};
 use ipnet::IpNet;
 
 use super::{Count, Kind, Time, Value, list, parsed, quoted, shown, split_list};
@@ -31,6 +31,8 @@ pub(crate) struct Origins;
 pub(crate) struct Choosing;
 /// Health checks.
 pub(crate) struct Check;
+/// Statuses by which an origin fails a request.
+pub(crate) struct Statuses;
 /// Access rules of a forward proxy.
 pub(crate) struct AccessRules;
 
@@ -221,6 +223,28 @@ impl Kind<Option<HealthChecks>> for Check {
     }
 }
 
+impl Kind<Vec<StatusCode>> for Statuses {
+    const WRITTEN: &'static str = "a list of statuses such as [502, 503]";
+    fn read(value: &Value) -> Result<Vec<StatusCode>, String> {
+        let statuses = match value {
+            Value::Integer(number) => vec![number.clone()],
+            other => split_list(other, Self::WRITTEN)?,
+        };
+        statuses.iter().map(|text| failing_status(text)).collect()
+    }
+    fn show(value: &Vec<StatusCode>) -> String {
+        format!("[{}]", value.iter().map(StatusCode::as_str).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A status by which an origin can say that another one may do better.
+fn failing_status(text: &str) -> Result<StatusCode, String> {
+    let status = text.parse().ok().and_then(|code: u16| StatusCode::from_u16(code).ok());
+    let fails =
+        |status: &StatusCode| status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS;
+    status.filter(fails).ok_or_else(|| format!("\"{text}\" is not 429, nor from 500 to 599"))
+}
+
 impl Kind<Vec<AccessRule>> for AccessRules {
     const WRITTEN: &'static str =
         "a list of rules such as [\"allow client=10.0.0.0/8 port=80,443\"]";
@@ -251,6 +275,19 @@ mod tests {
         assert_eq!(Networks::show(&networks), "[\"10.0.0.0/8\", \"::1/128\"]");
         let bad = Networks::read(&Value::List(vec!["ten".to_owned()])).unwrap_err();
         assert!(bad.contains("ten"), "{bad}");
+    }
+
+    #[test]
+    fn statuses_that_fail_a_request_are_errors_of_origins() {
+        let list = |items: &[&str]| Value::List(items.iter().map(|i| i.to_string()).collect());
+        for value in [list(&["429", "503"]), Value::Text("429, 503".to_owned())] {
+            assert_eq!(Statuses::show(&Statuses::read(&value).unwrap()), "[429, 503]");
+        }
+        assert_eq!(Statuses::read(&Value::Integer("502".to_owned())).unwrap(), [502]);
+        assert_eq!(Statuses::read(&list(&[])).unwrap(), Vec::<StatusCode>::new());
+        for wrong in ["404", "600", "500-599", "http_502", ""] {
+            assert!(Statuses::read(&list(&[wrong])).is_err(), "{wrong}");
+        }
     }
 
     #[test]
