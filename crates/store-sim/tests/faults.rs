@@ -117,6 +117,12 @@ fn one_disk_of_several_may_fail_in_life_after_life() {
 }
 
 #[test]
+fn what_a_recovery_did_not_see_stays_removed_without_the_next_checkpoint() {
+    let name = "what_a_recovery_did_not_see_stays_removed_without_the_next_checkpoint";
+    sweep("faults", name, 30, scenario::unread);
+}
+
+#[test]
 fn a_journal_that_goes_round_without_checkpoints_revives_nothing() {
     let name = "a_journal_that_goes_round_without_checkpoints_revives_nothing";
     sweep("faults", name, 15, scenario::journal_rounds);

@@ -9,6 +9,7 @@ mod failing_opens;
 mod odd;
 mod one_of_several;
 mod rounds;
+mod unread;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use self::failing_opens::fault_in_open;
 pub use self::odd::{crash_odd, model_odd};
 pub use self::one_of_several::one_of_several;
 pub use self::rounds::journal_rounds;
+pub use self::unread::unread;
 use crate::driver::{Driver, Failure, Place};
 use crate::model::{Demand, Model};
 use crate::trace::Ticks;

@@ -249,7 +249,8 @@ impl Engine {
             mark_count: 0,
             tables_crc: 0,
             tables_bytes: 0,
-            clean,
+            // Else it is said to be clean once the journal asks for it.
+            clean: clean && !self.index.checkpoint_lacks(),
             location_bits: self.index.location_bits(),
         };
         let tables = CheckpointTables {
@@ -258,21 +259,39 @@ impl Engine {
             marks: self.marks.records(),
             shard_crcs: vec![0; plan.shard_count as usize],
         };
-        self.write_slot(slot, &plan, header, tables)?;
+        let header = self.write_slot(slot, &plan, header, tables)?;
         self.journal.checkpoint_done(epoch, generation);
-        self.index.checkpoint_done();
         self.checkpoints.note_complete(Sequence::from_raw(seq_next));
+        let required = self.require_if_it_lacks(header);
+        if required.is_ok() {
+            self.index.checkpoint_done();
+        }
+        if clean && !header.clean {
+            required?;
+            write_header(self, slot, CheckpointHeader { clean, ..header })?;
+        }
         Ok(generation)
     }
 
-    /// Writes a checkpoint of the current index into the slot at byte `slot`.
+    /// Has the journal ask for a checkpoint that lacks what an older one may have, and that nobody
+    /// is going to journal any more once it is complete. Where that fails, all of it is journalled
+    /// until the next is complete, and a close leaves the store as a crash does.
+    fn require_if_it_lacks(&self, header: CheckpointHeader) -> io::Result<()> {
+        if !self.index.checkpoint_lacks() {
+            return Ok(());
+        }
+        let seq = Sequence::from_raw(header.seq_next);
+        self.counted(self.journal.require(header.generation, seq))
+    }
+
+    /// Writes a checkpoint of the current index into the slot at byte `slot`; returns its header.
     fn write_slot(
         &self,
         slot: u64,
         plan: &ShardPlan,
         mut header: CheckpointHeader,
         mut tables: CheckpointTables,
-    ) -> io::Result<()> {
+    ) -> io::Result<CheckpointHeader> {
         let volume = &self.space.volumes[0];
         let superblock = &volume.superblock;
         let (_, placed) = tables.encode(header).map_err(io::Error::other)?;
@@ -295,10 +314,8 @@ impl Engine {
         for volume in self.space.volumes.iter().filter(|volume| !volume.is_out()) {
             self.space.sync(volume)?;
         }
-        let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
-        block.copy_from_slice(&header.encode());
-        volume.write_at(slot, &block)?;
-        self.space.sync(volume)
+        write_header(self, slot, header)?;
+        Ok(header)
     }
 
     /// First life whose segment may hold objects that the checkpoint misses.
@@ -327,7 +344,11 @@ fn read_slot(engine: &Engine, slot: usize, at: u64, bytes: u64) -> Option<Found>
     let device = &engine.space.volumes[0].device;
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
     device.read_at(at, &mut block).ok()?;
-    let header = CheckpointHeader::decode(&block, engine.space.nonce, bytes).ok()?;
+    let decode = |block: &[u8]| CheckpointHeader::decode(block, engine.space.nonce, bytes).ok();
+    let header = match decode(&block) {
+        Some(header) => header,
+        None => mended_header(&mut block, decode)?,
+    };
     if header.index_slots != engine.space.volumes[0].superblock.index_slots
         || header.segment_count != engine.space.segments
         || header.location_bits != engine.index.location_bits()
@@ -341,11 +362,29 @@ fn read_slot(engine: &Engine, slot: usize, at: u64, bytes: u64) -> Option<Found>
     Some(Found { header, tables, slot })
 }
 
+/// The header of a checkpoint of which a single bit is wrong: a loss of power while its flag was
+/// being changed leaves one so. It is not taken for that of a clean close then, which it may be.
+fn mended_header(
+    block: &mut [u8],
+    decode: impl Fn(&[u8]) -> Option<CheckpointHeader>,
+) -> Option<CheckpointHeader> {
+    let (body, crc) = block.split_last_chunk_mut()?;
+    let is_right = mend_bit(body, u32::from_le_bytes(*crc));
+    is_right
+        .then(|| decode(block))
+        .flatten()
+        .map(|header| CheckpointHeader { clean: false, ..header })
+}
+
 /// Clears the `clean` flag of a checkpoint, before anything is written after it.
 fn clear_clean(engine: &Engine, found: &Clean) -> io::Result<()> {
+    let slot = engine.space.volumes[0].superblock.layout().checkpoint_slot(found.slot);
+    write_header(engine, slot, CheckpointHeader { clean: false, ..found.header })
+}
+
+/// Writes the header of the checkpoint in the slot at byte `slot`, durably.
+fn write_header(engine: &Engine, slot: u64, header: CheckpointHeader) -> io::Result<()> {
     let volume = &engine.space.volumes[0];
-    let slot = volume.superblock.layout().checkpoint_slot(found.slot);
-    let header = CheckpointHeader { clean: false, ..found.header };
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
     block.copy_from_slice(&header.encode());
     volume.write_at(slot, &block)?;
@@ -399,6 +438,37 @@ pub(crate) fn load_shards(
 mod tests {
     use super::*;
     use crate::index::{LengthClass, Location};
+
+    #[test]
+    fn a_flag_of_which_the_change_was_torn_is_put_right_and_not_believed() {
+        let nonce = crate::format::StoreNonce(7);
+        let header = |clean| CheckpointHeader {
+            nonce,
+            generation: 3,
+            seq_next: 9,
+            ring_seq: 4,
+            index_slots: 512,
+            shard_count: 1,
+            shard_bytes: 4096,
+            segment_count: 8,
+            mark_count: 0,
+            tables_crc: 1,
+            tables_bytes: 84,
+            clean,
+            location_bits: 38,
+        };
+        let decode = |block: &[u8]| CheckpointHeader::decode(block, nonce, 1 << 20).ok();
+        assert_eq!(decode(&header(true).encode()), Some(header(true)));
+        for (first, last) in [(true, false), (false, true)] {
+            let mut torn = header(first).encode();
+            torn[512..].copy_from_slice(&header(last).encode()[512..]);
+            assert_eq!(decode(&torn), None);
+            assert_eq!(mended_header(&mut torn, decode), Some(header(false)));
+            let mut damaged = header(first).encode();
+            (damaged[9], damaged[33]) = (damaged[9] ^ 1, damaged[33] ^ 4);
+            assert_eq!(mended_header(&mut damaged, decode), None);
+        }
+    }
 
     /// The pieces make up the image of all shards in order, whatever their size: shorter than a
     /// shard, longer, and not a divisor of a shard's size. Each piece is aligned for direct I/O.

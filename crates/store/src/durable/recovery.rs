@@ -124,8 +124,9 @@ impl Engine {
         Plan { found, follows_crash, lost_halves }
     }
 
-    /// Deletes that a checkpoint covered were dropped from the journal. Without that checkpoint,
-    /// any object older than the journal may have been deleted, so all of them are forgotten.
+    /// Deletes that a checkpoint covered were dropped from the journal, or never written as their
+    /// keys were not known. Without that checkpoint, any older object may have been deleted, so all
+    /// of them are forgotten.
     fn distrust_if_needed(&self, requires: Option<Requires>, found: Option<&Found>) {
         let Some(requires) = requires else { return };
         let generation = found.map_or(0, |f| f.header.generation);
@@ -169,7 +170,7 @@ impl Engine {
         if self.recovery.is_incomplete() {
             // Until a checkpoint is complete, the next recovery may succeed in reading what this
             // one could not. Removes and replacements must therefore be journalled, even for keys
-            // of which nothing is known.
+            // of which nothing is known. After that, the journal asks for the checkpoint.
             self.index.drop_unknown();
             self.journal.want_checkpoint();
         }
@@ -373,7 +374,10 @@ fn covers(header: &CheckpointHeader, contents: &JournalContents) -> bool {
         && contents.lost_before.is_none()
         && contents.lost_halves.is_empty()
         && contents.requires.is_none_or(|requires| requires.generation <= header.generation)
-        && contents.records.iter().all(|record| record.sequence() < since)
+        && contents
+            .records
+            .iter()
+            .all(|record| matches!(record.op, JournalOp::Epoch { .. }) || record.sequence() < since)
 }
 
 /// Segments with a life, the oldest first.

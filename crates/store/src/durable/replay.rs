@@ -250,13 +250,22 @@ fn read_half(copies: &Copies<'_>) -> Option<Half> {
 }
 
 /// Overwritten records are covered by the checkpoint that the newest half names; without that
-/// checkpoint, nothing older than the oldest surviving half can be trusted.
+/// checkpoint, nothing older than the oldest surviving half can be trusted. Records of that kind
+/// behind the first of a half say it of what is older than their number. All are taken for one,
+/// which may distrust more.
 fn requirement(halves: &[Half]) -> Option<Requires> {
-    let generation_of = |records: &[JournalRecord]| match records.first()?.op {
+    let generation_of = |record: &JournalRecord| match record.op {
         JournalOp::Epoch { generation } => Some(generation),
         _ => None,
     };
-    let generation = generation_of(&halves.last()?.records)?;
-    let seq = halves.first()?.records.first()?.sequence();
-    (generation > 0).then_some(Requires { generation, seq })
+    let oldest = halves.first()?.records.first()?.sequence();
+    let first = halves.last()?.records.first();
+    let of_half = first.and_then(generation_of).map(|generation| (generation, oldest));
+    let further = halves.iter().flat_map(|half| half.records.iter().skip(1));
+    let further = further.filter_map(|record| Some((generation_of(record)?, record.sequence())));
+    let all = of_half.into_iter().chain(further).filter(|(generation, _)| *generation > 0);
+    all.map(|(generation, seq)| Requires { generation, seq }).reduce(|one, other| Requires {
+        generation: one.generation.max(other.generation),
+        seq: one.seq.max(other.seq),
+    })
 }

@@ -6,6 +6,9 @@
 //! dead, although the index no longer knows of them; this set tells the writer so. It is a fixed
 //! number of bits, so another family may share a bit: that costs a needless journal record.
 //!
+//! Most records that are dropped are dead by the journal. Of others, *lost* ones, only such a
+//! checkpoint does not tell: an older one still has them.
+//!
 //! Invariants: a bit is set before its entry vanishes from its slot; it stays set until a
 //! checkpoint begun afterwards is complete. Threads: set and rotated under the shard's lock, read
 //! without.
@@ -21,6 +24,10 @@ pub(super) struct Dropped {
     current: [AtomicU64; WORDS],
     /// Earlier drops that no complete checkpoint covers yet.
     previous: [AtomicU64; WORDS],
+    /// One if any of the former, and of the latter, were of records that the journal does not say
+    /// to be dead.
+    current_lost: AtomicU64,
+    previous_lost: AtomicU64,
 }
 
 /// The word and the bit of a family.
@@ -33,7 +40,8 @@ fn place(pair: Pair) -> (usize, u64) {
 impl Dropped {
     pub(super) fn new() -> Dropped {
         let none = || std::array::from_fn(|_| AtomicU64::new(0));
-        Dropped { current: none(), previous: none() }
+        let (current_lost, previous_lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        Dropped { current: none(), previous: none(), current_lost, previous_lost }
     }
 
     /// Marks a family. Call with the shard's lock held, before the entry is removed.
@@ -43,8 +51,15 @@ impl Dropped {
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Release);
     }
 
-    /// Marks every family. Call with the shard's lock held.
+    /// The same of an entry whose record the journal does not say to be dead.
+    pub(super) fn set_lost(&self, pair: Pair) {
+        self.current_lost.store(1, Ordering::Relaxed);
+        self.set(pair);
+    }
+
+    /// Marks every family as having lost entries. Call with the shard's lock held.
     pub(super) fn set_all(&self) {
+        self.current_lost.store(1, Ordering::Relaxed);
         self.current.iter().for_each(|word| word.store(u64::MAX, Ordering::Release));
     }
 
@@ -64,10 +79,20 @@ impl Dropped {
             previous.store(all, Ordering::Release);
             current.store(0, Ordering::Release);
         }
+        let all =
+            self.previous_lost.load(Ordering::Relaxed) | self.current_lost.load(Ordering::Relaxed);
+        self.previous_lost.store(all, Ordering::Relaxed);
+        self.current_lost.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether entries were lost before the last `rotate` that no complete checkpoint covers yet.
+    pub(super) fn has_lost(&self) -> bool {
+        self.previous_lost.load(Ordering::Relaxed) != 0
     }
 
     /// The checkpoint that began with the last `rotate` is complete.
     pub(super) fn clear_previous(&self) {
         self.previous.iter().for_each(|word| word.store(0, Ordering::Release));
+        self.previous_lost.store(0, Ordering::Relaxed);
     }
 }

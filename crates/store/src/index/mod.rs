@@ -279,6 +279,12 @@ impl Index {
         (0..self.shard_count()).for_each(|n| self.shard(n).lock().shard.head.dropped.rotate());
     }
 
+    /// True if the checkpoint last begun lacks entries that an older one may have, and that nothing
+    /// else says to be dead: what was evicted for want of room, and after [`Index::drop_unknown`].
+    pub fn checkpoint_lacks(&self) -> bool {
+        self.heads.iter().any(|head| head.dropped.has_lost())
+    }
+
     /// The checkpoint last begun is complete: recovery will not find entries dropped before it
     /// began.
     pub fn checkpoint_done(&self) {

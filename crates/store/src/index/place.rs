@@ -41,7 +41,7 @@ impl Locked<'_> {
                 return Inserted::default();
             }
             if same.len() >= TAG_LIMIT {
-                self.note_dropped(pair);
+                self.note_lost(pair);
                 return self.replace_oldest(&same, entry, ring_age);
             }
         }
@@ -109,14 +109,14 @@ impl Locked<'_> {
         let mut inserted = Inserted::default();
         let location = self.location(entry);
         let Some((at, age)) = self.oldest(self.places(pair), ring_age) else {
-            self.note_dropped(pair);
+            self.note_lost(pair);
             inserted.evict(location, EvictionReason::IndexFull);
             return inserted;
         };
         let victim = self.load(at);
         let key_bits = self.shard.key_bits;
         if key_bits.match_slot(victim, pair.key) && ring_age(location) > age {
-            self.note_dropped(pair);
+            self.note_lost(pair);
             inserted.evict(location, EvictionReason::IndexFull);
             return inserted;
         }
@@ -126,7 +126,7 @@ impl Locked<'_> {
             inserted.evict(*removed, EvictionReason::IndexFull);
         }
         inserted.evict(self.location(victim), EvictionReason::IndexFull);
-        self.note_dropped(family);
+        self.note_lost(family);
         self.overwrite(at, entry);
         inserted
     }

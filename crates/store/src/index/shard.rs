@@ -256,6 +256,11 @@ impl Locked<'_> {
         self.shard.head.dropped.set(pair);
     }
 
+    /// The same of an entry that goes for want of room, which the journal does not tell.
+    pub(super) fn note_lost(&self, pair: Pair) {
+        self.shard.head.dropped.set_lost(pair);
+    }
+
     /// Replaces a slot's entry.
     pub(super) fn overwrite(&self, at: At, entry: u64) {
         self.count_move();

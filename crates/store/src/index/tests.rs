@@ -544,6 +544,34 @@ fn what_was_dropped_is_remembered_until_a_later_checkpoint_is_complete() {
 }
 
 #[test]
+fn what_only_an_older_checkpoint_has_is_told_until_a_later_one_is_complete() {
+    let index = Index::new(8);
+    (0..8).for_each(|n| assert!(insert(&index, hash_of(n), n).evicted.is_empty()));
+    index.remove_all(hash_of(3), ring_age);
+    index.checkpoint_begins();
+    assert!(!index.checkpoint_lacks(), "the journal tells what was removed");
+    index.checkpoint_done();
+    let (_, pushed_out) = (insert(&index, hash_of(8), 8), insert(&index, hash_of(9), 9).evicted);
+    assert!(!pushed_out.is_empty() && !index.checkpoint_lacks());
+    index.checkpoint_begins();
+    assert!(index.checkpoint_lacks());
+    index.checkpoint_begins();
+    assert!(index.checkpoint_lacks(), "the first one failed");
+    index.drop_unknown();
+    index.checkpoint_done();
+    assert!(!index.checkpoint_lacks());
+    index.checkpoint_begins();
+    assert!(index.checkpoint_lacks(), "what is unknown since it began");
+    index.checkpoint_done();
+    assert!(!index.checkpoint_lacks());
+}
+
+/// Of keys with different tags.
+fn hash_of(number: u64) -> u64 {
+    (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[test]
 fn of_unknown_entries_any_may_have_been_dropped() {
     let index = Index::new(200_000);
     let mut random = fastrand::Rng::with_seed(3);

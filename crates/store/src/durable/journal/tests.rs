@@ -416,6 +416,42 @@ fn a_checkpoint_covers_the_halves_before_the_one_it_began_in() {
 }
 
 #[test]
+fn a_checkpoint_is_asked_for_without_a_turn_of_the_journal_and_after_one() {
+    let bytes = empty();
+    let journal = journal(&bytes, Durability::Flushed);
+    let required = || contents(&bytes).requires.map(|it| (it.generation, it.seq.get()));
+    append(&journal, 5).expect("there is room");
+    assert_eq!(required(), None);
+    journal.require(1, Sequence::from_raw(9)).expect("there is room");
+    assert_eq!(required(), Some((1, 9)));
+    append(&journal, 20).expect("there is room");
+    journal.require(2, Sequence::from_raw(15)).expect("there is room");
+    assert_eq!(required(), Some((2, 20)), "what the journal has is older than that");
+    // The halves that said it are overwritten; the next ones ask for as much.
+    for seq in 21..20 + 4 * IN_HALF {
+        journal.checkpoint_done(journal.checkpoint_begins(), 3);
+        append(&journal, seq).expect("a checkpoint covers the other half");
+    }
+    let (generation, seq) = required().expect("it turned");
+    assert!(generation == 3 && seq > 20, "{generation} {seq}");
+}
+
+#[test]
+fn a_checkpoint_is_not_asked_for_where_that_would_wait_for_one() {
+    let bytes = empty();
+    let (journal, last) = tight(&bytes);
+    let room = (last + 1..).take_while(|_| !journal.lacks(&lock(&journal.state), MARK_BYTES));
+    room.for_each(|seq| append(&journal, seq).expect("it is kept for these"));
+    let before = lock(&bytes).clone();
+    assert!(journal.require(1, Sequence::from_raw(1_000)).is_err());
+    assert!(*lock(&bytes) == before && journal.take_wants_checkpoint());
+    journal.checkpoint_done(journal.checkpoint_begins(), 2);
+    journal.require(2, Sequence::from_raw(1_000)).expect("the half may be left");
+    let required = contents(&bytes).requires.expect("it is asked for");
+    assert_eq!((required.generation, required.seq.get()), (2, 1_000));
+}
+
+#[test]
 fn once_a_checkpoint_is_complete_the_next_is_waited_for_again() {
     let bytes = empty();
     let (journal, last) = tight(&bytes);
