@@ -159,6 +159,9 @@ setters! {
     damelo_options_set_anew(anew: c_int) |config| config.anew = anew != 0;
     /// Whether to refuse to make a store.
     damelo_options_set_must_exist(must_exist: c_int) |config| config.must_exist = must_exist != 0;
+    /// Whether to open a store without volumes that are missing.
+    damelo_options_set_without_missing(without_missing: c_int) |config|
+        config.without_missing = without_missing != 0;
     /// I/Os at the device at once.
     damelo_options_set_queue_depth(depth: u32) |config| {
         if depth == 0 {

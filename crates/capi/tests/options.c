@@ -44,6 +44,7 @@ static void null_handles(void) {
     INVALID(damelo_options_set_force(NULL, 0));
     INVALID(damelo_options_set_anew(NULL, 0));
     INVALID(damelo_options_set_must_exist(NULL, 0));
+    INVALID(damelo_options_set_without_missing(NULL, 1));
     INVALID(damelo_options_set_queue_depth(NULL, 1));
     INVALID(damelo_options_set_seeks(NULL, 0));
     INVALID(damelo_options_set_when_memory_full(NULL, 0, 0));
@@ -82,6 +83,7 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_force(options, 1));
     OK(damelo_options_set_anew(options, 0));
     OK(damelo_options_set_must_exist(options, 0));
+    OK(damelo_options_set_without_missing(options, 1));
     OK(damelo_options_set_queue_depth(options, 8));
     OK(damelo_options_set_seeks(options, DAMELO_SEEKS_YES));
     OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_WAIT, 100));

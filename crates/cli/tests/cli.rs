@@ -211,6 +211,23 @@ fn a_store_that_is_not_there_is_named_with_what_to_do() {
 }
 
 #[test]
+fn a_store_is_opened_without_a_volume_if_that_is_asked_for() {
+    let bed = Bed::empty();
+    std::fs::write(bed.path("value"), pattern(1000)).unwrap();
+    bed.ok(&["format", "a,b", "--size", "64MiB"]);
+    std::fs::remove_file(bed.path("b")).unwrap();
+    bed.ok(&["put", "a,b", "k", "value", "--without-missing"]);
+    assert_eq!(bed.ok(&["get", "a,b", "k", "--without-missing"]), pattern(1000));
+    let stat = bed.run(&["stat", "a,b", "--without-missing"]);
+    let said = [&stat.stdout[..], &stat.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(said[0].contains("OUT OF SERVICE: the store was opened without it"), "{}", said[0]);
+    assert!(said[1].contains("b: out of service"), "{}", said[1]);
+    assert!(!bed.path("b").exists());
+    std::fs::remove_file(bed.path("a")).unwrap();
+    bed.fails(3, &["stat", "a,b", "--without-missing"]);
+}
+
+#[test]
 fn a_file_that_is_not_a_store_is_not_touched() {
     let bed = Bed::empty();
     let path = bed.path("letter.txt");

@@ -134,6 +134,37 @@ fn flags_override_the_file() {
     assert!(bed.says(2, &["proxy", "--to", "demo", "--set", "nmae=x"]).contains("`name`"));
 }
 
+/// The directory of the volume as well, as where nothing is mounted.
+#[test]
+fn a_proxy_starts_without_a_disk_of_its_cache_and_says_so() {
+    let bed = Bed::new();
+    let cache = "cache = \"c.damelo:64MiB,second/c.damelo:64MiB\"";
+    bed.write("p.toml", &FILE.replace("cache = \"c.damelo:64MiB\"", cache));
+    let second = bed.0.path().join("second");
+    std::fs::create_dir(&second).unwrap();
+    let is_stored = |proxy: &Running| {
+        eventually("it is stored", || proxy.get("/hello").to_lowercase().contains("damelo; hit"));
+    };
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    is_stored(&proxy);
+    drop(proxy);
+    std::fs::rename(&second, bed.0.path().join("away")).unwrap();
+    bed.says(0, &["check-config", "p.toml"]);
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    is_stored(&proxy);
+    eventually("it is said", || bed.read("stderr").contains("second/c.damelo: out of service"));
+    assert!(ask(&proxy.admin, "/metrics").contains("damelo_volumes_out 1\n"));
+    assert!(!second.exists());
+    drop(proxy);
+    let needs_all = "without_missing=false";
+    let error = bed.says(3, &["proxy", "--config", "p.toml", "--set", needs_all]);
+    assert!(error.contains("second/c.damelo is missing"), "{error}");
+    std::fs::rename(bed.0.path().join("away"), &second).unwrap();
+    let proxy = Running::start(&bed, &["--config", "p.toml", "--set", needs_all]);
+    is_stored(&proxy);
+    assert!(ask(&proxy.admin, "/metrics").contains("damelo_volumes_out 0\n"));
+}
+
 #[test]
 fn sighup_reloads_and_names_what_it_cannot_change() {
     let bed = Bed::new();

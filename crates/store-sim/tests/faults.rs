@@ -117,6 +117,12 @@ fn one_disk_of_several_may_fail_in_life_after_life() {
 }
 
 #[test]
+fn one_disk_of_several_may_be_away_for_whole_lives() {
+    let name = "one_disk_of_several_may_be_away_for_whole_lives";
+    sweep("faults", name, 30, scenario::one_away);
+}
+
+#[test]
 fn what_a_recovery_did_not_see_stays_removed_without_the_next_checkpoint() {
     let name = "what_a_recovery_did_not_see_stays_removed_without_the_next_checkpoint";
     sweep("faults", name, 30, scenario::unread);

@@ -170,6 +170,25 @@ pub struct Config {
     pub anew: bool,
     /// Fail if the store does not exist, instead of making it.
     pub must_exist: bool,
+    /// Open a store of several volumes though some are missing, all but the first, which has the
+    /// journal: a disk died, or is not mounted. Missing is what does not exist, holds nothing, or
+    /// of which the superblock cannot be read for an error of the device; not what is in use, may
+    /// not be opened, or holds something else. The objects on it are misses, and it counts as out
+    /// of service ([`VolumeInfo::out_because`](crate::VolumeInfo::out_because), and a warning).
+    /// When it comes back its room is used again, and nothing is served that had been removed or
+    /// replaced meanwhile; once a checkpoint was written without it, nothing that it holds is.
+    /// Default false. No effect with `force` or `anew`.
+    ///
+    /// ```no_run
+    /// use damelo::{Config, Store, VolumeConfig};
+    /// let mut config = Config::existing("/disk1/cache.store");
+    /// config.volumes.push(VolumeConfig { path: "/disk2/cache.store".into(), size: None });
+    /// config.without_missing = true;
+    /// let store = Store::open(config)?;
+    /// store.info().warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    /// # Ok::<(), damelo::OpenError>(())
+    /// ```
+    pub without_missing: bool,
     /// What performs disk I/O.
     pub io_engine: IoEngine,
     /// Bypass the system's page cache where the file system supports it. Default true.
@@ -264,6 +283,7 @@ impl Config {
             force: false,
             anew: false,
             must_exist: false,
+            without_missing: false,
             io_engine: IoEngine::Auto,
             direct: true,
             seeks: None,

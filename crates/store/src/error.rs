@@ -121,8 +121,9 @@ pub enum OpenError {
     },
     /// One of several volumes is missing, or holds nothing of the store.
     #[error(
-        "{path} is missing or holds nothing of the store, and another volume of it is there; a store opens with all \
-         its volumes only: bring it back, or make a new store of all of them (`damelo format --force`)"
+        "{path} is missing or holds nothing of the store, and another volume of it is there: bring it back, open the \
+         store without it (`without_missing`; not without the first), or make a new store of all of them \
+         (`damelo format --force`)"
     )]
     VolumeMissing {
         /// The volume.

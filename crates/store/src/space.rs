@@ -9,6 +9,7 @@ mod answers;
 mod transfers;
 mod volume;
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,6 +20,7 @@ use self::answers::{Answers, Taken};
 use self::volume::ErrorEvents;
 pub(crate) use self::volume::Volume;
 use crate::device::{Device, IoOp};
+use crate::error::OpenError;
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
 use crate::sync::{Mutex, lock};
@@ -121,6 +123,7 @@ impl Space {
                 sync_errors: SyncErrors::default(),
                 out_of_service: AtomicBool::new(false),
                 out_because: OnceLock::new(),
+                is_missing: false,
             })
             .collect();
         Space {
@@ -136,6 +139,28 @@ impl Space {
             leaving: Mutex::default(),
             regained: OnceLock::new(),
         }
+    }
+
+    /// Goes on without this volume, of which there is only a stand-in.
+    pub(crate) fn leave_out(&mut self, number: usize, why: &OpenError) {
+        let volume = &mut self.volumes[number];
+        volume.is_missing = true;
+        // An error of a volume begins with its path, as does what is told of one out of service.
+        let path = format!("{}", volume.path.display());
+        let said = why.to_string();
+        let said =
+            said.strip_prefix(&path).map_or(&*said, |said| said.trim_start_matches(':').trim());
+        let cause = why.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let said = match why {
+            OpenError::VolumeMissing { .. } => "it does not exist, or holds nothing of the store",
+            _ => said,
+        };
+        volume.take_out(format!("the store was opened without it: {said}{cause}"));
+    }
+
+    /// Whether the store was opened without the volume of this segment.
+    pub(crate) fn is_missing(&self, segment: SegmentId) -> bool {
+        self.spot(segment, 0).volume.is_missing
     }
 
     /// Has this called, with its number, when a volume answers again. The first one counts.

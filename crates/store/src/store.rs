@@ -130,6 +130,7 @@ impl Store {
                 fresh: false,
                 declared_bytes: None,
                 undo: None,
+                missing: None,
             })
             .collect();
         Store::start(config, volumes, Vec::new(), clock)

@@ -97,8 +97,11 @@ impl Sequence {
 pub(crate) struct SegmentLife(u64);
 
 impl SegmentLife {
-    /// Of a segment that holds nothing; real lives begin at 1.
+    /// Of a segment that holds nothing.
     pub(crate) const NONE: SegmentLife = SegmentLife(0);
+    /// Of a segment on a volume that was missing: one that holds something, but nothing that is
+    /// known. Lives of stores made now begin above it.
+    pub(crate) const MISSING: SegmentLife = SegmentLife(1);
 
     /// A life that begins with this number of its own.
     pub(crate) const fn begun_at(seq: Sequence) -> SegmentLife {

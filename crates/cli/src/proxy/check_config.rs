@@ -247,7 +247,7 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
             files.push(("listen", path.clone()));
         }
     }
-    files.extend(serving::cache_paths(settings).map(|path| ("cache", path)));
+    files.extend(serving::cache_paths_needed(settings).map(|path| ("cache", path)));
     let problems = files.iter().filter_map(|(key, path)| Some((*key, problem_at(key, path)?)));
     let mut mistakes: Vec<_> =
         problems.map(|(key, problem)| settings.mistake(key, problem)).collect();

@@ -159,7 +159,8 @@ fn purge_store(args: &Purge, volumes: &Volumes) -> Result<(), Failure> {
     let group = args.group.as_ref().map(|name| name.parse::<GroupName>()).transpose();
     let group = group.map_err(|_| Failure::Usage("--group: write a name or id:NUMBER".into()))?;
     let memory = ByteSize::new(64 << 20);
-    let store = opening::open(&StoreArgs { volumes: volumes.clone(), memory })?;
+    let store =
+        opening::open(&StoreArgs { volumes: volumes.clone(), memory, without_missing: false })?;
     let what = if let Some(group) = group {
         store.purge_group(group.0)?;
         format!("group id:{}", group.0)

@@ -280,6 +280,16 @@ pub(crate) fn cache_paths(settings: &Settings) -> impl Iterator<Item = PathBuf> 
     cache_volumes(settings).into_iter().map(|volume| volume.path)
 }
 
+/// Those that a start needs: not where a disk may be mounted that a store is opened without.
+pub(crate) fn cache_paths_needed(settings: &Settings) -> impl Iterator<Item = PathBuf> {
+    let is_store = cache_paths(settings).next().is_some_and(|first| has_a_size(&first));
+    let lets_go = settings.without_missing && is_store;
+    let is_gone =
+        |path: &Path| path.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.exists());
+    let numbered = cache_paths(settings).enumerate();
+    numbered.filter(move |(at, path)| *at == 0 || !(lets_go && is_gone(path))).map(|(_, path)| path)
+}
+
 /// An access log that would be written into a volume of the cache, and damage it.
 pub(crate) fn log_in_cache(settings: &Settings) -> Option<SettingsError> {
     let LogTarget::File(log) = &settings.proxy.log.to else { return None };
@@ -305,6 +315,7 @@ fn store_config(settings: &Settings, volumes: &[CacheVolume]) -> Config {
     let mut config = Config::new(&volumes[0].path, ByteSize::new(default_bytes));
     config.volumes = volumes.iter().map(volume).collect();
     config.memory = settings.memory;
+    config.without_missing = settings.without_missing;
     config.seeks = settings.seeks;
     config.own_policies.admission =
         settings.disk_writes_max.map(|limit| -> Arc<dyn AdmissionPolicy> {

@@ -254,7 +254,11 @@ mod tests {
         let file = File::options().write(true).open(&path).expect("the store");
         file.set_len(32 << 20).expect("cut");
         let code = |key: &str| {
-            let store_args = StoreArgs { volumes: path.as_path().into(), memory: ByteSize::new(0) };
+            let store_args = StoreArgs {
+                volumes: path.as_path().into(),
+                memory: ByteSize::new(0),
+                without_missing: false,
+            };
             let output = Some(dir.path().join("out"));
             let (range, meta, json) = (None, None, false);
             let args = Get { store: store_args, key: key.into(), output, range, meta, json };
@@ -275,7 +279,11 @@ mod tests {
         store.sync().expect("written");
         store.drop_memory();
         let args = Get {
-            store: StoreArgs { volumes: path.as_path().into(), memory: ByteSize::new(0) },
+            store: StoreArgs {
+                volumes: path.as_path().into(),
+                memory: ByteSize::new(0),
+                without_missing: false,
+            },
             key: "k".into(),
             output: Some(out.clone()),
             range: None,

@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_said_once() {
         let volumes = OsString::from("s").into();
-        let store = StoreArgs { volumes, memory: ByteSize::new(0) };
+        let store = StoreArgs { volumes, memory: ByteSize::new(0), without_missing: false };
         let args = Ls { store, prefix: OsString::new(), group: None, json: false };
         let unread = |places: usize| (0..places).map(|_| Err(ReadError::Gone));
         assert!(list(&args, unread(0), 0).is_ok());

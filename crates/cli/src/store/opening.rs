@@ -25,12 +25,16 @@ pub(crate) struct StoreArgs {
     /// Memory the command may use for data
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub(crate) memory: ByteSize,
+    /// Open it though volumes are missing, all but the first: what they hold is as if not there
+    #[arg(long)]
+    pub(crate) without_missing: bool,
 }
 
 /// Opens an existing store and waits until all of it is known.
 pub(crate) fn open(args: &StoreArgs) -> Result<Store, Failure> {
     let mut config = existing(&args.volumes);
     config.memory = args.memory;
+    config.without_missing = args.without_missing;
     let store = open_with(config, &args.volumes)?;
     wait_recovered(&store);
     Ok(store)

@@ -47,6 +47,8 @@ pub struct Settings {
     /// `PATH` or `PATH:SIZE` of the store, several separated by commas; `None` for a default
     /// derived from the origin.
     pub cache: Option<String>,
+    /// Whether it is opened without volumes that are missing, but for the first.
+    pub without_missing: bool,
     /// Whether its disks have seeks; `None` asks the system.
     pub seeks: Option<bool>,
     /// Most that is written to them; `None` does not limit it.
@@ -75,6 +77,7 @@ impl Default for Settings {
         Settings {
             proxy,
             cache: None,
+            without_missing: true,
             seeks: None,
             disk_writes_max: None,
             memory: ByteSize::new(256 << 20),

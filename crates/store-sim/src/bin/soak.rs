@@ -30,6 +30,7 @@ const SCENARIOS: &[Scenario] = &[
     ("faulty", faulty),
     ("fault_in_open", |seed| scenario::fault_in_open(seed).map(drop)),
     ("one_of_several", |seed| scenario::one_of_several(seed).map(drop)),
+    ("one_away", scenario::one_away),
     ("unread", scenario::unread),
     ("crash_everywhere", scenario::crash_everywhere),
     ("model_threads", |seed| scenario::model_file(seed, IoEngine::Threads)),

@@ -3,6 +3,7 @@
 //! A scenario picks settings, disks, operations and crash points from its seed, and returns the
 //! first wrong answer with a description. Threads: a scenario runs on one.
 
+mod away;
 mod crashes;
 mod damage;
 mod failing_opens;
@@ -19,6 +20,7 @@ use damelo::{
     ResidencyPolicyKind, WhenMemoryFull,
 };
 
+pub use self::away::one_away;
 pub use self::crashes::{
     Recorded, crash, crash_everywhere, crash_in_format, crash_often, crash_reopened, crash_wrapped,
     record, recover, replay_exactly,

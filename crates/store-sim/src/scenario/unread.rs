@@ -101,7 +101,7 @@ fn go_on(
 }
 
 /// Damages the headers of the newest checkpoints.
-fn damage_checkpoints(disk: &mut SimDisk, most: usize, rng: &mut fastrand::Rng) {
+pub(super) fn damage_checkpoints(disk: &mut SimDisk, most: usize, rng: &mut fastrand::Rng) {
     let Ok(superblock) = Superblock::decode(disk.bytes()) else { return };
     let layout = superblock.layout();
     let mut slots: Vec<_> = (0..2)

@@ -5,6 +5,7 @@
 //! `damelo-store-sim`) can stand in for a disk and replay crashes and faults from a seed. Threads:
 //! any thread may submit; `Io::done` runs on the thread that completes the I/O.
 
+mod absent;
 mod batch;
 mod file;
 mod journal;
@@ -22,6 +23,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+pub(crate) use absent::Absent;
 pub use batch::{Deferral, submit_deferred};
 pub use open::{IoEngine, OpenOptions, Opened, open};
 pub(crate) use open::{UndoOnDrop, bytes_anew, no_device, open_undoable};

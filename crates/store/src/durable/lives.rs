@@ -79,7 +79,7 @@ impl Engine {
     pub(crate) fn noted_lives(&self) -> NotedLives {
         let mut noted =
             NotedLives { lives: vec![None; self.space.segments as usize], to_mend: Vec::new() };
-        for volume in &self.space.volumes {
+        for volume in self.space.volumes.iter().filter(|volume| !volume.is_missing) {
             let blocks = volume.superblock.segment_count.div_ceil(LIVES_PER_BLOCK);
             for first in (0..blocks).step_by(READ_BLOCKS as usize) {
                 let count = READ_BLOCKS.min(blocks - first);

@@ -27,7 +27,7 @@ impl Engine {
     pub(super) fn restore_lives(&self, found: Option<&Found>) -> Vec<SegmentLife> {
         let clean = found.filter(|found| found.header.clean);
         let mut noted = None;
-        let lives = match clean {
+        let mut lives: Vec<_> = match clean {
             Some(found) => {
                 self.restore_page_strides(&found.tables.page_stride_blocks);
                 lives_of(found).collect()
@@ -36,6 +36,7 @@ impl Engine {
             None if self.created => vec![SegmentLife::NONE; self.space.segments as usize],
             None => self.find_lives(found, noted.insert(self.noted_lives())),
         };
+        self.give_up_missing(&mut lives);
         if self.space.volumes.len() > 1 {
             // The first may fail while the store is only read, and the others are to go on.
             self.leave_clean();
@@ -49,6 +50,17 @@ impl Engine {
         lives
     }
 
+    /// Nothing is known of volumes that are missing, and they may come back as they were. So their
+    /// segments are neither free nor in a life that anything on them has: what this open, and one
+    /// after its close, goes by. What they hold is as if it could not be read.
+    fn give_up_missing(&self, lives: &mut [SegmentLife]) {
+        for volume in self.space.volumes.iter().filter(|volume| volume.is_missing) {
+            let first = volume.superblock.first_segment as usize;
+            lives[first..][..volume.superblock.segment_count as usize].fill(SegmentLife::MISSING);
+            self.recovery.note_unread();
+        }
+    }
+
     /// The lives after a crash. The table is right about what is free, and about each segment that
     /// the checkpoint found sealed. A segment that was open then or later is in its table's life if
     /// its contents are, else free. Where there is no whole table, contents alone tell.
@@ -60,7 +72,8 @@ impl Engine {
         let from = found.map_or(SegmentLife::NONE, |f| SegmentLife::from_raw(f.header.ring_seq));
         let is_sure = |life: &Option<SegmentLife>| life.is_some_and(|life| life < from);
         let unsure = (0..).map(SegmentId).zip(&noted.lives).filter(|(_, life)| !is_sure(life));
-        let unsure: Vec<_> = unsure.map(|(id, _)| id).collect();
+        let unsure = unsure.map(|(id, _)| id).filter(|id| !self.space.is_missing(*id));
+        let unsure: Vec<_> = unsure.collect();
         let mut lives: Vec<_> = noted.lives.iter().map(|life| life.unwrap_or_default()).collect();
         for (id, found) in unsure.iter().zip(self.find_segments(&unsure)) {
             let by_table = noted.lives[id.0 as usize];

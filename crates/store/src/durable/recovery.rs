@@ -142,7 +142,8 @@ impl Engine {
         if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
                 let then = SegmentLife::from_raw(found.tables.segment_seqs[segment.0 as usize]);
-                !then.is_none() && then == lives[segment.0 as usize]
+                let is_same = !then.is_none() && then == lives[segment.0 as usize];
+                is_same && !self.space.is_missing(segment)
             };
             let loaded = checkpoint::load_shards(self, found, same);
             self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
@@ -154,7 +155,8 @@ impl Engine {
         let (from, since) =
             plan.found.as_ref().map_or((0, 0), |f| (f.header.ring_seq, f.header.seq_next));
         let (from, since) = (SegmentLife::from_raw(from), Sequence::from_raw(since));
-        let order = by_age(&lives);
+        let mut order = by_age(&lives);
+        order.retain(|(_, id)| !self.space.is_missing(*id));
         let (older, replay) = order.split_at(order.partition_point(|(life, _)| *life < from));
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
         let newest = self.replay_all(replay, since);

@@ -1,12 +1,14 @@
 //! Opens the files and devices that a configuration names, and makes files for a new store.
 //!
-//! Invariant: no file is made for a volume that is missing from a store whose others are there.
+//! Invariant: no file is made for a volume that is missing from a store whose others are there, be
+//! it opened without that one or not.
 //! Threads: the one that opens the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::contents::{VolumeContents, inspect};
+use super::missing::{is_gone, may_be_left_out};
 use super::{RawVolume, check_anew};
 use crate::config::Config;
 use crate::device::{OpenOptions, no_device};
@@ -16,7 +18,9 @@ use crate::types::ByteSize;
 /// Opens the devices that the configuration names.
 pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
     let paths: Vec<&Path> = config.volumes.iter().map(|v| v.path.as_path()).collect();
-    check_paths(&paths, config.must_exist)?;
+    let lets_go = may_be_left_out(config);
+    // Without the first there is nothing to open.
+    check_paths(&paths, config.must_exist && !(lets_go && holds_something(paths[0])))?;
     if config.anew {
         check_anew(config)?;
     }
@@ -27,13 +31,31 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
     let mut warnings = Vec::new();
     let mut volumes: Vec<(usize, RawVolume)> = Vec::new();
     for index in order {
-        if !config.anew && !holds_something(paths[index]) {
-            check_none_missing(paths[index], paths.len(), &volumes)?;
-        }
-        volumes.push((index, open_device(config, index, &mut warnings)?));
+        let volume = match open_one(config, index, &volumes, &mut warnings) {
+            // Whether there is a store to be opened without it is found out later.
+            Err(error) if lets_go && index > 0 && is_gone(&error) => {
+                RawVolume::missing(&config.volumes[index], error)
+            }
+            volume => volume?,
+        };
+        volumes.push((index, volume));
     }
     volumes.sort_by_key(|(index, _)| *index);
     Ok((volumes.into_iter().map(|(_, volume)| volume).collect(), warnings))
+}
+
+/// Opens one that holds something, or that none of those `there` belong with.
+fn open_one(
+    config: &Config,
+    index: usize,
+    there: &[(usize, RawVolume)],
+    warnings: &mut Vec<String>,
+) -> Result<RawVolume, OpenError> {
+    let path = &config.volumes[index].path;
+    if !config.anew && !holds_something(path) {
+        check_none_missing(path, config.volumes.len(), there)?;
+    }
+    open_device(config, index, warnings)
 }
 
 /// Checks that no volume that is there is of a store of so many, which this one is missing from.
@@ -42,7 +64,7 @@ fn check_none_missing(
     named: usize,
     there: &[(usize, RawVolume)],
 ) -> Result<(), OpenError> {
-    for (_, volume) in there {
+    for (_, volume) in there.iter().filter(|(_, volume)| volume.missing.is_none()) {
         if let VolumeContents::Ours(superblock, _) = inspect(volume)?
             && usize::from(superblock.volume_count) == named
         {
@@ -70,7 +92,7 @@ fn open_device(
     warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
     let (path, fresh) = (volume.path.clone(), opened.created);
     let declared_bytes = volume.size.map(ByteSize::bytes);
-    Ok(RawVolume { path, device: opened.device, fresh, declared_bytes, undo })
+    Ok(RawVolume { path, device: opened.device, fresh, declared_bytes, undo, missing: None })
 }
 
 /// Checks that no volume is named twice and, if they must exist, that all do.

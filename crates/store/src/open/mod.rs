@@ -8,6 +8,7 @@
 mod contents;
 mod devices;
 mod making;
+mod missing;
 mod settings;
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,8 +22,8 @@ pub(crate) use self::contents::{is_zero, read_superblocks};
 pub(crate) use self::devices::{check_paths, open_devices};
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
-use crate::config::Config;
-use crate::device::{Device, UndoOnDrop, bytes_anew};
+use crate::config::{Config, VolumeConfig};
+use crate::device::{Absent, Device, UndoOnDrop, bytes_anew};
 use crate::durable::journal::Journal;
 use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::recovery::Plan;
@@ -44,7 +45,7 @@ use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
 use crate::types::ByteSize;
-use crate::types::{Clock, SystemClock};
+use crate::types::{Clock, SegmentLife, SystemClock};
 use crate::workers::Workers;
 use crate::write::nursery::Nursery;
 
@@ -63,6 +64,29 @@ pub(crate) struct RawVolume {
     pub(crate) declared_bytes: Option<u64>,
     /// For a file created just now: removes it on drop, unless the store opens successfully.
     pub(crate) undo: Option<UndoOnDrop>,
+    /// Why it is not there, if the store is opened without it; `device` stands in for it then.
+    pub(crate) missing: Option<OpenError>,
+}
+
+impl RawVolume {
+    fn missing(volume: &VolumeConfig, why: OpenError) -> RawVolume {
+        let mut missing = RawVolume {
+            path: volume.path.clone(),
+            device: Arc::new(Absent::new(volume.path.display().to_string())),
+            fresh: false,
+            declared_bytes: volume.size.map(ByteSize::bytes),
+            undo: None,
+            missing: None,
+        };
+        missing.leave_out(why);
+        missing
+    }
+
+    /// From now on it is missing.
+    fn leave_out(&mut self, why: OpenError) {
+        self.device = Arc::new(Absent::new(self.device.info().name.clone()));
+        self.missing = Some(why);
+    }
 }
 
 /// Checks that these are all the volumes of one store, in their order.
@@ -125,19 +149,29 @@ struct StoreFound {
 /// Finds the store on the volumes, or plans a new one.
 fn find_store(
     config: &Config,
-    volumes: &[RawVolume],
+    volumes: &mut [RawVolume],
     clock: &dyn Clock,
 ) -> Result<StoreFound, OpenError> {
-    let plan_new = || {
+    let plan_new = |volumes: &mut [RawVolume]| {
+        if let Some(why) = volumes.iter_mut().find_map(|volume| volume.missing.take()) {
+            return Err(why);
+        }
         let superblocks = making::plan_on(config, volumes, clock)?;
         Ok(StoreFound { superblocks, damaged: Vec::new(), created: true })
     };
     if config.anew {
-        return plan_new();
+        return plan_new(volumes);
     }
+    let lets_go = missing::may_be_left_out(config);
     let (mut found, mut damaged) = (Vec::new(), Vec::new());
-    for (number, volume) in volumes.iter().enumerate() {
-        let ours = our_superblock(config, volume)?;
+    for (number, volume) in volumes.iter_mut().enumerate() {
+        let ours = match our_superblock(config, volume) {
+            Err(error) if lets_go && number > 0 && missing::is_gone(&error) => {
+                volume.leave_out(error);
+                None
+            }
+            ours => ours?,
+        };
         found.push(ours.map(|(superblock, wrong)| {
             damaged.extend(DamagedCopy::all_of(number, wrong));
             *superblock
@@ -147,12 +181,22 @@ fn find_store(
         if config.must_exist {
             return Err(OpenError::Missing { path: volumes[0].path.clone() });
         }
-        return plan_new();
+        return plan_new(volumes);
     }
-    let paths = volumes.iter().map(|volume| volume.path.as_path());
-    let superblocks = all_there(paths.zip(found).collect())?;
+    let superblocks = if let (true, Some(first)) = (lets_go, &found[0]) {
+        for (volume, _) in volumes.iter_mut().zip(&found).filter(|(_, found)| found.is_none()) {
+            if volume.missing.is_none() {
+                volume.leave_out(OpenError::VolumeMissing { path: volume.path.clone() });
+            }
+        }
+        missing::completed(volumes, first, &found)
+    } else {
+        let paths = volumes.iter().map(|volume| volume.path.as_path());
+        all_there(paths.zip(found).collect())?
+    };
     check_belong(volumes.iter().map(|volume| volume.path.as_path()).zip(&superblocks))?;
-    for (volume, superblock) in volumes.iter().zip(&superblocks) {
+    let there = volumes.iter().zip(&superblocks).filter(|(volume, _)| volume.missing.is_none());
+    for (volume, superblock) in there {
         contradictions(config, volume, superblock)?;
     }
     Ok(StoreFound { superblocks, damaged, created: false })
@@ -165,6 +209,9 @@ fn our_superblock(
     volume: &RawVolume,
 ) -> Result<Option<(Box<Superblock>, WrongCopies)>, OpenError> {
     let path = volume.path.clone();
+    if volume.missing.is_some() {
+        return Ok(None);
+    }
     match inspect(volume)? {
         VolumeContents::Ours(superblock, wrong) => Ok(Some((superblock, wrong))),
         VolumeContents::Nothing => Ok(None),
@@ -258,13 +305,15 @@ fn other_index(config: &Config, found: &Superblock) -> Option<String> {
 /// Builds the engine on open volumes and starts its threads.
 pub(crate) fn start(
     config: Config,
-    raw: Vec<RawVolume>,
+    mut raw: Vec<RawVolume>,
     mut warnings: Vec<String>,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<Engine>, Threads), OpenError> {
     validate(&config)?;
-    let StoreFound { superblocks, damaged, created } = find_store(&config, &raw, clock.as_ref())?;
-    warnings.extend(raw.iter().zip(&superblocks).filter_map(|(v, s)| other_size(v, s)));
+    let StoreFound { superblocks, damaged, created } =
+        find_store(&config, &mut raw, clock.as_ref())?;
+    let there = raw.iter().zip(&superblocks).filter(|(volume, _)| volume.missing.is_none());
+    warnings.extend(there.filter_map(|(v, s)| other_size(v, s)));
     warnings.extend(other_index(&config, &superblocks[0]));
     let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
     warnings.extend(damaged.iter().map(|copy| copy.warning(&paths)));
@@ -274,13 +323,18 @@ pub(crate) fn start(
     if created {
         making::write(&raw, &superblocks)?;
     }
+    let missing: Vec<_> = raw.iter_mut().map(|volume| volume.missing.take()).collect();
     let volumes = raw
         .into_iter()
         .zip(superblocks)
         .map(|(volume, superblock)| (volume.path, volume.device, superblock))
         .collect();
     let limits = (config.volume_errors_max, config.answer_wait);
-    let space = Arc::new(Space::new(volumes, limits, Arc::clone(&clock)));
+    let mut space = Space::new(volumes, limits, Arc::clone(&clock));
+    for (number, why) in missing.into_iter().enumerate() {
+        why.into_iter().for_each(|why| space.leave_out(number, &why));
+    }
+    let space = Arc::new(space);
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
     let generation = contents.requires.map_or(0, |r| r.generation);
     let hash_seed = first.hash_seed;
@@ -366,7 +420,8 @@ fn assemble(parts: Parts) -> Engine {
         checkpoints: CheckpointState::new(generation),
         workers: Workers::default(),
         hash_seed,
-        next_seq: Padded(AtomicU64::new(1)),
+        // The number before is no life's.
+        next_seq: Padded(AtomicU64::new(SegmentLife::MISSING.get() + 1)),
         deletes: Default::default(),
         purge_lock: Default::default(),
         summary_entries: Default::default(),

@@ -33,6 +33,8 @@ pub(crate) struct Volume {
     pub(super) out_of_service: AtomicBool,
     /// Why it went out of service.
     pub(super) out_because: OnceLock<String>,
+    /// It was not there when the store was opened.
+    pub(crate) is_missing: bool,
 }
 
 /// Events that failed I/Os.
