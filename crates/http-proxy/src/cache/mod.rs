@@ -19,6 +19,8 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 
+use http::header::RANGE;
+
 use crate::answer::{self, Answer, only_if_cached, serve_hit};
 use crate::cache::behind::validate_behind;
 use crate::cache::follow::{Next, follow};
@@ -33,6 +35,9 @@ use crate::rules::reuse::{self, Decision};
 use crate::slices::{self, Course, RangeSupport, Want};
 use crate::vault::{Found, FoundBody, Lookup};
 use crate::worker::Worker;
+
+/// Longer ones are no part of a key.
+const RANGE_BYTES_MAX: usize = 256;
 
 /// The next step after a lookup.
 enum Plan {
@@ -76,6 +81,18 @@ impl Question {
         let missed = || self.reason != ForwardReason::Request;
         self.conditions == Conditions::Clients
             || !self.found.as_deref().map_or_else(missed, reusable)
+    }
+
+    /// The range that it asks for as it is, and nothing else, if nothing is stored: what comes is the
+    /// same for all who ask for that.
+    fn range_alone<'a>(&self, ask: &'a Ask) -> Option<&'a [u8]> {
+        let is_it = self.conditions == Conditions::Clients
+            && self.found.is_none()
+            && self.reason != ForwardReason::Request
+            && ask.wants_range()
+            && !ask.is_conditional();
+        let range = ask.headers.get(RANGE).filter(|_| is_it)?.as_bytes();
+        (range.len() <= RANGE_BYTES_MAX).then_some(range)
     }
 
     /// Requests the whole, whatever range the client asked for.
@@ -247,6 +264,9 @@ async fn ask_or_wait(
     if question.found.is_none() && ask.asks_for_changes() && collapse.is_long(&question.key) {
         question.conditions = Conditions::Clients;
     }
+    if let Some(range) = question.range_alone(ask) {
+        return range_alone(worker, ask, question, range, support).await;
+    }
     if question.is_for_one(worker, ask) {
         return ControlFlow::Break(question.put(worker, ask, None).await);
     }
@@ -259,6 +279,27 @@ async fn ask_or_wait(
         }
     };
     ControlFlow::Break(answer)
+}
+
+/// Asks for a range as it is, unless another request asks for the same, or for the whole. Who has
+/// found that the whole comes too late for it does not wait for that again.
+async fn range_alone(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    question: Question,
+    range: &[u8],
+    support: RangeSupport,
+) -> ControlFlow<Answer, Behind> {
+    let (collapse, reason) = (&worker.shared.collapse, question.reason);
+    let along = support == RangeSupport::Unknown;
+    let (role, key) = collapse.join_range((&question.key, range), ask.who(), along);
+    let lead = match role.after_rounds(ask.rounds) {
+        Role::Follower(leader) => return ControlFlow::Continue(Behind { leader, key, reason }),
+        // The response would not be stored: no request should wait for it.
+        Role::Leader(lead) => Some(lead).filter(|_| !ask.wishes.no_store),
+        Role::Alone => None,
+    };
+    ControlFlow::Break(question.put(worker, ask, lead).await)
 }
 
 /// Asks the origin for a response that cannot be shared.

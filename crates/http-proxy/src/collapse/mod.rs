@@ -44,6 +44,8 @@ const OF_HEAD: u8 = 0x04;
 /// a cookie, bring is their own.
 const OF_CREDENTIALS: u8 = 0x05;
 const OF_COOKIE: u8 = 0x07;
+/// Before the range that is asked for, in the keys under which requests for it lead.
+const OF_RANGE: u8 = 0x08;
 /// Suffix of the keys under which is remembered what is too long to be fetched for nobody.
 const LONG: u8 = 0x06;
 
@@ -158,6 +160,30 @@ impl Collapse {
             return Role::Alone;
         }
         self.lead_or_follow(&led)
+    }
+
+    /// As [`Collapse::join`], for a range that is asked for as it is, also beside others for other
+    /// ranges of the same; follows who leads for the whole, if `along`. Also the key led under.
+    pub(crate) fn join_range(
+        self: &Arc<Collapse>,
+        (key, range): (&[u8], &[u8]),
+        who: Who,
+        along: bool,
+    ) -> (Role, Vec<u8>) {
+        let is_own = |suffix| self.is_uncacheable(&who.own_key(key, suffix));
+        let led = [key, &[OF_RANGE], range].concat();
+        let alone = who.with_cookie && is_own(OF_COOKIE)
+            || who.with_credentials && is_own(OF_CREDENTIALS)
+            || self.is_uncacheable(key)
+            || self.is_uncacheable(&led);
+        if alone {
+            return (Role::Alone, led);
+        }
+        let whole = lock(&self.leads).get(key).filter(|_| along).cloned();
+        match whole {
+            Some(leader) => (Role::Follower(leader), key.to_vec()),
+            None => (self.lead_or_follow(&led), led),
+        }
     }
 
     /// As [`Collapse::join`], for the validation of a stored response: since that was cacheable,
@@ -287,6 +313,25 @@ mod tests {
         drop(lead);
         assert!(matches!(collapse.join(b"k variant", ANYBODY), Role::Leader(_)));
         assert!(matches!(told(&follower), Some(Outcome::Abandoned)));
+    }
+
+    #[test]
+    fn who_asks_for_a_range_follows_the_whole_or_who_asks_for_the_same() {
+        let collapse = Collapse::new();
+        let join =
+            |range: &'static [u8], along| collapse.join_range((b"k", range), ANYBODY, along).0;
+        let Role::Leader(lead) = join(b"bytes=-5", true) else { panic!("first must lead") };
+        assert!(matches!(join(b"bytes=-5", true), Role::Follower(_)));
+        assert!(matches!(join(b"bytes=-6", true), Role::Leader(_)), "another range");
+        let Role::Leader(whole) = collapse.join(b"k", ANYBODY) else { panic!("it is the first") };
+        let follower = collapse.join_range((b"k", b"bytes=-6"), ANYBODY, true);
+        assert!(matches!(follower, (Role::Follower(_), key) if key == b"k"));
+        assert!(matches!(join(b"bytes=-6", false), Role::Leader(_)), "the whole comes too late");
+        lead.end(Outcome::NotStored(StatusCode::PARTIAL_CONTENT));
+        assert!(matches!(join(b"bytes=-5", false), Role::Alone));
+        assert!(matches!(join(b"bytes=-7", false), Role::Leader(_)));
+        whole.end(Outcome::NotStored(StatusCode::OK));
+        assert!(matches!(join(b"bytes=-7", true), Role::Alone));
     }
 
     #[test]

@@ -166,7 +166,8 @@ impl Fetch<'_> {
     ) -> Answer {
         let condition = self.condition(&parts);
         let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
-        if let Some(lead) = &mut self.lead {
+        // Who wants the whole is not helped by a part.
+        if let Some(lead) = self.lead.as_mut().filter(|_| insertion.response.part.is_none()) {
             lead.leads_also(&insertion.key);
         }
         self.remember_shared();
