@@ -96,6 +96,11 @@ pub(crate) struct ResponseView<'a> {
 }
 
 impl Conditions {
+    /// Whether they name statuses, besides ruling some out.
+    pub(crate) fn names_status(&self) -> bool {
+        self.statuses.iter().any(|term| !term.negated)
+    }
+
     /// Whether any condition needs a response.
     pub(crate) fn is_on_response(&self) -> bool {
         !self.statuses.is_empty()

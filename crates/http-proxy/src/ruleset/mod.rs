@@ -427,7 +427,7 @@ impl Ruleset {
             }
             if rule.then.ttl.is_some() {
                 effects.ttl = rule.then.ttl;
-                effects.names_status = rule.when.statuses.iter().any(|term| !term.negated);
+                effects.names_status = rule.when.names_status();
             }
             effects.stale_while_revalidate =
                 rule.then.stale_while_revalidate.or(effects.stale_while_revalidate);

@@ -1,20 +1,47 @@
 //! Finds rules that may be used as they are, but hardly do what is meant. Pure, no threads.
 
+use http::HeaderMap;
+
 use super::Settings;
+use crate::rules::ResponseDirectives;
 use crate::ruleset::Rule;
 
 /// Rules, by their places, of which something should be known.
 pub(super) fn find(settings: &Settings) -> Vec<(usize, String)> {
     let rules = settings.proxy.ruleset.rules().iter().enumerate();
-    rules.filter_map(|(place, rule)| Some((place, stored_for_all(settings, rule)?))).collect()
+    let may_be_stored = |(_, rule): &(usize, &Rule)| {
+        let then = &rule.then;
+        then.pass != Some(true) && then.store != Some(false) && !then.respond.answers()
+    };
+    rules
+        .filter(may_be_stored)
+        .flat_map(|(place, rule)| {
+            let found = [stored_for_all(settings, rule), keeps_errors(settings, rule)];
+            found.into_iter().flatten().map(move |problem| (place, problem))
+        })
+        .collect()
+}
+
+/// A lifetime that the origin's errors get as well.
+fn keeps_errors(settings: &Settings, rule: &Rule) -> Option<String> {
+    let set: HeaderMap = rule.then.response_set.iter().cloned().collect();
+    let said = ResponseDirectives::of(&set, &settings.proxy.caching);
+    let seconds = said.s_maxage.or(said.max_age).filter(|seconds| *seconds > 0)?;
+    if rule.when.names_status() || said.no_store || said.no_cache || said.private {
+        return None;
+    }
+    Some(format!(
+        "{}: what `response_set` says is said of the origin's errors, too, which are kept for \
+         {seconds} s then: add a `status` such as \"200-399\"; what a rule with a `status` cannot \
+         have, such as `key_headers`, goes to another one with the same conditions",
+        rule.name
+    ))
 }
 
 /// Edits of what is stored, by conditions on who asked for it first.
 fn stored_for_all(settings: &Settings, rule: &Rule) -> Option<String> {
     let (when, then) = (&rule.when, &rule.then);
-    let edits = !then.response_set.is_empty() || !then.response_remove.is_empty();
-    let is_stored = then.pass != Some(true) && then.store != Some(false) && !then.respond.answers();
-    if !edits || !is_stored {
+    if then.response_set.is_empty() && then.response_remove.is_empty() {
         return None;
     }
     let key = &settings.proxy.caching.key;
@@ -46,6 +73,27 @@ fn stored_for_all(settings: &Settings, rule: &Rule) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lifetime_that_errors_get_too_is_named() {
+        for (rule, warned) in [
+            ("response_set = [\"Cache-Control: public, max-age=60\"]", true),
+            ("status = \"!404\"\nresponse_set = [\"Cache-Control: s-maxage=60\"]", true),
+            ("response_set = [\"X-A: b\", \"CDN-Cache-Control: max-age=60\"]", true),
+            ("status = 200\nresponse_set = [\"Cache-Control: max-age=60\"]", false),
+            ("store = false\nresponse_set = [\"Cache-Control: max-age=60\"]", false),
+            ("respond = 404\nresponse_set = [\"Cache-Control: max-age=60\"]", false),
+            ("response_set = [\"Cache-Control: max-age=0\"]", false),
+            ("response_set = [\"Cache-Control: private, max-age=60\"]", false),
+            ("response_set = [\"X-A: max-age=60\"]", false),
+            ("answer_set = [\"Cache-Control: max-age=60\"]", false),
+        ] {
+            let file = format!("[[rule]]\npath = \"/api/**\"\n{rule}\n");
+            let warnings = Settings::parse(&file).unwrap().warnings();
+            assert_eq!(warnings.len(), usize::from(warned), "{rule}");
+            assert!(warnings.iter().all(|warning| warning.problem.contains("60 s")), "{rule}");
+        }
+    }
 
     #[test]
     fn an_edit_for_one_that_is_stored_for_all_is_named_with_its_line() {
