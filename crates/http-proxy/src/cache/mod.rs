@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 
+use http::Method;
 use http::header::RANGE;
 
 use crate::answer::{self, Answer, only_if_cached, serve_hit};
@@ -178,8 +179,34 @@ pub(crate) async fn answer(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     match plan(worker, ask).await {
         Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, None),
         Plan::Alone => Box::pin(go_alone(worker, ask, ForwardReason::UriMiss)).await,
-        Plan::Ask(question) => boxed(|| missed(worker, ask, question)).await,
+        Plan::Ask(question) => boxed(|| asked(worker, ask, question)).await,
     }
+}
+
+/// Asks the origin, or waits for another request that does: by a GET, if it may be for the store.
+async fn asked(worker: &Arc<Worker>, ask: &Ask, question: Question) -> Answer {
+    if !becomes_get(worker, ask, &question) {
+        return missed(worker, ask, question).await;
+    }
+    let get = ask.get_of_head(&worker.shared.config.ruleset);
+    match plan(worker, &get).await {
+        Plan::Serve(found, decision) => serve_planned(worker, &get, found, decision, None),
+        Plan::Ask(question) => missed(worker, &get, question).await,
+        Plan::Alone => go_alone(worker, &get, ForwardReason::UriMiss).await,
+    }
+}
+
+/// Whether a HEAD asks the origin by a GET, so that its response is stored: not where it would be
+/// sent for nothing.
+fn becomes_get(worker: &Worker, ask: &Ask, question: &Question) -> bool {
+    let (collapse, wishes) = (&worker.shared.collapse, &ask.wishes);
+    worker.shared.config.head_as_get
+        && ask.method == Method::HEAD
+        && !wishes.no_store
+        && !wishes.only_if_cached
+        && !ask.has_credentials()
+        && !collapse.is_uncacheable(&question.key)
+        && !collapse.is_long(&question.key)
 }
 
 fn serve_planned(

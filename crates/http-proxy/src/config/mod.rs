@@ -199,6 +199,9 @@ pub struct ProxyConfig {
     /// The tables `[caching]` and `[key]`, and the key `obey_request_directives`: choices that the
     /// caching RFCs leave open. Default: as the RFCs recommend.
     pub caching: CachingConfig,
+    /// The key `caching.head_as_get`: a HEAD for what is not stored, or stale, asks the origin by a
+    /// GET whose response is stored. Default false.
+    pub head_as_get: bool,
     /// The operator's rules. Default none.
     pub ruleset: Arc<Ruleset>,
     /// Listening sockets handed down by a supervisor. Each serves the listener (`from`, or one of
@@ -243,6 +246,7 @@ impl ProxyConfig {
             tls: TlsConfig::default(),
             proxy_protocol: ProxyProtocolConfig::default(),
             caching: CachingConfig::default(),
+            head_as_get: false,
             ruleset: Arc::new(Ruleset::default()),
             inherited: Vec::new(),
             limits: Limits::default(),

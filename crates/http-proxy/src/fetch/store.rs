@@ -165,7 +165,8 @@ impl Fetch<'_> {
         insertion: Box<Insertion>,
     ) -> Answer {
         let condition = self.condition(&parts);
-        let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
+        let is_for_client = self.audience == Audience::Client && !self.ask.is_of_head;
+        let wanted = condition == Condition::Proceed && is_for_client;
         // Who wants the whole is not helped by a part.
         if let Some(lead) = self.lead.as_mut().filter(|_| insertion.response.part.is_none()) {
             lead.leads_also(&insertion.key);

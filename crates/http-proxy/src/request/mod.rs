@@ -91,6 +91,8 @@ pub(crate) struct Ask {
     /// Its connection to the origin is dedicated to its client; see [`Ask::set_pinned`].
     pinned: Option<Pinned>,
     first_or_not: FirstOrNot,
+    /// It is the GET that is made of its client's HEAD: nobody waits for the body.
+    pub(crate) is_of_head: bool,
 }
 
 /// What a trusted proxy states, and what is made where it states nothing.
@@ -171,6 +173,7 @@ impl Ask {
             through_proxy,
             pinned: None,
             first_or_not: FirstOrNot::default(),
+            is_of_head: false,
         };
         hooks::on_request(shared, &mut ask);
         Ok((ask, body))
@@ -418,6 +421,17 @@ impl Ask {
     /// The same request as a GET.
     pub(crate) fn as_get(&self, rules: &Ruleset) -> Ask {
         Ask { method: Method::GET, ..self.with_met(rules) }
+    }
+
+    /// The GET whose response answers this HEAD as well, to which ranges are nothing (RFC 9110
+    /// §14.2). It matches the rules that a GET would.
+    pub(crate) fn get_of_head(&self, rules: &Ruleset) -> Ask {
+        let as_get = Ask { method: Method::GET, is_of_head: true, ..self.clone() };
+        let mut ask = as_get.with_met(rules);
+        for name in [RANGE, IF_RANGE] {
+            ask.headers.remove(name);
+        }
+        ask
     }
 
     /// The same request without its client's conditions, ranges and wishes: for a background

@@ -140,6 +140,7 @@ keys! {
     "caching.targeted" live Headers [proxy.caching.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
     "caching.surrogate" live Flag [proxy.caching.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";
     "caching.answer_precondition_failed" live Flag [proxy.caching.answer_precondition_failed: bool] "Answer `If-Match` and `If-Unmodified-Since` from the cache; otherwise such requests go to the origin.";
+    "caching.head_as_get" live Flag [proxy.head_as_get: bool] "Answer a HEAD for what is not stored, or is stale, by a GET, whose response is stored as for any other. Its body goes on without a client as after one that left (`fill.finish_bytes_max`, which holds for bodies of unknown length, too); what is known to be uncacheable, or too long for that, and HEADs with `Authorization` or `no-store`, stay HEADs.";
     "caching.slice_bytes" live SliceSize [proxy.caching.slice_bytes: u64] "Length of the aligned slices in which ranges of what is not stored whole are fetched, stored and sent; 0: as the client asks.";
     "caching.heuristic_percent" live Percent [proxy.caching.heuristic_percent: u8] "Share of the time since `Last-Modified` that counts as fresh where the origin says nothing.";
     "caching.heuristic_max" live Time [proxy.caching.heuristic_lifetime_max_s: u64] "Longest lifetime found so.";
@@ -250,11 +251,12 @@ mod tests {
 
     /// Keys that are not the names of their fields: some are of the process or of a part that has
     /// limits of its own, and the rules of caching name units.
-    const OTHER_NAMES: [(&str, &str); 15] = [
+    const OTHER_NAMES: [(&str, &str); 16] = [
         ("obey_request_directives", "proxy.caching.obey_request_directives"),
         ("timeouts.stop", "stop_timeout"),
         ("upstream.eject_failures", "proxy.upstream.ejection.failures"),
         ("upstream.eject_period", "proxy.upstream.ejection.period"),
+        ("caching.head_as_get", "proxy.head_as_get"),
         ("caching.heuristic_max", "proxy.caching.heuristic_lifetime_max_s"),
         ("caching.stale_while_revalidate", "proxy.caching.stale_while_revalidate_s"),
         ("caching.stale_if_error", "proxy.caching.stale_if_error_s"),

@@ -166,6 +166,56 @@ fn a_head_of_unknown_length_says_none() {
 }
 
 #[test]
+fn a_head_that_misses_fills_the_cache_where_it_is_told_to() {
+    let origin = Origin::start(|request| match request.path() {
+        "/own" => reply(200, "Cache-Control: no-store", "four"),
+        "/long" => reply(200, "Cache-Control: max-age=60", vec![7; 64 << 20]),
+        path => Reply {
+            chunked: path == "/chunked",
+            ..reply(200, "Cache-Control: max-age=60\nETag: \"h\"", vec![7; 400_000])
+        },
+    });
+    let proxy = Proxy::start_with(&origin, |config| config.head_as_get = true);
+    let ask = |path: &str, headers: &str| {
+        let mut stream = send_to(proxy.info.address, "HEAD", path, headers, b"");
+        read_message(&mut stream, true).expect("an answer")
+    };
+    for (path, length) in [("/plain", "400000"), ("/chunked", "")] {
+        let head = ask(path, "Range: bytes=0-9");
+        assert_eq!((head.status(), head.header("content-length").as_str()), (200, length));
+        assert!(head.cache().contains("; stored"), "{path}: {}", head.cache());
+        assert!(origin.last().method() == "GET" && !origin.last().has("range"), "{path}");
+        let asked = origin.count();
+        let get = proxy.get(path);
+        assert!(get.complete && get.body.len() == 400_000, "{path}");
+        eventually("it is stored", || ask(path, "").cache().contains("; hit"));
+        assert_eq!(origin.count(), asked, "{path}");
+    }
+    // A validation is for the store as well.
+    proxy.pass_seconds(61);
+    assert_eq!(ask("/plain", "").status(), 200);
+    assert_eq!(
+        (origin.last().method(), origin.last().header("if-none-match").as_str()),
+        ("GET", "\"h\"")
+    );
+    assert_eq!(ask("/plain", "If-None-Match: \"h\"").status(), 304);
+    // What is not stored is not fetched for nothing.
+    eventually("it is known to be long", || {
+        assert_eq!(ask("/long", "").header("content-length"), (64 << 20).to_string());
+        origin.last().method() == "HEAD"
+    });
+    for (path, headers, method) in [
+        ("/own", "", "GET"),
+        ("/own", "", "HEAD"),
+        ("/a", "Authorization: Basic eDp5", "HEAD"),
+        ("/a", "Cache-Control: no-store", "HEAD"),
+    ] {
+        assert_eq!(ask(path, headers).status(), 200);
+        assert_eq!(origin.last().method(), method, "{path} {headers}");
+    }
+}
+
+#[test]
 fn a_head_follows_a_get_under_way() {
     let body = vec![7; 1 << 20];
     let gate = Gate::default();
