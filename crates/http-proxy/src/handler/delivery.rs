@@ -50,8 +50,9 @@ impl Delivery {
         }))
     }
 
-    /// Edits the headers of an answer. Conditions on a response are compared with this one.
-    pub(super) fn edit(&self, shared: &Shared, response: &mut Response<ProxyBody>) {
+    /// Edits the headers of an answer, of which `cache` says what the cache did, as in the log.
+    /// Conditions on a response are compared with this one.
+    pub(super) fn edit(&self, shared: &Shared, response: &mut Response<ProxyBody>, cache: &str) {
         let Some(edits) = &self.edits else { return };
         let told = Told {
             client: self.client,
@@ -70,6 +71,6 @@ impl Delivery {
         let headers = std::mem::take(response.headers_mut());
         let view = ruleset::response_view(status, &headers, length_bytes);
         let rules = shared.config.ruleset.on_answer(edits, &view);
-        *response.headers_mut() = ruleset::edited_answer(&rules, status, headers, &told);
+        *response.headers_mut() = ruleset::edited_answer(&rules, status, headers, &told, cache);
     }
 }

@@ -96,7 +96,7 @@ pub(crate) async fn handle(
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(delivery) = &delivery {
-        delivery.edit(&worker.shared, &mut response);
+        delivery.edit(&worker.shared, &mut response, status.word());
     }
     if let (Some(record), Some(delivery)) = (&mut record, delivery) {
         record.request_id.clone_from(&delivery.request_id);

@@ -39,18 +39,20 @@ impl Ruleset {
     }
 }
 
-/// An answer's headers as these rules have them. Names in `Vary` are added to those of the origin:
-/// without these, caches after this one would take one variant for another.
+/// An answer's headers as these rules have them; `cache` says what the cache did. Names in `Vary`
+/// are added to those of the origin: without these, caches after this one would take one variant
+/// for another.
 pub(crate) fn edited_answer(
     rules: &[&Rule],
     status: StatusCode,
     mut headers: HeaderMap,
     told: &Told<'_>,
+    cache: &str,
 ) -> HeaderMap {
     // It has the boundary without which the parts cannot be read.
     let of_parts = headers.get(CONTENT_TYPE).filter(|value| is_of_parts(status, value)).cloned();
     let edits = rules.iter().map(|rule| (&rule.then.answer_remove, &rule.then.answer_set));
-    super::edit(&mut headers, edits, |headers, name, value| match value.of(told) {
+    super::edit(&mut headers, edits, |headers, name, value| match value.of_answer(told, cache) {
         Some(value) if *name == VARY => Some(with_names(headers, value)),
         value => value,
     });
@@ -123,7 +125,7 @@ mod tests {
             (StatusCode::NOT_FOUND, None),
         ] {
             let rules = set.on_answer(&edits, &response_view(status, &none, None));
-            let headers = edited_answer(&rules, status, HeaderMap::new(), &told);
+            let headers = edited_answer(&rules, status, HeaderMap::new(), &told, "");
             assert_eq!(headers.get("x-a").map(|value| value.to_str().unwrap()), expected);
         }
         let nothing = Ruleset::new(vec![Rule::named("r".to_owned())]);
@@ -168,7 +170,7 @@ mod tests {
                 headers.append(VARY, HeaderValue::from_static(line));
             }
             let status = StatusCode::from_u16(status).unwrap();
-            let headers = edited_answer(&[&rule], status, headers, &told);
+            let headers = edited_answer(&[&rule], status, headers, &told, "");
             assert_eq!(headers.get_all(VARY).into_iter().count(), 1);
             assert_eq!(headers[VARY], expected.0);
             assert_eq!(headers[CONTENT_TYPE], expected.1);

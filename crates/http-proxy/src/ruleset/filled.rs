@@ -1,4 +1,5 @@
-//! Values of fields that rules set, in which `{client}` and its like stand for what a request says.
+//! Values of fields that rules set, in which `{client}` and its like stand for what a request says,
+//! and `{cache}`, in an answer's, for what the cache did.
 //!
 //! Invariant: whatever a client sent, what is filled in is one value of a field, and a name in
 //! braces that stands for nothing is refused when the rule is read. Pure, no threads.
@@ -12,12 +13,13 @@ use super::respond::escaped;
 use crate::rules::key::without_root;
 
 /// What stands for what, in the order of the documentation.
-const NAMES: [(&str, Piece); 5] = [
+const NAMES: [(&str, Piece); 6] = [
     ("client", Piece::Client),
     ("host", Piece::Host),
     ("scheme", Piece::Scheme),
     ("target", Piece::Target),
     ("request_id", Piece::RequestId),
+    ("cache", Piece::Cache),
 ];
 
 /// A value as a rule has it.
@@ -40,6 +42,7 @@ enum Piece {
     Scheme,
     Target,
     RequestId,
+    Cache,
 }
 
 /// What a request says, to be filled in.
@@ -96,6 +99,11 @@ impl FieldValue {
         self.has(&Piece::RequestId)
     }
 
+    /// Whether it has `{cache}`, which is known only once there is an answer.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.has(&Piece::Cache)
+    }
+
     /// Whether it has `{host}`.
     pub(super) fn has_host(&self) -> bool {
         self.has(&Piece::Host)
@@ -112,6 +120,11 @@ impl FieldValue {
 
     /// The value for a request; `None` if it would be empty or no value of a field.
     pub(super) fn of(&self, told: &Told<'_>) -> Option<HeaderValue> {
+        self.of_answer(told, "")
+    }
+
+    /// The value for an answer, of which this word says what the cache did; `None` as above.
+    pub(super) fn of_answer(&self, told: &Told<'_>, cache: &str) -> Option<HeaderValue> {
         let pieces = match self {
             FieldValue::Whole(value) => return Some(value.clone()),
             FieldValue::Pieces(Pieces(pieces)) => pieces,
@@ -130,6 +143,7 @@ impl FieldValue {
                 Piece::Scheme => text.push_str(told.scheme),
                 Piece::Target => text.push_str(&escaped(told.path_and_query)),
                 Piece::RequestId => text.push_str(told.request_id.unwrap_or_default()),
+                Piece::Cache => text.push_str(cache),
             }
         }
         HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
@@ -177,6 +191,8 @@ mod tests {
         for text in ["{path}", "a {clients} b", "{CLIENT}", "{0}", "a\nb"] {
             assert!(FieldValue::read(text).is_err(), "{text}");
         }
+        let field = FieldValue::read("{cache} from {host}").unwrap();
+        assert!(field.has_cache() && field.of_answer(&told, "hit").unwrap() == "hit from a.test");
         assert!(FieldValue::read("a{request_id}").unwrap().has_request_id());
         assert!(!FieldValue::read("request_id").unwrap().has_request_id());
         let told = FieldValue::read("{host}").unwrap();

@@ -90,7 +90,7 @@ rule_keys! {
     "key_sort_query" "true or false" "The same for `key.sort_query`."
         |rule, value| put(&mut rule.then.key_sort_query, Flag::read(value).map(Some));
     "request_set" "list of `Name: value`" "Sets headers of the request, before it is looked up and forwarded; `X-Forwarded-Prefix` and its like, too, which clients that are not trusted cannot."
-        |rule, value| put(&mut rule.then.request_set, each(value, filled_line));
+        |rule, value| put(&mut rule.then.request_set, each(value, request_line));
     "request_remove" "list of names" "Removes headers of the request."
         |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
     "cookies_remove" "pattern or list" "Removes the cookies of these names from the request, before it is looked up and forwarded: `[\"_ga*\", \"utm_*\"]`."
@@ -319,6 +319,16 @@ fn filled_line(text: &str) -> Result<(HeaderName, FieldValue), String> {
     Ok((edited_name(name)?, FieldValue::read(value.trim())?))
 }
 
+fn request_line(text: &str) -> Result<(HeaderName, FieldValue), String> {
+    let line = filled_line(text)?;
+    match line.1.has_cache() {
+        true => {
+            Err(format!("\"{text}\": {{cache}} is known once there is an answer: `answer_set`"))
+        }
+        false => Ok(line),
+    }
+}
+
 fn header_match(text: &str) -> Result<Term<HeaderMatch>, String> {
     let (negated, name, value) = named(text, ':')?;
     Ok(Term::new(negated, HeaderMatch { name: header_name(name)?, value }))
@@ -398,6 +408,15 @@ mod tests {
         let key = find("method").expect("the key");
         assert_eq!((key.set)(&mut rule, &methods), Ok(()));
         assert_eq!(rule.when.methods, [Method::POST, Method::PUT].map(|one| Term::new(false, one)));
+    }
+
+    #[test]
+    fn what_the_cache_did_is_said_of_answers_alone() {
+        let line = Value::List(vec!["X-Cache: {cache}".to_owned()]);
+        for (key, good) in [("answer_set", true), ("request_set", false)] {
+            let (key, mut rule) = (find(key).expect("the key"), Rule::named("rule 1".to_owned()));
+            assert_eq!((key.set)(&mut rule, &line).is_ok(), good);
+        }
     }
 
     #[test]
