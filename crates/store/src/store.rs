@@ -1,20 +1,20 @@
 //! `Store`: the public handle, and the operations that are short enough to live here.
 //!
-//! Invariants: a handle is cheap to clone; dropping the last one closes the store; guards and
-//! readers may outlive it. Threads: any number, sync or async.
+//! Invariants: a handle is cheap to clone; dropping the last one closes the store, on this thread
+//! unless it completes I/O; guards and readers may outlive it. Threads: any number, sync or async.
 
 mod info;
 
 pub use info::{StoreInfo, VolumeInfo};
 
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, lock, thread};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::deferred::Deferred;
-use crate::device::{Device, UndoOnDrop};
+use crate::device::{Device, UndoOnDrop, on_completion_thread};
 use crate::durable::progress::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
@@ -27,6 +27,7 @@ use crate::object::{ObjectInfo, ObjectRange};
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
+use crate::process::SignalsBlocked;
 use crate::read::disk::Source;
 use crate::read::stream::Reader;
 use crate::stats::Stats;
@@ -76,6 +77,12 @@ struct Shared {
 /// journal is full, and with [`Durability::Synced`](crate::Durability::Synced) for a sync of the
 /// disk. So does, for the version that it was to replace, a [`Store::writer`] or a write that is
 /// refused. An asynchronous program calls them on a thread that may block.
+///
+/// # Wakers
+/// The wakers of those who await are called, and dropped, on threads of the store, among them those
+/// that complete its I/O. None of the methods above may be called there: such a call would wait for
+/// itself, for ever. The last handle may be dropped there (in a task that its waker keeps alive):
+/// the store is then closed by a thread of its own, a little after the drop.
 ///
 /// # Processes
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,
@@ -657,29 +664,42 @@ impl Shared {
         if self.engine.process.is_another() {
             return Err(SyncError::Closed);
         }
-        let Some(mut threads) = lock(&self.threads).take() else {
-            return Err(SyncError::Closed);
-        };
-        let engine = &self.engine;
-        engine.recovery.wait_done();
-        let synced = engine.sync();
-        threads.end(engine);
-        let checkpoint = if engine.space.all_gone() {
-            Err(SyncError::VolumesGone { reason: engine.space.why_gone() })
-        } else {
-            engine.checkpoint_at_close().map_err(SyncError::Io)
-        };
-        engine.workers.stop();
-        // What runs on other threads lets go of the store, and so of its files, a little after its
-        // caller heard of it; they may be opened again at once.
-        let begun = Instant::now();
-        let left = || SETTLE_MAX.saturating_sub(begun.elapsed());
-        engine.workers.settle(left());
-        engine.space.volumes.iter().for_each(|volume| volume.device.settle(left()));
-        // Frames of clean objects are released now, except those that guards pin.
-        engine.cache.drop_all();
-        synced.and(checkpoint)
+        match lock(&self.threads).take() {
+            Some(threads) => close(&self.engine, threads),
+            None => Err(SyncError::Closed),
+        }
     }
+}
+
+fn close(engine: &Arc<Engine>, mut threads: Threads) -> Result<(), SyncError> {
+    engine.recovery.wait_done();
+    let synced = engine.sync();
+    threads.end(engine);
+    let checkpoint = if engine.space.all_gone() {
+        Err(SyncError::VolumesGone { reason: engine.space.why_gone() })
+    } else {
+        engine.checkpoint_at_close().map_err(SyncError::Io)
+    };
+    engine.workers.stop();
+    // What runs on other threads lets go of the store, and so of its files, a little after its
+    // caller heard of it; they may be opened again at once.
+    let begun = Instant::now();
+    let left = || SETTLE_MAX.saturating_sub(begun.elapsed());
+    engine.workers.settle(left());
+    engine.space.volumes.iter().for_each(|volume| volume.device.settle(left()));
+    // Frames of clean objects are released now, except those that guards pin.
+    engine.cache.drop_all();
+    synced.and(checkpoint)
+}
+
+/// Closes a store whose last handle was dropped on a thread that completes I/O: by a waker that held
+/// a task with the handle. That thread must not wait for I/O, which nobody else completes.
+fn close_apart(engine: Arc<Engine>, threads: Threads) {
+    let _program_s = SignalsBlocked::new();
+    let new = thread::Builder::new().name("damelo-close".to_owned());
+    // If there is no thread to be had, the store stays open without a handle: its own threads go on
+    // to write what was created, and the end of the process is like a crash.
+    let _ = new.spawn(move || close(&engine, threads));
 }
 
 impl Drop for Shared {
@@ -691,7 +711,11 @@ impl Drop for Shared {
             std::mem::forget(Arc::clone(&self.engine));
             return;
         }
-        // Errors are ignored here; `close` returns them.
-        let _ = self.close();
+        let Some(threads) = lock(&self.threads).take() else { return };
+        if on_completion_thread() {
+            return close_apart(Arc::clone(&self.engine), threads);
+        }
+        // Errors are ignored here; `Store::close` returns them.
+        let _ = close(&self.engine, threads);
     }
 }

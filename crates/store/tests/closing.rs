@@ -6,11 +6,13 @@
 mod troubled;
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, CreateError, GroupId, ReadError, Store, SyncError};
+use damelo::{
+    ByteSize, Config, CreateError, GroupId, IoEngine, OpenError, ReadError, Store, SyncError,
+};
 use troubled::{Disk, Stopped, put};
 
 fn open(disks: &[Disk]) -> Store {
@@ -173,4 +175,59 @@ fn a_listing_breaks_off_when_the_store_is_closed() {
     store.close().unwrap();
     assert!(matches!(begun.next(), Some(Err(ReadError::Closed))));
     assert!(begun.next().is_none() && ended.next().is_none());
+}
+
+/// A waker that keeps a task alive, which owns the last handle.
+#[derive(Default)]
+struct Owner(Mutex<Option<Store>>);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+/// The thread that completes the read calls the waker, and only it could complete what a close waits
+/// for.
+#[test]
+fn a_store_whose_last_handle_a_waker_drops_is_closed() {
+    for engine in [IoEngine::Threads, IoEngine::Auto] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+        (config.memory, config.io_engine) = (ByteSize::new(8 << 20), engine);
+        (config.flush_period, config.checkpoint_period) =
+            (Duration::from_secs(3_600), Duration::ZERO);
+        let store = Store::open(config.clone()).unwrap();
+        (0..200).for_each(|n| put(&store, &format!("key/{n}"), 1, &[7; 50_000]));
+        store.sync().unwrap();
+        store.drop_memory();
+        put(&store, "last", 2, b"value");
+
+        let owner = Arc::new(Owner::default());
+        let waker = Waker::from(Arc::clone(&owner));
+        let read_of = |n| Box::pin(store.read(format!("key/{n}").as_bytes()));
+        let mut reads = (0..200).map(read_of).collect::<Vec<_>>().into_iter();
+        *owner.0.lock().unwrap() = Some(store);
+        // One that is over before anybody waits for it has no waker.
+        let mut context = Context::from_waker(&waker);
+        let waits = reads
+            .find_map(|mut read| read.as_mut().poll(&mut context).is_pending().then_some(read));
+        assert!(waits.is_some(), "{engine:?}: none waited");
+        // The others have not begun, and hold the store.
+        drop(reads);
+
+        let begun = Instant::now();
+        let store = loop {
+            match Store::open(config.clone()) {
+                Ok(store) => break store,
+                Err(OpenError::Device(error)) if begun.elapsed() > Duration::from_secs(60) => {
+                    panic!("{engine:?}: it is not closed: {error}")
+                }
+                Err(OpenError::Device(_)) => std::thread::sleep(Duration::from_millis(5)),
+                Err(error) => panic!("{engine:?}: {error}"),
+            }
+        };
+        let last = store.read(b"last").wait().unwrap();
+        assert_eq!(last.as_deref(), Some(&b"value"[..]), "{engine:?}: what a close writes");
+    }
 }

@@ -133,8 +133,8 @@ pub(super) fn mark_completion_thread() {
     ON_COMPLETION_THREAD.set(true);
 }
 
-/// True on a thread that runs `done` closures of any device.
-pub(super) fn on_completion_thread() -> bool {
+/// True on a thread that runs `done` closures of any file or block device.
+pub(crate) fn on_completion_thread() -> bool {
     ON_COMPLETION_THREAD.get()
 }
 
