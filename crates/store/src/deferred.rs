@@ -5,7 +5,7 @@
 //! Invariants: work is done at most once, and never if the operation is dropped before. An
 //! operation that is dropped while a thread works on it is abandoned: work that changes the store
 //! checks for that under the lock that makes the change visible, so it takes effect before the drop
-//! or never. Threads: any.
+//! or never. A waker that panics harms nobody else. Threads: any.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
@@ -104,9 +104,7 @@ impl<T> OneShot<T> {
             slot.0 = Some(value);
             slot.1.take()
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(wake);
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
@@ -118,11 +116,20 @@ impl<T> OneShot<T> {
                 resume_unwind(panic)
             }
             None => {
-                slot.1 = Some(cx.waker().clone());
+                let before = slot.1.replace(cx.waker().clone());
+                // What a waker keeps alive is the program's, and is dropped without the lock.
+                drop(slot);
+                drop(before);
                 Poll::Pending
             }
         }
     }
+}
+
+/// Wakes. A waker that panics has spoken to the panic hook, and ends neither this thread, which may
+/// complete the I/O of others, nor what is still to be done here.
+pub(crate) fn wake(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }
 
 /// The caller's side of a promise. Dropping it before the value has come abandons the operation.
@@ -134,6 +141,9 @@ impl<T> Drop for Awaited<T> {
         // Dropped without the lock: the work may hold much.
         let queued = lock(&self.0.queued).take();
         drop(queued);
+        // Nor is the caller's task kept alive until the I/O is done.
+        let waker = lock(&self.0.slot).1.take();
+        drop(waker);
     }
 }
 

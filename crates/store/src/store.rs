@@ -82,7 +82,8 @@ struct Shared {
 /// The wakers of those who await are called, and dropped, on threads of the store, among them those
 /// that complete its I/O. None of the methods above may be called there: such a call would wait for
 /// itself, for ever. The last handle may be dropped there (in a task that its waker keeps alive):
-/// the store is then closed by a thread of its own, a little after the drop.
+/// the store is then closed by a thread of its own, a little after the drop. A panic of a waker ends
+/// there, once the panic hook has seen it; its task may then not be polled again.
 ///
 /// # Processes
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,

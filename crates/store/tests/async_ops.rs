@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
@@ -271,4 +271,46 @@ fn what_waits_for_a_sync_of_the_disk_is_not_done_in_the_call() {
     assert!(block_on(refused).is_err());
     assert_eq!(value_of(b"key"), None);
     assert!(store.create(b"other", group, &vec![1; 2 << 20]).is_ready(), "nothing is there");
+}
+
+/// Tells that it was called, and panics.
+struct Panicking(mpsc::SyncSender<()>);
+
+impl Wake for Panicking {
+    fn wake(self: Arc<Self>) {
+        // The test may have heard enough.
+        let _ = self.0.send(());
+        panic!("a waker of the test's own");
+    }
+}
+
+/// It is called by the thread that completes all I/O of the volume.
+#[test]
+fn a_waker_that_panics_harms_nobody_else() {
+    for engine in [IoEngine::Threads, IoEngine::Auto] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+        (config.memory, config.io_engine) = (ByteSize::new(8 << 20), engine);
+        let store = Store::open(config).unwrap();
+        let key = |n: u32| n.to_le_bytes();
+        for n in 0..100 {
+            store.create(&key(n), GroupId::new(1), &[7; 50_000]).wait().unwrap();
+        }
+        store.sync().unwrap();
+        store.drop_memory();
+        let (called, calls) = mpsc::sync_channel(100);
+        let waker = Waker::from(Arc::new(Panicking(called)));
+        let mut reads: Vec<_> = (0..50).map(|n| Box::pin(store.read(&key(n)))).collect();
+        let mut cx = Context::from_waker(&waker);
+        reads.retain_mut(|read| read.as_mut().poll(&mut cx).is_pending());
+        assert!(!reads.is_empty(), "{engine:?}: none waited");
+        calls.recv().unwrap();
+        for read in reads {
+            assert_eq!(block_on(read).unwrap().unwrap().len(), 50_000, "{engine:?}");
+        }
+        for n in 50..100 {
+            assert_eq!(block_on(store.read(&key(n))).unwrap().unwrap().len(), 50_000, "{engine:?}");
+        }
+        store.close().unwrap();
+    }
 }

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::ops::{Deref, Range};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use damelo::device::{Device, Io, IoOp};
 use damelo::{ByteSize, Config, GroupId, Read, ReadError, ReadRange, Store};
@@ -317,4 +317,24 @@ fn a_part_that_is_first_polled_after_the_close_is_not_read() {
     let polled = Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(polled, Poll::Ready(Err(ReadError::Closed))), "{polled:?}");
     assert_eq!(slow.submitted(), 0);
+}
+
+/// A task that gave up is not kept alive until its I/O is done.
+#[test]
+fn a_dropped_read_leaves_no_waker_behind() {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let disk = Disk::new(64 << 20);
+    let (store, slow) = filled(&disk);
+    let task = Arc::new(Task);
+    let waker = Waker::from(Arc::clone(&task));
+    let mut read = store.read(&1_u32.to_le_bytes());
+    assert!(Pin::new(&mut read).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    assert_eq!(Arc::strong_count(&task), 2, "the read would wake it");
+    drop(read);
+    assert_eq!(Arc::strong_count(&task), 1);
+    assert!(slow.do_one() && !slow.do_one(), "the I/O is not done yet");
 }

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::fetched::Served;
+use crate::deferred::wake;
 use crate::ops::Create;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, lock};
@@ -114,7 +115,7 @@ impl<E> Flights<E> {
         state.create = None;
         let leader = state.leader.take();
         drop(state);
-        leader.into_iter().for_each(Waker::wake);
+        leader.into_iter().for_each(wake);
     }
 
     pub(super) fn stats(&self) -> ReadThroughStats {
@@ -201,7 +202,7 @@ impl<E> Drop for Lead<'_, E> {
         state.create = None;
         let followers = std::mem::take(&mut state.followers);
         drop(state);
-        followers.into_values().for_each(Waker::wake);
+        followers.into_values().for_each(wake);
     }
 }
 
