@@ -206,7 +206,7 @@ impl Store {
         value: &[u8],
         options: CreateOptions<'_>,
     ) -> Create {
-        self.create_value(key, group, Value::Whole(value), options)
+        self.create_value(key, group, Value::Whole(value), self.value_max(), options)
     }
 
     /// As [`Store::create_with`], with a value in several pieces, such as those read from a
@@ -232,7 +232,23 @@ impl Store {
         pieces: &[&[u8]],
         options: CreateOptions<'_>,
     ) -> Create {
-        self.create_value(key, group, Value::Pieces(pieces), options)
+        self.create_value(key, group, Value::Pieces(pieces), self.value_max(), options)
+    }
+
+    /// As [`Store::create_with`], but refuses a value that [`Store::read`] could not return.
+    pub(crate) fn create_readable(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        value: &[u8],
+        options: CreateOptions<'_>,
+    ) -> Create {
+        let max = self.value_max().min(self.engine().piece_max());
+        self.create_value(key, group, Value::Whole(value), max, options)
+    }
+
+    fn value_max(&self) -> u64 {
+        self.engine().config.object_max.bytes()
     }
 
     fn create_value(
@@ -240,13 +256,13 @@ impl Store {
         key: &[u8],
         group: GroupId,
         value: Value<'_>,
+        max: u64,
         options: CreateOptions<'_>,
     ) -> Create {
         let engine = self.engine();
         if engine.is_closed() {
             return Create(Deferred::ready(Err(CreateError::Closed)));
         }
-        let max = engine.config.object_max.bytes();
         if value.len() as u64 > max {
             return Create(refused(engine, key, engine.too_large(value.len() as u64, max)));
         }

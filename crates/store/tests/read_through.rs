@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use damelo::{
     Admission, ByteSize, Config, CreateOptions, Deferral, Fetched, GroupId, Object, ReadThrough,
-    ReadThroughStats, Served, Store,
+    ReadThroughStats, Served, Stats, Store,
 };
 use tempfile::TempDir;
 
@@ -262,6 +262,40 @@ fn what_the_store_refuses_is_passed_on() {
 
     second.store().clone().close().unwrap();
     assert_eq!(&*second.read_blocking(KEY, GROUP, || found(b"v2")).unwrap(), b"v2", "closed");
+}
+
+/// Written, they would be fetched again all the same.
+#[test]
+fn what_no_read_could_return_is_not_written() {
+    const LONGEST: usize = 2 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let reads = open(&dir, |config| config.memory = ByteSize::new(8 * LONGEST as u64));
+    let store = reads.store();
+    let is_fetched = |length: usize| {
+        let served = reads.read_blocking(KEY, GROUP, || found(&vec![1; length])).unwrap();
+        assert_eq!(served.len(), if served.is_fetched() { length } else { LONGEST });
+        served.is_fetched()
+    };
+    assert_eq!([is_fetched(LONGEST), is_fetched(LONGEST)], [true, false]);
+    store.sync().unwrap();
+    store.drop_memory();
+    assert!(!is_fetched(LONGEST), "it is read from disk");
+    reads.remove(KEY).unwrap();
+
+    let before = store.stats();
+    assert_eq!([is_fetched(LONGEST + 1), is_fetched(LONGEST + 1)], [true, true]);
+    store.sync().unwrap();
+    let after = store.stats();
+    let written = |stats: &Stats| (stats.creates, stats.written_object_bytes);
+    assert_eq!(written(&after), written(&before));
+    assert_eq!((after.drops_too_large, reads.stats().not_stored), (2, 2));
+
+    let fetch_beside_older = || {
+        store.create(KEY, GROUP, b"older").wait().unwrap();
+        found(&[1; LONGEST + 1])
+    };
+    assert!(reads.read_blocking(KEY, GROUP, fetch_beside_older).unwrap().is_fetched());
+    assert_eq!(kept(&reads), None, "the older version is out of date");
 }
 
 #[test]

@@ -31,7 +31,8 @@ pub struct ReadThroughStats {
     pub joined: u64,
     /// Fetches that ended with an error.
     pub failures: u64,
-    /// Fetches whose outcome was not stored: overtaken by a change, or refused by the store.
+    /// Fetches whose outcome was not stored: overtaken by a change, refused by the store, or too
+    /// long to be read in one piece.
     pub not_stored: u64,
     /// Fetches that a change overtook.
     pub overtaken: u64,

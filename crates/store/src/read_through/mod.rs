@@ -1,8 +1,9 @@
 //! `ReadThrough`: a store together with the fetches for what it does not have.
 //!
 //! Invariants: a key is fetched by one caller at a time, whose outcome all get that asked
-//! meanwhile; what was fetched before a change was made through this handle is not stored after it.
-//! Uses only the public interface of the store. Threads: any number, sync or async.
+//! meanwhile; what was fetched before a change was made through this handle is not stored after it,
+//! and what no read could return never. Uses the store as programs do. Threads: any number, sync or
+//! async.
 
 mod fetched;
 mod flights;
@@ -50,8 +51,9 @@ use crate::types::GroupId;
 /// # Memory
 /// What is fetched lies beside [`Config::memory`](crate::Config::memory) until it is stored and all
 /// callers have dropped it. A program that fetches long values limits how many at once. Values of
-/// more than an eighth of `memory`, or than 2 GiB, cannot be read in one piece, so that each read
-/// fetches them: they are to be streamed ([`Store::writer`], [`Store::reader`]).
+/// more than an eighth of `memory`, or than 2 GiB, could not be read again in one piece. They are
+/// passed on and not stored, and a version that is stored is removed: each read fetches them. They
+/// are to be streamed ([`Store::writer`], [`Store::reader`]).
 ///
 /// # Example
 /// ```
@@ -216,7 +218,7 @@ impl<E> ReadThrough<E> {
         let begin = || {
             let options =
                 CreateOptions { metadata: &new.metadata, expires_unix_s: new.expires_unix_s };
-            self.store.create_with(&flight.key, flight.group, &new.value, options)
+            self.store.create_readable(&flight.key, flight.group, &new.value, options)
         };
         poll_fn(|cx| flight.poll_create(cx, begin)).await
     }
