@@ -62,7 +62,7 @@ macro_rules! registry {
             /// Counters of each volume's device.
             pub devices: Vec<DeviceStats>,
             /// Time of disk reads, submission to verified object: `(upper bound, count)` of
-            /// buckets.
+            /// buckets, of which the last has the bound [`Duration::MAX`].
             pub read_latency: Vec<(Duration, u64)>,
             /// Sum of these times.
             pub read_latency_sum: Duration,
@@ -286,6 +286,8 @@ pub struct Latency<'a> {
     /// Description.
     pub help: &'static str,
     /// Upper bounds, each with the number of durations above the previous bound and up to this one.
+    /// The last bound is [`Duration::MAX`], `le="+Inf"` as OpenMetrics: all longer ones. Empty in a
+    /// child of `fork`.
     pub buckets: &'a [(Duration, u64)],
     /// Sum of all durations.
     pub sum: Duration,
@@ -303,11 +305,12 @@ fn latency_openmetrics(text: &mut String, latency: &Latency<'_>) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "# TYPE {name} histogram\n# HELP {name} {help}");
     let mut sum = 0;
-    for (bound, count) in latency.buckets {
+    for (bound, count) in latency.buckets.iter().filter(|(bound, _)| *bound < Duration::MAX) {
         sum += count;
         let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {sum}", bound.as_secs_f64());
     }
-    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}\n{name}_count {sum}");
+    let all = latency.count();
+    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {all}\n{name}_count {all}");
     let _ = writeln!(text, "{name}_sum {}", latency.sum.as_secs_f64());
 }
 
@@ -340,12 +343,13 @@ fn device_metrics(devices: &[DeviceStats]) -> impl Iterator<Item = Metric> {
     })
 }
 
-const BUCKETS: usize = 24;
+/// Buckets with an upper bound, from 1 us to 8.4 s.
+const BOUNDED: usize = 24;
 
-/// Counts of durations in buckets that double, in microseconds.
+/// Counts of durations in buckets that double, in microseconds, and one of all that are longer.
 #[derive(Default)]
 pub(crate) struct Histogram {
-    buckets: [AtomicU64; BUCKETS],
+    buckets: [AtomicU64; BOUNDED + 1],
     sum_ns: AtomicU64,
 }
 
@@ -353,7 +357,7 @@ impl Histogram {
     pub(crate) fn record(&self, time: Duration) {
         let micros = time.as_micros().max(1) as u64;
         let bucket = (u64::BITS - (micros - 1).leading_zeros()) as usize;
-        self.buckets[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.buckets[bucket.min(BOUNDED)].fetch_add(1, Ordering::Relaxed);
         self.sum_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
@@ -366,7 +370,9 @@ impl Histogram {
             .iter()
             .enumerate()
             .map(|(bucket, count)| {
-                (Duration::from_micros(1 << bucket), count.load(Ordering::Relaxed))
+                let bound = Duration::from_micros(1 << bucket);
+                let bound = if bucket < BOUNDED { bound } else { Duration::MAX };
+                (bound, count.load(Ordering::Relaxed))
             })
             .collect()
     }
@@ -420,5 +426,22 @@ mod tests {
         let rows = histogram.snapshot();
         assert_eq!(rows[6], (Duration::from_micros(64), 1));
         assert_eq!(rows[7], (Duration::from_micros(128), 1));
+    }
+
+    /// Disks hang for longer than the last bound.
+    #[test]
+    fn no_bound_is_told_of_what_exceeds_all() {
+        let counters = Counters::default();
+        for micros in [1 << 23, (1 << 23) + 1, 3_600_000_000] {
+            counters.read_latency.record(Duration::from_micros(micros));
+        }
+        let stats = counters.snapshot();
+        assert_eq!(stats.read_latency.last(), Some(&(Duration::MAX, 2)));
+        let text = stats.to_openmetrics();
+        let end = "damelo_disk_read_seconds_bucket{le=\"4.194304\"} 0\n\
+                   damelo_disk_read_seconds_bucket{le=\"8.388608\"} 1\n\
+                   damelo_disk_read_seconds_bucket{le=\"+Inf\"} 3\n\
+                   damelo_disk_read_seconds_count 3\n";
+        assert!(text.contains(end), "{text}");
     }
 }

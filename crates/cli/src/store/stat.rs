@@ -1,5 +1,7 @@
 //! `damelo stat`: a store's layout, and its counters since it was opened.
 
+use std::time::Duration;
+
 use clap::Args;
 use damelo::{ByteSize, Latency, Metric, Store, StoreInfo, VolumeInfo};
 use serde_json::{Value, json};
@@ -148,7 +150,10 @@ fn latency_json(latency: &Latency<'_>) -> Value {
     let buckets: Vec<Value> = latency
         .buckets
         .iter()
-        .map(|(bound, count)| json!({ "up_to_seconds": bound.as_secs_f64(), "count": count }))
+        .map(|(bound, count)| {
+            let bound_s = (*bound < Duration::MAX).then_some(bound.as_secs_f64());
+            json!({ "up_to_seconds": bound_s, "count": count })
+        })
         .collect();
     json!({
         "name": latency.name,

@@ -70,6 +70,9 @@ fn stat_tells_what_the_store_is() {
     assert!(!stat["metrics"].as_array().unwrap().is_empty());
     let stat = bed.json(&["stat", &bed.store(), "--json"]);
     assert_eq!(stat["latencies"][1]["name"], "damelo_disk_write_seconds");
+    let buckets = stat["latencies"][1]["buckets"].as_array().unwrap();
+    let bounds = buckets.iter().map(|bucket| bucket["up_to_seconds"].as_f64());
+    assert_eq!(bounds.skip(22).collect::<Vec<_>>(), [Some(4.194304), Some(8.388608), None]);
     assert!(bed.ok_text(&["stat", &bed.store()]).contains("damelo_disk_read_seconds_sum"));
 }
 
