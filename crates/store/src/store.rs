@@ -12,6 +12,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use crate::config::Config;
 use crate::deferred::Deferred;
 use crate::device::{Device, UndoOnDrop, on_completion_thread};
@@ -176,7 +178,7 @@ impl Store {
     /// wait or the value is too long for one record (an eighth of [`Config::memory`] or half a
     /// segment), to a buffer of the operation's own. That is beside `memory`, until the operation
     /// is done or dropped: a program limits how many it begins, and streams long values
-    /// ([`Store::writer`]).
+    /// ([`Store::writer`]). [`Store::create_bytes`] needs no such buffer.
     ///
     /// A key has 1 to 65,536 bytes. When the operation is done, the object is in memory; it is
     /// written to disk soon after (see [`Store::sync`]).
@@ -210,7 +212,8 @@ impl Store {
     }
 
     /// As [`Store::create_with`], with a value in several pieces, such as those read from a
-    /// network. They are joined in the memory where the object will lie, which saves a copy.
+    /// network. They are joined in the memory where the object will lie, which saves a copy. Where
+    /// [`Store::create`] copies to a buffer, so does this; [`Store::create_bytes`] does not.
     ///
     /// # Errors
     /// As for [`Store::create`].
@@ -235,16 +238,44 @@ impl Store {
         self.create_value(key, group, Value::Pieces(pieces), self.value_max(), options)
     }
 
-    /// As [`Store::create_with`], but refuses a value that [`Store::read`] could not return.
+    /// As [`Store::create_pieces`], with pieces that can be shared: an operation that must wait, or
+    /// whose value is too long for one record, holds them instead of a copy, until it is done or
+    /// dropped. So the call takes no time for a long value. The pieces of a guard
+    /// ([`Object`](crate::Object)) hold memory of the store for which the operation may wait.
+    ///
+    /// # Errors
+    /// As for [`Store::create`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut config = damelo::Config::new(dir.path().join("cache"), "64MiB".parse()?);
+    /// # config.memory = "8MiB".parse()?;
+    /// # let store = damelo::Store::open(config)?;
+    /// let body = bytes::Bytes::from(vec![7; 5 << 20]);
+    /// store.create_bytes(b"key", damelo::GroupId::of("site"), &[body], Default::default()).wait()?;
+    /// assert_eq!(store.length(b"key").wait()?, Some(5 << 20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create_bytes(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        pieces: &[Bytes],
+        options: CreateOptions<'_>,
+    ) -> Create {
+        self.create_value(key, group, Value::Shared(pieces), self.value_max(), options)
+    }
+
+    /// As [`Store::create_bytes`], but refuses a value that [`Store::read`] could not return.
     pub(crate) fn create_readable(
         &self,
         key: &[u8],
         group: GroupId,
-        value: &[u8],
+        value: &Bytes,
         options: CreateOptions<'_>,
     ) -> Create {
         let max = self.value_max().min(self.engine().piece_max());
-        self.create_value(key, group, Value::Whole(value), max, options)
+        self.create_value(key, group, Value::Shared(std::slice::from_ref(value)), max, options)
     }
 
     fn value_max(&self) -> u64 {

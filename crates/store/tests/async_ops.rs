@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use damelo::policy::{AdmissionPolicy, Newcomer};
 use damelo::{ByteSize, Config, CreateOptions, Durability, GroupId, IoEngine, Store};
 
@@ -95,6 +96,57 @@ fn pieces_come_back_as_one_however_long() {
             }
         }
     });
+}
+
+/// Bytes, and who holds them.
+struct Held {
+    bytes: Vec<u8>,
+    _holder: Arc<()>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A copy would take the caller's time, and memory beside what was declared.
+#[test]
+fn long_bytes_are_shared_until_they_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    let store = Store::open(config).unwrap();
+    let value: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let holders = Arc::new(());
+    let create = |length: usize| {
+        let bytes = value[..length].to_vec();
+        let bytes = Bytes::from_owner(Held { bytes, _holder: Arc::clone(&holders) });
+        let pieces = [bytes.slice(..9), bytes.slice(9..)];
+        store.create_bytes(b"key", GroupId::new(1), &pieces, CreateOptions::default())
+    };
+    let is_stored = |length: usize| {
+        let mut reader = store.reader(b"key").wait().unwrap().unwrap();
+        let mut stored = Vec::new();
+        while let Some(piece) = reader.next().wait().unwrap() {
+            stored.extend_from_slice(&piece);
+        }
+        stored == value[..length]
+    };
+    let short = create(1_000);
+    assert!(short.is_ready() && Arc::strong_count(&holders) == 1, "it lies where it will stay");
+    short.wait().unwrap();
+    assert!(is_stored(1_000));
+    for awaited in [true, false] {
+        let long = create(value.len());
+        assert!(!long.is_ready());
+        assert_eq!(Arc::strong_count(&holders), 2, "the operation holds them");
+        if awaited { block_on(long) } else { long.wait() }.unwrap();
+        assert_eq!(Arc::strong_count(&holders), 1);
+        assert!(is_stored(value.len()));
+    }
+    drop(create(value.len()));
+    assert_eq!(Arc::strong_count(&holders), 1);
 }
 
 /// Waking a thread takes longer than all that these do.

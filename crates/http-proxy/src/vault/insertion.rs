@@ -254,8 +254,7 @@ impl Insertion {
         let mut metadata = encoded.ok_or(NotStoredReason::HeadersTooLarge)?;
         self.stamp.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
-        let pieces: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-        store.create_pieces(&self.key, self.group, &pieces, options).await.map_err(failed)?;
+        store.create_bytes(&self.key, self.group, &chunks, options).await.map_err(failed)?;
         Ok(self.key)
     }
 }

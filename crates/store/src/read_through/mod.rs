@@ -49,11 +49,11 @@ use crate::types::GroupId;
 /// do not overtake fetches. The handles that share this are the clones of one `ReadThrough`.
 ///
 /// # Memory
-/// What is fetched lies beside [`Config::memory`](crate::Config::memory) until it is stored and all
-/// callers have dropped it. A program that fetches long values limits how many at once. Values of
-/// more than an eighth of `memory`, or than 2 GiB, could not be read again in one piece. They are
-/// passed on and not stored, and a version that is stored is removed: each read fetches them. They
-/// are to be streamed ([`Store::writer`], [`Store::reader`]).
+/// What is fetched lies beside [`Config::memory`](crate::Config::memory), and no copy of it, until
+/// it is stored and all callers have dropped it. A program that fetches long values limits how many
+/// at once. Values of more than an eighth of `memory`, or than 2 GiB, could not be read again in
+/// one piece. They are passed on and not stored, and a version that is stored is removed: each read
+/// fetches them. They are to be streamed ([`Store::writer`], [`Store::reader`]).
 ///
 /// # Example
 /// ```

@@ -1,8 +1,8 @@
 //! Creating an object whose bytes are all present, as an operation: at once if nothing is in the
 //! way, otherwise by a thread that waits. Values too large for one record go through a writer.
 //!
-//! Invariants: an operation that outlives the call works on its own copy of the bytes; a refused
-//! create removes the version that it was to replace. Threads: any.
+//! Invariants: an operation that outlives the call works on bytes of its own, or that it shares; a
+//! refused create removes the version that it was to replace. Threads: any.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
         }
         Err(CreateBlocked::MustWait) => {
             let (key, metadata, value) =
-                (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
+                (new.key.to_vec(), new.metadata.to_vec(), new.value.kept());
             let (group, expires_s) = (new.group, new.expires_s);
             let unbegun = Unbegun::of(engine);
             Deferred::creating(engine, move |caller| {
@@ -72,7 +72,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                     metadata: &metadata,
                     expires_s,
                     caller: Some(caller),
-                    ..NewObject::of(&key, group, Value::Whole(&value))
+                    ..NewObject::of(&key, group, Value::Shared(&value))
                 });
                 if caller.is_gone() && created == Err(CreateError::Closed) {
                     add(&this.counters.drops_abandoned, 1);
@@ -110,11 +110,11 @@ fn create_by_writer(
             .and_then(|writer| writer.write_all(new.value));
         return Deferred::ready(engine.timed(started, engine.or_removed(new.key, None, written)));
     }
-    let (key, value) = (new.key.to_vec(), new.value.to_vec());
+    let (key, value) = (new.key.to_vec(), new.value.kept());
     let unbegun = Unbegun::of(engine);
     Deferred::creating(engine, move |caller| {
         let this = unbegun.begin();
-        let value = Value::Whole(&value);
+        let value = Value::Shared(&value);
         let written = Writer::admitted(&this, &key, group, options).and_then(|mut writer| {
             writer.caller = Some(caller.clone());
             writer.write_all(value)
