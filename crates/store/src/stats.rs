@@ -51,12 +51,23 @@ macro_rules! registry {
             pub(crate) create_latency: Histogram,
         }
 
-        /// Values of every counter and gauge at one moment.
+        /// Values of every counter and gauge at one moment. Each field names the metric by which
+        /// [`Stats::metrics`] and `docs/operations.md` know it.
         #[derive(Debug, Clone, Default, PartialEq)]
         #[non_exhaustive]
         pub struct Stats {
-            $(#[doc = $help] pub $field: u64,)*
-            $(#[doc = $gauge_help] pub $gauge: u64,)*
+            $(
+                #[doc = $help]
+                #[doc = ""]
+                #[doc = concat!("`", $family, $("{", $label, "=\"", $text, "\"}",)* "`")]
+                pub $field: u64,
+            )*
+            $(
+                #[doc = $gauge_help]
+                #[doc = ""]
+                #[doc = concat!("`", $gauge_family, "`")]
+                pub $gauge: u64,
+            )*
             /// Frames in the hated, probation, protected and loved queues.
             pub queue_frames: [u64; 4],
             /// Counters of each volume's device.

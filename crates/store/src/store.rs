@@ -20,9 +20,9 @@ use crate::device::{Device, UndoOnDrop, on_completion_thread};
 use crate::durable::progress::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
-#[cfg(doc)]
-use crate::error::ReadError;
 use crate::error::{CreateError, OpenError, PurgeError, SyncError};
+#[cfg(doc)]
+use crate::error::{MetadataError, ReadError};
 use crate::format::JournalOp;
 use crate::group::GroupStats;
 use crate::object::{ObjectInfo, ObjectRange};
@@ -84,8 +84,8 @@ struct Shared {
 /// The wakers of those who await are called, and dropped, on threads of the store, among them those
 /// that complete its I/O. None of the methods above may be called there: such a call would wait for
 /// itself, for ever. The last handle may be dropped there (in a task that its waker keeps alive):
-/// the store is then closed by a thread of its own, a little after the drop. A panic of a waker ends
-/// there, once the panic hook has seen it; its task may then not be polled again.
+/// the store is then closed by a thread of its own, a little after the drop. A waker that panics
+/// harms nobody else: the panic ends there, and the panic hook has seen it.
 ///
 /// # Processes
 /// In a child of `fork`, the parent's store is closed: operations that can fail report that,
@@ -392,7 +392,8 @@ impl Store {
     /// than one absent key in a thousand. What lies on a volume out of service counts as not there,
     /// and it may come back with its volume; while the store recovers, so does what is not loaded
     /// yet. As for reads: a program that must be rid of an object removes it all the same, which
-    /// holds for what comes back or is loaded later, too.
+    /// holds for what comes back or is loaded later, too. Of a closed store it tells what was there
+    /// when it was closed, though reads fail with [`ReadError::Closed`].
     pub fn may_contain(&self, key: &[u8]) -> bool {
         if self.is_forked() {
             return false;
@@ -428,10 +429,16 @@ impl Store {
     ///
     /// Concurrent operations on the same key take precedence: if the object is stored anew with
     /// another value, it keeps the metadata stored with that value, and this fails with
-    /// [`MetadataError::Superseded`](crate::MetadataError::Superseded). Rarely, the same error is
+    /// [`MetadataError::Superseded`]. Rarely, the same error is
     /// returned because the store itself moved a large object at that moment; the caller may try
     /// again. For an operation dropped before it is done, see
     /// [Cancellation](Store#cancellation).
+    ///
+    /// # Errors
+    /// [`MetadataError`]: the object was stored anew meanwhile, is still on its way to disk, or is
+    /// on a volume that does not answer; or it could not be stored with them, as by
+    /// [`Store::create`]: the metadata are too long, no memory was released in time, every volume
+    /// is out of service, or the store is closed.
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         self.renew(NewMetadata {
             key,
@@ -450,6 +457,9 @@ impl Store {
     /// state of the last checkpoint may be read. The metadata of a small object, which is written
     /// as a whole, is written once in twelve [flush periods](Config::flush_period), however often
     /// it is set; by [`Store::sync`], [`Store::checkpoint`] and [`Store::close`] before that.
+    ///
+    /// # Errors
+    /// As for [`Store::set_metadata`].
     pub fn refresh_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         self.renew(NewMetadata {
             key,
@@ -462,6 +472,9 @@ impl Store {
 
     /// As [`Store::set_metadata`], with a new expiry (`None`: never) in place of the object's own.
     /// A revalidated object thus need not be written again.
+    ///
+    /// # Errors
+    /// As for [`Store::set_metadata`].
     pub fn set_metadata_with(
         &self,
         key: &[u8],
@@ -740,8 +753,8 @@ fn close(engine: &Arc<Engine>, mut threads: Threads) -> Result<(), SyncError> {
     synced.and(checkpoint)
 }
 
-/// Closes a store whose last handle was dropped on a thread that completes I/O: by a waker that held
-/// a task with the handle. That thread must not wait for I/O, which nobody else completes.
+/// Closes a store whose last handle was dropped on a thread that completes I/O: by a waker that
+/// held a task with the handle. That thread must not wait for I/O, which nobody else completes.
 fn close_apart(engine: Arc<Engine>, threads: Threads) {
     let _program_s = SignalsBlocked::new();
     let new = thread::Builder::new().name("damelo-close".to_owned());

@@ -159,6 +159,17 @@ fn a_closed_store_writes_no_checkpoint() {
     assert!(matches!(other.checkpoint(), Err(SyncError::Closed)));
 }
 
+/// What was there is known, and what was not as well.
+#[test]
+fn a_closed_store_tells_what_it_may_contain() {
+    let disk = Disk::new(32 << 20);
+    let store = filled(&disk, 10);
+    let other = store.clone();
+    store.close().unwrap();
+    assert!(other.may_contain(b"key/1") && !other.may_contain(b"never there"));
+    assert!(matches!(other.read(b"key/1").wait(), Err(ReadError::Closed)));
+}
+
 /// Whoever lists must not take a part of a store for all of it.
 #[test]
 fn a_listing_breaks_off_when_the_store_is_closed() {
