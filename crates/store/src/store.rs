@@ -151,7 +151,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of opening.
-    pub fn check_anew(config: &Config, device_bytes: &[u64]) -> Result<(), OpenError> {
+    pub fn check_sizes(config: &Config, device_bytes: &[u64]) -> Result<(), OpenError> {
         check_sizes(config, device_bytes)
     }
 

@@ -283,7 +283,7 @@ fn settings_are_judged_without_a_device_as_with_one() {
         (config.memory, config.anew) = (ByteSize::new(4 << 20), true);
         change(&mut config);
         let said = |result: Result<(), damelo::OpenError>| result.err().map(|e| e.to_string());
-        let before = said(Store::check_anew(&config, &[DEVICE_BYTES as u64]));
+        let before = said(Store::check_sizes(&config, &[DEVICE_BYTES as u64]));
         let device = Memory::device(&State::new(DEVICE_BYTES, false));
         let opened = Store::open_on(config, vec![device], Arc::new(Stopped));
         assert_eq!(before, said(opened.map(drop)));

@@ -336,7 +336,7 @@ pub(crate) fn check_store(settings: &Settings) -> Result<(), OpenError> {
         size.map_or(CACHE_BYTES, ByteSize::bytes)
     };
     let bytes: Vec<u64> = volumes.iter().map(bytes).collect();
-    Store::check_anew(&store_config(settings, &volumes), &bytes)
+    Store::check_sizes(&store_config(settings, &volumes), &bytes)
 }
 
 /// Whether the path already exists and has a size of its own.

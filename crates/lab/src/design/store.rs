@@ -266,7 +266,7 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
     memory_check(options, memory_bytes_min(options))?;
     // Only the store knows whether pages and segments go together on so much.
     let (config, device_bytes) = modelled(options, options.cache_bytes);
-    Store::check_anew(&config, &[device_bytes]).map_err(|error| error.to_string())
+    Store::check_sizes(&config, &[device_bytes]).map_err(|error| error.to_string())
 }
 
 /// What the modelled and the shipped store have in common; `path` is where it lies, or a name.

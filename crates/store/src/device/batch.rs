@@ -6,7 +6,7 @@
 //!
 //! Owns: the list of devices that have requests of this thread and were not woken yet. Invariants:
 //! a deferred request is in its device's queue already, so that the device starts it if it wakes
-//! for another reason. It is deferred at most until [`submit_deferred`], the [`DEFERRED_MAX`]th
+//! for another reason. It is deferred at most until [`submit_deferred`], the [`BATCH_MAX`]th
 //! submission, a wait of this thread in this library, or the end of the deferral. Threads: each has
 //! its own list.
 
@@ -15,8 +15,8 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Most submissions deferred at once.
-const DEFERRED_MAX: usize = 32;
+/// Most submissions in a batch.
+const BATCH_MAX: usize = 32;
 
 /// A thread that takes submissions and sleeps when there are none.
 pub(super) trait Sleeper: Send + Sync {
@@ -24,14 +24,15 @@ pub(super) trait Sleeper: Send + Sync {
     fn wake(&self);
 }
 
-struct Deferred {
+/// What one thread has submitted and not announced yet.
+struct Batch {
     announce: Rc<dyn Fn()>,
     sleepers: Vec<Arc<dyn Sleeper>>,
     submissions: usize,
 }
 
 thread_local! {
-    static DEFERRED: RefCell<Option<Deferred>> = const { RefCell::new(None) };
+    static BATCH: RefCell<Option<Batch>> = const { RefCell::new(None) };
 }
 
 /// While this exists, the I/O that this thread submits goes to the devices in batches.
@@ -57,10 +58,10 @@ impl Deferral {
     /// # Panics
     /// If this thread has a deferral already.
     pub fn begin(announce: impl Fn() + 'static) -> Deferral {
-        DEFERRED.with_borrow_mut(|deferred| {
-            assert!(deferred.is_none(), "a thread has one deferral at most");
+        BATCH.with_borrow_mut(|batch| {
+            assert!(batch.is_none(), "a thread has one deferral at most");
             let announce = Rc::new(announce);
-            *deferred = Some(Deferred { announce, sleepers: Vec::new(), submissions: 0 });
+            *batch = Some(Batch { announce, sleepers: Vec::new(), submissions: 0 });
         });
         Deferral(PhantomData)
     }
@@ -70,15 +71,15 @@ impl Drop for Deferral {
     fn drop(&mut self) {
         submit_deferred();
         // If the thread's storage is gone, its contents are too.
-        let _ = DEFERRED.try_with(|deferred| deferred.replace(None));
+        let _ = BATCH.try_with(|batch| batch.replace(None));
     }
 }
 
 /// Submits everything that this thread has deferred. Nearly free if there is nothing.
 pub fn submit_deferred() {
-    while let Some(sleeper) = with_deferred(|deferred| {
-        deferred.submissions = 0;
-        deferred.sleepers.pop()
+    while let Some(sleeper) = with_batch(|batch| {
+        batch.submissions = 0;
+        batch.sleepers.pop()
     }) {
         sleeper.wake();
     }
@@ -89,15 +90,15 @@ pub fn submit_deferred() {
 pub(super) fn defer<S: Sleeper + 'static>(sleeper: &Arc<S>) -> bool {
     let mut full = false;
     let mut announce = None;
-    let deferred = with_deferred(|deferred| {
+    let taken = with_batch(|batch| {
         let known =
             |one: &Arc<dyn Sleeper>| std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(sleeper));
-        if !deferred.sleepers.iter().any(known) {
-            deferred.sleepers.push(Arc::<S>::clone(sleeper));
+        if !batch.sleepers.iter().any(known) {
+            batch.sleepers.push(Arc::<S>::clone(sleeper));
         }
-        announce = (deferred.submissions == 0).then(|| Rc::clone(&deferred.announce));
-        deferred.submissions += 1;
-        full = deferred.submissions >= DEFERRED_MAX;
+        announce = (batch.submissions == 0).then(|| Rc::clone(&batch.announce));
+        batch.submissions += 1;
+        full = batch.submissions >= BATCH_MAX;
         Some(())
     });
     // Called with nothing borrowed, since `announce` may submit at once.
@@ -107,11 +108,11 @@ pub(super) fn defer<S: Sleeper + 'static>(sleeper: &Arc<S>) -> bool {
     if full {
         submit_deferred();
     }
-    deferred.is_some()
+    taken.is_some()
 }
 
-fn with_deferred<T>(work: impl FnOnce(&mut Deferred) -> Option<T>) -> Option<T> {
-    let found = DEFERRED.try_with(|deferred| deferred.borrow_mut().as_mut().and_then(work));
+fn with_batch<T>(work: impl FnOnce(&mut Batch) -> Option<T>) -> Option<T> {
+    let found = BATCH.try_with(|batch| batch.borrow_mut().as_mut().and_then(work));
     found.ok().flatten()
 }
 
@@ -159,10 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_so_many_wait() {
+    fn a_full_batch_is_submitted() {
         let one = Arc::<Counting>::default();
         let _deferral = Deferral::begin(|| {});
-        for _ in 0..2 * DEFERRED_MAX {
+        for _ in 0..2 * BATCH_MAX {
             assert!(defer(&one));
         }
         assert_eq!(wakes(&one), 2);
