@@ -206,12 +206,12 @@ pub struct Config {
     pub when_memory_full: WhenMemoryFull,
     /// Longest wait for memory before a create or read is refused. Default 10 s.
     pub memory_wait: Duration,
-    /// Longest wait of a create, a writer or new metadata, in place of `memory_wait`, which then
-    /// bounds reads alone. `None`, the default: as long as reads. A burst that the disk does not
-    /// keep up with is shed by a short one: with zero, what finds no room is refused at once
-    /// ([`CreateError::MemoryFull`](crate::CreateError::MemoryFull)). Only where the death of an
-    /// older version is to be journalled, and the journal waits for a checkpoint, a create waits
-    /// for that as removes do, up to 10 s.
+    /// Longest wait for memory of a create, a writer or new metadata; `memory_wait` then bounds
+    /// reads alone. `None`, the default: as long as `memory_wait`. With a short wait the store
+    /// refuses what is created faster than the disk can write it; with zero it refuses at once
+    /// whatever finds no room ([`CreateError::MemoryFull`](crate::CreateError::MemoryFull)). One
+    /// wait is not bounded by this: where the journal is full until a checkpoint is written, a
+    /// create that has to note there that an older version is gone waits up to 10 s, as removes do.
     pub create_wait: Option<Duration>,
     /// Which objects stay in memory.
     pub residency: ResidencyPolicyKind,

@@ -149,7 +149,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// For so much memory.
+    /// For a store with `memory_bytes` of memory for data.
     pub(crate) fn new(memory_bytes: u64, volumes: usize) -> Reads {
         Reads {
             flights: Flights::default(),

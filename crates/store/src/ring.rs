@@ -33,7 +33,7 @@ const REST_LIVES_MAX: u64 = 16;
 /// An open segment is sealed, full or not, once this many younger lives have begun: recovery after
 /// a crash reads all that are younger than the oldest open one. Where hardly any extents come among
 /// many pages, or the other way round, theirs would be open for turns of the ring. What that leaves
-/// empty is at most one part in so many.
+/// empty is at most one part in `OPEN_LIVES_MAX`.
 const OPEN_LIVES_MAX: u64 = 64;
 
 /// The kind of records in a segment: several to a page, or each in an extent of its own.

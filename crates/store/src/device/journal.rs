@@ -38,7 +38,7 @@ const ALIGN: u64 = 4096;
 /// Bytes read or written at once while an area is prepared.
 const CHUNK: u64 = 1 << 20;
 
-/// One in so many blocks of an area may be unreadable. With more it is not the blocks.
+/// One block of an area in this many may be unreadable: if there are more, the fault is not theirs.
 const BAD_PART: u64 = 16;
 /// What a block is filled with that could not be read. Zeros would be where the records end.
 const NO_RECORD: u8 = 0xff;

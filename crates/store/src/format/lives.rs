@@ -114,7 +114,7 @@ impl LifeBlock {
     }
 }
 
-/// Bytes of the table of a volume with so many segments.
+/// Bytes of the table of a volume with this number of segments.
 pub(super) const fn lives_area_bytes(segments: u32) -> u64 {
     segments.div_ceil(LIVES_PER_BLOCK) as u64 * BLOCK_BYTES
 }

@@ -10,8 +10,8 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 /// such bit: then nothing has changed. Takes a nanosecond or two for each bit.
 #[must_use]
 pub fn mend_bit(bytes: &mut [u8], crc: u32) -> bool {
-    // The checksum is linear: a bit with so many behind it changes it by what a register holds that
-    // was shifted as often since.
+    // The checksum is linear: a bit with n bits behind it changes it by what a register holds that
+    // was shifted n times since.
     let wanted = crc32c::crc32c(bytes) ^ crc;
     let mut register = POLYNOMIAL;
     for byte in bytes.iter_mut().rev() {

@@ -118,7 +118,7 @@ impl PageRuns {
         }
     }
 
-    /// Forgets so many runs of the oldest lives: an open notes the newest segments first.
+    /// Forgets the `count` runs of the oldest lives: an open notes the newest segments first.
     fn give_up_oldest(&mut self, count: usize) {
         let mut lives: Vec<SegmentLife> = self.list.iter().map(|run| run.life).collect();
         let Some(last) = count.checked_sub(1).filter(|last| *last < lives.len()) else { return };

@@ -50,13 +50,13 @@ pub enum Admission {
 
 const PLACES_MIN: usize = 1 << 16;
 const PLACES_MAX: usize = 1 << 24;
-/// One key is remembered for so many objects of a store.
+/// Objects of the store to each slot that remembers a key.
 const OBJECTS_PER_PLACE: u64 = 16;
 /// At most one part in this many of the memory remembers keys.
 const MEMORY_SHARE: u64 = 32;
 
 impl Admission {
-    /// A write budget of so many bytes per second, averaged over ten seconds.
+    /// A write budget of `bytes_per_second`, averaged over ten seconds.
     #[must_use]
     pub const fn write_rate(bytes_per_second: u64) -> Admission {
         let window = Duration::from_secs(10);
@@ -86,7 +86,8 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// With as many slots as a store of so many objects wants, with so much memory.
+    /// For a store of `objects` objects and `memory_bytes` of memory: one slot for 16 objects, as
+    /// far as that takes no more than a 32nd of the memory, and at least 65,536 slots (256 KiB).
     pub fn for_store(objects: u64, memory_bytes: u64) -> Seen {
         let wanted = (objects / OBJECTS_PER_PLACE).next_power_of_two();
         let affordable = memory_bytes / MEMORY_SHARE / size_of::<AtomicU32>() as u64;
@@ -216,8 +217,8 @@ impl AdmissionPolicy for Probability {
     }
 }
 
-/// The admission policy that a rule names, for a store with so many slots in its index and so much
-/// memory; `seed` seeds the random draws.
+/// The admission policy that a rule names, for a store whose index has `index_slots` and whose
+/// memory for data has `memory_bytes`; `seed` seeds the random draws.
 pub fn admission_policy(
     rule: Admission,
     seed: u64,

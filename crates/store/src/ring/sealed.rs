@@ -28,8 +28,8 @@ impl Sealed {
         self.places.iter().copied().enumerate().filter(|(_, id)| *id != GAP)
     }
 
-    /// The next so many places, or all, which the following look goes on behind; the oldest of
-    /// these first.
+    /// The next `most` places, or all if there are fewer; the oldest of them first. The following
+    /// look goes on behind them.
     pub(super) fn next_places(&mut self, most: usize) -> impl Iterator<Item = (usize, SegmentId)> {
         let all = self.places.len();
         let begin = if self.look_at < all && all > most { self.look_at } else { 0 };

@@ -14,7 +14,7 @@ use crate::format::Superblock;
 use crate::sync::{Mutex, lock};
 use crate::sync_errors::SyncErrors;
 
-/// An error is another event than the last that counted if so much time has passed since that one.
+/// An error counts as an event of its own if it comes at least this long after the last that did.
 const EVENT_TIME: Duration = Duration::from_secs(1);
 
 pub(crate) struct Volume {

@@ -10,7 +10,7 @@ use crate::format::UNIT_BYTES;
 use crate::space::Volume;
 use crate::types::ByteSize;
 
-/// An index with so many of its slots in use pushes out objects.
+/// An index of which this share of the slots is in use pushes out objects.
 const FULL_PERCENT: u64 = 97;
 /// It is too small if what it knows takes no more of the disk than this: full rings hold dead
 /// objects, too.

@@ -217,7 +217,7 @@ impl Nursery {
         lock(&self.state).dead_bytes += bytes;
     }
 
-    /// Notes that so many bytes of them left.
+    /// Notes that `bytes` of them left.
     pub(crate) fn dead_left(&self, bytes: u64) {
         let mut state = lock(&self.state);
         state.dead_bytes = state.dead_bytes.saturating_sub(bytes);

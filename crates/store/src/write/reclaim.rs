@@ -34,9 +34,9 @@ use crate::stats::add;
 use crate::sync::shared;
 use crate::types::{KeyHash, SegmentLife, Sequence};
 
-/// What dead objects leave of the share goes to others at most so many times, and only where it is
-/// 1/`REFILL_PART` of it or more: else the flusher would read a segment of dead objects a few at a
-/// time, and write nothing meanwhile.
+/// What dead objects leave of the share goes to others this many times at most, and only where it
+/// is 1/`REFILL_PART` of it or more: else the flusher would read a segment of dead objects a few at
+/// a time, and write nothing meanwhile.
 const REFILLS_MAX: u32 = 8;
 const REFILL_PART: u64 = 16;
 

@@ -47,7 +47,7 @@ pub(crate) struct OpenSegment {
 pub(crate) enum Wanted {
     /// A page that is used up to here.
     Page { stride_min: u64 },
-    /// An extent that takes so many bytes.
+    /// An extent of this length.
     Extent { bytes: u64 },
 }
 

@@ -1,6 +1,6 @@
 //! The memory of a journal area: its mapping, and which parts of that may be stored to.
 //!
-//! An area is locked as a whole if a process may lock so much by default. Of a longer one, pieces
+//! An area is locked as a whole if a process may lock that much by default. Of a longer one, pieces
 //! are: that which is being written in each of the two copies, and the one behind it, which is made
 //! ready ahead of need. Invariants: only what is locked is stored to, and no piece is unlocked
 //! while one stores to it; who writes never locks a piece, nor waits while one is read: what is not

@@ -140,7 +140,7 @@ impl Table {
         self.resize((len * 100).div_ceil(FULL_PERCENT_NEW));
     }
 
-    /// Moves all entries to a table with at least so many homes.
+    /// Moves all entries to a table with at least this number of homes.
     fn resize(&mut self, homes: usize) {
         let mut slots = slots_for(homes);
         loop {

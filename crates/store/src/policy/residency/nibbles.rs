@@ -11,8 +11,8 @@ use crate::sync::{Mutex, lock};
 
 /// Marks a count that lies aside.
 const ASIDE: u8 = 15;
-/// Counters whose great counts share a list: so many that the list's own bytes are few beside
-/// theirs, and so few that a list is short as long as great counts are rare.
+/// Counters whose great counts share a list: enough that the list's own bytes are few beside
+/// theirs, and few enough that a list is short as long as great counts are rare.
 const BLOCK: usize = if cfg!(test) { 16 } else { 1 << 12 };
 /// Great counts that a list makes room for at once: doubling would take up to twice the memory.
 const ROOM: usize = 16;

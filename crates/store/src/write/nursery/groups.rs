@@ -71,7 +71,7 @@ impl Groups {
         self.all.is_empty()
     }
 
-    /// The list that objects of so many bytes are about to be added to.
+    /// The list to which objects of `bytes` in all are about to be added.
     pub(super) fn add(
         &mut self,
         id: ListId,
@@ -124,7 +124,7 @@ impl Groups {
         due.map(|key| self.with_bytes(ListId { group: key.group, may_wait: key.may_wait }))
     }
 
-    /// Groups with so many bytes or more, which are not zero.
+    /// Groups with at least `bytes`, which are not zero.
     pub(super) fn with_at_least(&self, bytes: u64) -> impl Iterator<Item = (ListId, &Pending)> {
         let class = class_of(bytes);
         let large = self.by_size.iter().take_while(move |key| key.class.0 >= class);

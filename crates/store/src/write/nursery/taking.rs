@@ -17,7 +17,7 @@ const MAY_WAIT_PART: u64 = 2;
 /// Groups that the flusher takes per hold of the lock, about 0.1 ms.
 pub(super) const GROUPS_AT_ONCE: usize = 512;
 
-/// As long as what waits would fill at most so many pages, all of it goes with what is due.
+/// If all that waits would fill no more pages than these, it is all written when some of it is due.
 const FEW_PAGES: u64 = 8;
 
 /// The flusher's next piece of work.

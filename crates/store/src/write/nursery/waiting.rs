@@ -192,7 +192,7 @@ impl State {
         extents
     }
 
-    /// The list that objects of so many bytes are about to be added to, which says by now when the
+    /// The list to which objects of `bytes` in all are about to be added; it says by now when the
     /// first of them came and is due.
     pub(super) fn list_for(
         &mut self,
