@@ -664,7 +664,7 @@ fn purges_that_were_acknowledged_hold_whenever_the_process_is_killed() {
                 let Ok(mut stream) = TcpStream::connect(&admin) else { return false };
                 let sent = write!(
                     stream,
-                    "POST /purge HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+                    "POST /purge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                      Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
                     body.len()
                 );

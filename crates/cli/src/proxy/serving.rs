@@ -1,8 +1,8 @@
 //! Shared parts of `damelo proxy` and `damelo forward`: opening the store, serving until a signal
 //! arrives, reloading settings, and ending in time.
 //!
-//! Threads: the proxy's workers, and those of `signals`, one of which reloads. The store is closed after the last
-//! worker has ended, so that the next start needs no recovery.
+//! Threads: the proxy's workers, and those of `signals`, one of which reloads. The store is closed
+//! after the last worker has ended, so that the next start needs no recovery.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;

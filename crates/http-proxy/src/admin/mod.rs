@@ -1,11 +1,12 @@
 //! The admin listener: health, metrics, purging, `explain` and `top`. Not for the public.
 //!
 //! Only clients of the allowed networks are answered; all others are told so, in places of their
-//! own, so that they cannot keep anybody out. `/healthz`, `/readyz` and `/metrics` can be
-//! read without a token; everything else requires the admin token if one is set. State-changing
-//! requests are POSTs with a declared JSON body, which a page of another site cannot make a browser
-//! send without a preflight. A page whose own name was made to lead here (DNS rebinding) can; where
-//! there is no token its `Origin`, which only browsers send, gives it away, or that name. Threads: one, with its own event loop.
+//! own, so that they cannot keep anybody out. `/healthz`, `/readyz` and `/metrics` can be read
+//! without a token; everything else requires the admin token if one is set. State-changing requests
+//! are POSTs with a declared JSON body, which a page of another site cannot make a browser send
+//! without a preflight. A page whose own name was made to lead here (DNS rebinding) can; where
+//! there is no token its `Origin`, which only browsers send, gives it away, or that name. Threads:
+//! one, with its own event loop.
 
 pub(crate) mod client;
 mod explain;

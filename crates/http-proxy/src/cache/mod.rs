@@ -84,8 +84,8 @@ impl Question {
             || !self.found.as_deref().map_or_else(missed, reusable)
     }
 
-    /// The range that it asks for as it is, and nothing else, if nothing is stored: what comes is the
-    /// same for all who ask for that.
+    /// The range that it asks for as it is, and nothing else, if nothing is stored: what comes is
+    /// the same for all who ask for that.
     fn range_alone<'a>(&self, ask: &'a Ask) -> Option<&'a [u8]> {
         let is_it = self.conditions == Conditions::Clients
             && self.found.is_none()

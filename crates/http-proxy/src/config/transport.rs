@@ -131,10 +131,10 @@ pub struct ForwardedFields {
     pub x_forwarded: bool,
     /// `Forwarded` (RFC 7239). Default false.
     pub forwarded: bool,
-    /// Trust the client's values of these fields, and append to them; `X-Forwarded-Host`, if it
-    /// is one host, and the first `X-Forwarded-Proto` then become part of keys. Only safe directly behind another proxy
-    /// that sets them, since any client can write them. Default false: these and similar fields are
-    /// dropped.
+    /// Trust the client's values of these fields, and append to them; `X-Forwarded-Host`, if it is
+    /// one host, and the first `X-Forwarded-Proto` then become part of keys. Only safe directly
+    /// behind another proxy that sets them, since any client can write them. Default false: these
+    /// and similar fields are dropped.
     pub trust_client: bool,
     /// With `trust_client`: only connections from these networks are trusted, and of the addresses
     /// that they name the client is the last one outside. Default none: all connections are

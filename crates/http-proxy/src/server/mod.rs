@@ -76,8 +76,9 @@ pub struct RunningInfo {
     pub control: Control,
 }
 
-/// Serves until `shutdown` is done, and for `timeouts.leave` after that, then drains and returns. Calls `ready` once the proxy can be
-/// reached. The store is not closed: keep a handle and close it after `run` has returned.
+/// Serves until `shutdown` is done, and for `timeouts.leave` after that, then drains and returns.
+/// Calls `ready` once the proxy can be reached. The store is not closed: keep a handle and close it
+/// after `run` has returned.
 ///
 /// `shutdown` is polled on this thread within a tokio runtime, so that it may wait for a signal.
 ///

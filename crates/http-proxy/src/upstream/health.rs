@@ -6,12 +6,12 @@
 //! ```
 //!
 //! On probation the next failure ejects again at once. What is ejected because it cannot be reached
-//! is out of reach until then, which matters where a site has no other origin. An origin is known to
-//! be down if its checks fail and it has answered no request since, but by errors; if a site has no
-//! other origins, it gets one trial request per check interval. Invariant: an origin is healthy exactly if it is up
-//! and not ejected. `Health` is a plain state machine that takes the time as a parameter;
-//! `check_all` is the task that runs the checks. Threads: the state is behind a lock in `Endpoint`;
-//! the checks run on a thread of their own.
+//! is out of reach until then, which matters where a site has no other origin. An origin is known
+//! to be down if its checks fail and it has answered no request since, but by errors; if a site has
+//! no other origins, it gets one trial request per check interval. Invariant: an origin is healthy
+//! exactly if it is up and not ejected. `Health` is a plain state machine that takes the time as a
+//! parameter; `check_all` is the task that runs the checks. Threads: the state is behind a lock in
+//! `Endpoint`; the checks run on a thread of their own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,9 +6,9 @@
 //! pure function of the blob, so that what is kept can be neither stale nor wrong: the blob that
 //! was read is compared with the one that was decoded, byte by byte; that no purge covers an entry
 //! holds for the key, group and stamp that it was found for, until the next purge; nothing here
-//! shares memory with the store; a thread keeps at most [`PLACES`] entries, each of a blob of at most
-//! [`BLOB_BYTES_MAX`]. Threads: each has a table of its own, so that hits on several do not share
-//! reference counts.
+//! shares memory with the store; a thread keeps at most [`PLACES`] entries, each of a blob of at
+//! most [`BLOB_BYTES_MAX`]. Threads: each has a table of its own, so that hits on several do not
+//! share reference counts.
 
 use std::cell::RefCell;
 

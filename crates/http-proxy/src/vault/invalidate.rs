@@ -2,9 +2,9 @@
 //! have changed or not is made stale instead.
 //!
 //! Invariant: after a purge or an invalidation has returned, no lookup finds a response of the
-//! resource that was fetched before it, or a fresh one after a doubt. Fetches under way notice by their epoch. Commits under way
-//! are waited for, since they may become visible before they check the epoch. Threads: as the
-//! vault.
+//! resource that was fetched before it, or a fresh one after a doubt. Fetches under way notice by
+//! their epoch. Commits under way are waited for, since they may become visible before they check
+//! the epoch. Threads: as the vault.
 
 use std::hash::BuildHasher as _;
 

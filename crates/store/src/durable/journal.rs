@@ -6,12 +6,12 @@
 //!
 //! Invariants: a half is overwritten only after completion of a checkpoint that began after the
 //! half's last record was written, unless checkpoints fail ([`Journal::go_uncovered`]); the first
-//! record of a half names the required checkpoint's generation, so that recovery knows
-//! when it may not trust older segments (others say so of what the index lost: see `requirement`). The last quarter of a half that cannot be overwritten yet
-//! is reserved for callers that a checkpoint waits for; other callers wait for room before they
-//! take their sequence number, and again if others have taken it when they write
-//! ([`Journal::append_in_room`]). Room for one record at the end of a half is reserved for the mark
-//! of an open ([`Journal::mark_open`]).
+//! record of a half names the required checkpoint's generation, so that recovery knows when it may
+//! not trust older segments (others say so of what the index lost: see `requirement`). The last
+//! quarter of a half that cannot be overwritten yet is reserved for callers that a checkpoint waits
+//! for; other callers wait for room before they take their sequence number, and again if others
+//! have taken it when they write ([`Journal::append_in_room`]). Room for one record at the end of a
+//! half is reserved for the mark of an open ([`Journal::mark_open`]).
 //!
 //! Threads: any. Appends are serialised by a mutex, held for a memory copy (at `synced`, not while
 //! the device syncs: see `syncs`).
