@@ -45,6 +45,11 @@ impl Hash {
             Some(version) => Version::try_from(version).ok()?,
             None => Version::default(),
         };
+        // The library multiplies what it has not compared with its limit yet.
+        let lanes = hash.params.iter().filter(|(name, _)| name.as_str() == "p");
+        if lanes.filter_map(|(_, value)| value.decimal().ok()).any(|p| p > Params::MAX_P_COST) {
+            return None;
+        }
         let params = Params::try_from(&hash).ok()?;
         let mut salt = [0; SALT_BYTES_MAX];
         let salt = hash.salt?.decode_b64(&mut salt).ok()?.to_vec();
@@ -146,6 +151,10 @@ mod tests {
             let file = read(&path).unwrap();
             assert!(file.users.keys().eq(["ann"]), "{text}");
             assert!(file.wrong.unwrap().to_string().contains("line 2 is not"), "{text}");
+        }
+        for lanes in ["p=4000000000", "p=1,p=4000000000"] {
+            let lanes = ann.replace("p=1", lanes);
+            assert_eq!(parse(&format!("{ann}\n{lanes}")).1, [2], "{lanes}");
         }
         fs::write(&path, format!("a\nb\n{ann}\nc")).unwrap();
         let wrong = read(&path).unwrap().wrong.unwrap().to_string();
