@@ -1,4 +1,5 @@
-//! Rules that answer by themselves, and rules that ask the origin for another path, on the wire.
+//! Rules that answer by themselves or edit answers, and rules that ask the origin for another path,
+//! on the wire.
 
 mod support;
 
@@ -594,4 +595,32 @@ fn a_host_that_a_rule_tells_is_in_the_key() {
     let hit = proxy.get_with("/a", "Host: A.test:80");
     assert_eq!(hit.text(), "http://a.test");
     assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+}
+
+/// By the words of the log, of whatever answers.
+#[test]
+fn an_answer_says_what_the_cache_did() {
+    let origin = Origin::start(|request| match request.path() {
+        "/own" => reply(200, "Cache-Control: no-store\nX-Cache: theirs", "x"),
+        _ => reply(200, "Cache-Control: max-age=60\nETag: \"e\"", "x"),
+    });
+    let rules = "[[rule]]\nanswer_set = [\"X-Cache: {cache}\"]\n\
+                 [[rule]]\npath = \"/past\"\npass = true\n\
+                 [[rule]]\npath = \"/here\"\nrespond = 404\n";
+    let proxy = start(&origin, rules, |_| {});
+    for (path, said) in [
+        ("/a", "uri-miss"),
+        ("/a", "hit"),
+        ("/own", "uri-miss"),
+        ("/past", "bypass"),
+        ("/here", "respond"),
+    ] {
+        assert_eq!(proxy.get(path).header("x-cache"), said, "{path}");
+    }
+    assert_eq!(proxy.get_with("/a", "Cache-Control: only-if-cached").header("x-cache"), "hit");
+    let missing = proxy.get_with("/b", "Cache-Control: only-if-cached");
+    assert_eq!((missing.status(), missing.header("x-cache").as_str()), (504, "none"));
+    // It stands in no request, and in nothing that is stored.
+    proxy.pass_seconds(61);
+    assert_eq!(proxy.get("/a").header("x-cache"), "stale");
 }

@@ -112,34 +112,6 @@ fn a_rule_stores_at_the_second_request() {
     assert_eq!(proxy.metric(name), 2);
 }
 
-/// By the words of the log, of whatever answers.
-#[test]
-fn an_answer_says_what_the_cache_did() {
-    let origin = Origin::start(|request| match request.path() {
-        "/own" => reply(200, "Cache-Control: no-store\nX-Cache: theirs", "x"),
-        _ => reply(200, "Cache-Control: max-age=60\nETag: \"e\"", "x"),
-    });
-    let rules = "[[rule]]\nanswer_set = [\"X-Cache: {cache}\"]\n\
-                 [[rule]]\npath = \"/past\"\npass = true\n\
-                 [[rule]]\npath = \"/here\"\nrespond = 404\n";
-    let proxy = with_rules(&origin, rules);
-    for (path, said) in [
-        ("/a", "uri-miss"),
-        ("/a", "hit"),
-        ("/own", "uri-miss"),
-        ("/past", "bypass"),
-        ("/here", "respond"),
-    ] {
-        assert_eq!(proxy.get(path).header("x-cache"), said, "{path}");
-    }
-    assert_eq!(proxy.get_with("/a", "Cache-Control: only-if-cached").header("x-cache"), "hit");
-    let missing = proxy.get_with("/b", "Cache-Control: only-if-cached");
-    assert_eq!((missing.status(), missing.header("x-cache").as_str()), (504, "none"));
-    // It stands in no request, and in nothing that is stored.
-    proxy.pass_seconds(61);
-    assert_eq!(proxy.get("/a").header("x-cache"), "stale");
-}
-
 #[test]
 fn key_parts_keep_variants_apart() {
     let origin = Origin::start(|request| {

@@ -17,7 +17,7 @@ use damelo_http_proxy::{OriginTarget, ask_admin};
 use damelo_store_sim::{
     Effect, FaultPlan, OpKind, Rule, SimClock, SimDisk, SimOptions, SimWorld, When,
 };
-use support::{Origin, Proxy, ask_at, eventually, reply};
+use support::{Message, Origin, Proxy, ask_at, eventually, reply};
 use tapped::{Tap, Tapped};
 
 /// A store on one simulated disk, which is out of service after so many errors in a row.
@@ -30,6 +30,19 @@ fn store(volume_errors_max: u32) -> (SimWorld, Store) {
     let store = Store::open_on(config, world.devices(), world.clock()).expect("a store");
     store.wait_recovered();
     (world, store)
+}
+
+/// A proxy before an origin, that is ready.
+fn ready_on(store: &Store) -> (Origin, Proxy) {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"));
+    let to = OriginTarget::Url(format!("http://{}", origin.address));
+    let proxy = Proxy::start_on(store.clone(), to, |_| {});
+    eventually("it is ready", || readiness(&proxy).text() == "ready\n");
+    (origin, proxy)
+}
+
+fn readiness(proxy: &Proxy) -> Message {
+    ask_at(proxy.info.admin.expect("an admin listener"), "GET", "/readyz", "", b"")
 }
 
 fn writes_fail(world: &SimWorld) {
@@ -69,12 +82,8 @@ fn a_store_that_cannot_be_written_leaves_a_proxy_that_passes_on() {
 #[test]
 fn a_disk_that_fails_later_leaves_a_proxy_that_says_so() {
     let (world, store) = store(1);
-    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"));
-    let to = OriginTarget::Url(format!("http://{}", origin.address));
-    let proxy = Proxy::start_on(store.clone(), to, |_| {});
-    let admin = proxy.info.admin.expect("an admin listener");
-    let ready = || ask_at(admin, "GET", "/readyz", "", b"");
-    eventually("it is ready", || ready().text() == "ready\n");
+    let (_origin, proxy) = ready_on(&store);
+    let ready = || readiness(&proxy);
     assert_eq!(proxy.get("/").status(), 200);
 
     writes_fail(&world);
@@ -122,12 +131,8 @@ fn volumes_in_trouble_are_named_to_who_asks_whether_it_is_ready() {
     let paths: Vec<String> =
         store.info().volumes.iter().map(|volume| volume.path.display().to_string()).collect();
 
-    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"));
-    let to = OriginTarget::Url(format!("http://{}", origin.address));
-    let proxy = Proxy::start_on(store.clone(), to, |_| {});
-    let admin = proxy.info.admin.expect("an admin listener");
-    let ready = || ask_at(admin, "GET", "/readyz", "", b"");
-    eventually("it is ready", || ready().text() == "ready\n");
+    let (_origin, proxy) = ready_on(&store);
+    let ready = || readiness(&proxy);
 
     let keys: Vec<String> = (0..64).map(|number| number.to_string()).collect();
     let fill = |bytes: usize| {

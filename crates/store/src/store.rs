@@ -4,19 +4,21 @@
 //! unless it completes I/O; guards and readers may outlive it. Threads: any number, sync or async.
 
 mod info;
+mod shared;
 
 pub use info::{StoreInfo, VolumeInfo};
 
-use crate::sync::{Arc, Mutex, lock, thread};
+use self::shared::Shared;
+use crate::sync::Arc;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::config::Config;
 use crate::deferred::Deferred;
-use crate::device::{Device, UndoOnDrop, on_completion_thread};
+use crate::device::{Device, UndoOnDrop};
 use crate::durable::progress::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
@@ -26,10 +28,9 @@ use crate::error::{MetadataError, ReadError};
 use crate::format::JournalOp;
 use crate::group::GroupStats;
 use crate::object::{ObjectInfo, ObjectRange};
-use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
+use crate::open::{RawVolume, check_sizes, open_devices, start, validate};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
-use crate::process::SignalsBlocked;
 use crate::read::disk::Source;
 use crate::read::stream::Reader;
 use crate::stats::Stats;
@@ -41,9 +42,6 @@ use crate::write::operation::{create_operation, refused};
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
 
-/// Longest wait at a close for what other threads still hold of the store.
-const SETTLE_MAX: Duration = Duration::from_secs(1);
-
 /// Optional attributes of a new object.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CreateOptions<'a> {
@@ -53,12 +51,6 @@ pub struct CreateOptions<'a> {
     /// Expiry in seconds since 1970: from then on the object is a miss. At most 2^32 - 1 (February
     /// 2106); later times mean that.
     pub expires_unix_s: Option<u64>,
-}
-
-/// Shared by all handles; closes the engine when the last one is dropped.
-struct Shared {
-    engine: Arc<Engine>,
-    threads: Mutex<Option<Threads>>,
 }
 
 /// An open store.
@@ -165,7 +157,7 @@ impl Store {
         let (engine, threads) = start(config, volumes, warnings, clock)?;
         made.into_iter().for_each(UndoOnDrop::keep);
         engine.recovery.wait_done_for(engine.config.open_wait);
-        Ok(Store(Arc::new(Shared { engine, threads: Mutex::new(Some(threads)) })))
+        Ok(Store(Arc::new(Shared::new(engine, threads))))
     }
 
     #[inline]
@@ -717,66 +709,5 @@ impl std::fmt::Debug for Store {
             .field("volumes", &self.engine().paths)
             .field("size", &ByteSize::new(size).to_string())
             .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    fn close(&self) -> Result<(), SyncError> {
-        if self.engine.process.is_another() {
-            return Err(SyncError::Closed);
-        }
-        match lock(&self.threads).take() {
-            Some(threads) => close(&self.engine, threads),
-            None => Err(SyncError::Closed),
-        }
-    }
-}
-
-fn close(engine: &Arc<Engine>, mut threads: Threads) -> Result<(), SyncError> {
-    engine.recovery.wait_done();
-    let synced = engine.sync();
-    threads.end(engine);
-    let checkpoint = if engine.space.all_gone() {
-        Err(SyncError::VolumesGone { reason: engine.space.why_gone() })
-    } else {
-        engine.checkpoint_at_close().map_err(SyncError::Io)
-    };
-    engine.workers.stop();
-    // What runs on other threads lets go of the store, and so of its files, a little after its
-    // caller heard of it; they may be opened again at once.
-    let begun = Instant::now();
-    let left = || SETTLE_MAX.saturating_sub(begun.elapsed());
-    engine.workers.settle(left());
-    engine.space.volumes.iter().for_each(|volume| volume.device.settle(left()));
-    // Frames of clean objects are released now, except those that guards pin.
-    engine.cache.drop_all();
-    synced.and(checkpoint)
-}
-
-/// Closes a store whose last handle was dropped on a thread that completes I/O: by a waker that
-/// held a task with the handle. That thread must not wait for I/O, which nobody else completes.
-fn close_apart(engine: Arc<Engine>, threads: Threads) {
-    let _program_s = SignalsBlocked::new();
-    let new = thread::Builder::new().name("damelo-close".to_owned());
-    // If there is no thread to be had, the store stays open without a handle: its own threads go on
-    // to write what was created, and the end of the process is like a crash.
-    let _ = new.spawn(move || close(&engine, threads));
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if self.engine.process.is_another() {
-            // A fork has copied no threads to join, and any lock held at that moment stays locked
-            // for ever.
-            std::mem::forget(lock(&self.threads).take());
-            std::mem::forget(Arc::clone(&self.engine));
-            return;
-        }
-        let Some(threads) = lock(&self.threads).take() else { return };
-        if on_completion_thread() {
-            return close_apart(Arc::clone(&self.engine), threads);
-        }
-        // Errors are ignored here; `Store::close` returns them.
-        let _ = close(&self.engine, threads);
     }
 }

@@ -179,15 +179,15 @@ pub(crate) async fn answer(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     match plan(worker, ask).await {
         Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, None),
         Plan::Alone => Box::pin(go_alone(worker, ask, ForwardReason::UriMiss)).await,
-        Plan::Ask(question) => boxed(|| asked(worker, ask, question)).await,
+        Plan::Ask(question) if becomes_get(worker, ask, &question) => {
+            Box::pin(missed_as_get(worker, ask)).await
+        }
+        Plan::Ask(question) => boxed(|| missed(worker, ask, question)).await,
     }
 }
 
-/// Asks the origin, or waits for another request that does: by a GET, if it may be for the store.
-async fn asked(worker: &Arc<Worker>, ask: &Ask, question: Question) -> Answer {
-    if !becomes_get(worker, ask, &question) {
-        return missed(worker, ask, question).await;
-    }
+/// Answers a HEAD by what a GET finds, or brings into the store.
+async fn missed_as_get(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     let get = ask.get_of_head(&worker.shared.config.ruleset);
     match plan(worker, &get).await {
         Plan::Serve(found, decision) => serve_planned(worker, &get, found, decision, None),

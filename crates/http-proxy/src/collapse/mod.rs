@@ -146,8 +146,7 @@ impl Collapse {
 
     /// Leads or follows for `key`. A HEAD follows a GET in flight, which brings headers, too.
     pub(crate) fn join(self: &Arc<Collapse>, key: &[u8], who: Who) -> Role {
-        let is_own = |suffix| self.is_uncacheable(&who.own_key(key, suffix));
-        if who.with_cookie && is_own(OF_COOKIE) {
+        if self.is_own_by_cookie(key, who) {
             return Role::Alone;
         }
         if who.is_head
@@ -156,10 +155,18 @@ impl Collapse {
             return Role::Follower(get.clone());
         }
         let led = who.key(key);
-        if (who.with_credentials && is_own(OF_CREDENTIALS)) || self.is_uncacheable(&led) {
+        if self.is_own_by_credentials(key, who) || self.is_uncacheable(&led) {
             return Role::Alone;
         }
         self.lead_or_follow(&led)
+    }
+
+    fn is_own_by_cookie(&self, key: &[u8], who: Who) -> bool {
+        who.with_cookie && self.is_uncacheable(&who.own_key(key, OF_COOKIE))
+    }
+
+    fn is_own_by_credentials(&self, key: &[u8], who: Who) -> bool {
+        who.with_credentials && self.is_uncacheable(&who.own_key(key, OF_CREDENTIALS))
     }
 
     /// As [`Collapse::join`], for a range that is asked for as it is, also beside others for other
@@ -170,13 +177,12 @@ impl Collapse {
         who: Who,
         along: bool,
     ) -> (Role, Vec<u8>) {
-        let is_own = |suffix| self.is_uncacheable(&who.own_key(key, suffix));
         let led = [key, &[OF_RANGE], range].concat();
-        let alone = who.with_cookie && is_own(OF_COOKIE)
-            || who.with_credentials && is_own(OF_CREDENTIALS)
+        if self.is_own_by_cookie(key, who)
+            || self.is_own_by_credentials(key, who)
             || self.is_uncacheable(key)
-            || self.is_uncacheable(&led);
-        if alone {
+            || self.is_uncacheable(&led)
+        {
             return (Role::Alone, led);
         }
         let whole = lock(&self.leads).get(key).filter(|_| along).cloned();

@@ -156,7 +156,6 @@ impl<'a> Fetch<'a> {
             self.find_variants().await;
         }
         let (request, conditional) = self.request(OriginBody::Empty);
-        let asks_for_part = request.headers().contains_key(RANGE);
         let again = |body| self.request(body).0;
         let response = match worker.fetcher.send(request, &again).await {
             Ok(response) => response,
@@ -171,7 +170,9 @@ impl<'a> Fetch<'a> {
                 Box::pin(self.failed(FetchError::Unasked)).await
             }
             // Its client would take the part for the whole.
-            StatusCode::PARTIAL_CONTENT if !asks_for_part => {
+            StatusCode::PARTIAL_CONTENT
+                if !self.request(OriginBody::Empty).0.headers().contains_key(RANGE) =>
+            {
                 Box::pin(self.failed(FetchError::Unasked)).await
             }
             status => {

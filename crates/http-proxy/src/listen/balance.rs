@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::client::place::Place;
@@ -45,14 +46,14 @@ pub(crate) struct Desk {
 /// A connection between two workers.
 #[derive(Debug)]
 pub(super) struct Given {
-    pub(super) kind: Kind,
+    kind: Kind,
     socket: DetachedSocket,
-    pub(super) from: Option<IpAddr>,
-    pub(super) place: Place,
+    from: Option<IpAddr>,
+    place: Place,
 }
 
 impl Balance {
-    /// Of so many workers, with the desk of each.
+    /// Of this number of workers, with the desk of each.
     pub(crate) fn new(workers: usize) -> (Balance, Vec<Desk>) {
         let one = |worker| {
             let (given, desk) = unbounded_channel();
@@ -92,21 +93,16 @@ impl Balance {
     ) -> io::Result<Option<(Socket, Place)>> {
         let (socket, place) = (socket.detach()?, self.place(worker, permit));
         let sent = self.workers[worker].given.send(Given { kind, socket, from, place });
-        sent.map_or_else(|given| given.0.attach().map(Some), |()| Ok(None))
+        let back =
+            |given: SendError<Given>| given.0.taken().map(|(_, socket, _, place)| (socket, place));
+        sent.map_or_else(|given| back(given).map(Some), |()| Ok(None))
     }
 }
 
 impl Given {
     /// The connection on the event loop of this thread.
-    fn attach(self) -> io::Result<(Socket, Place)> {
-        Ok((self.socket.attach()?, self.place))
-    }
-
-    /// The same, with whose it is.
     pub(super) fn taken(self) -> io::Result<(Kind, Socket, Option<IpAddr>, Place)> {
-        let (kind, from) = (self.kind, self.from);
-        let (socket, place) = self.attach()?;
-        Ok((kind, socket, from, place))
+        Ok((self.kind, self.socket.attach()?, self.from, self.place))
     }
 }
 

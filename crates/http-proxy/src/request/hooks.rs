@@ -161,14 +161,19 @@ impl ResponseEffects<'_> {
         self.ttl.filter(|_| meant)
     }
 
+    /// Whether it may be served stale by rule.
+    fn has_windows(&self) -> bool {
+        let windows = [self.stale_while_revalidate, self.stale_if_error];
+        windows.iter().flatten().any(|window| !window.is_zero())
+    }
+
     /// The policy of a response as the rules have it. Who gives it a lifetime says that it is for
     /// all.
     pub(crate) fn policy(&self, arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
         let ttl = self.ttl_for(arrived.status);
         let with_cookie = arrived.with_cookie && ttl.is_none_or(|ttl| ttl.is_zero());
-        let windows = [self.stale_while_revalidate, self.stale_if_error];
-        let has_windows = windows.iter().flatten().any(|window| !window.is_zero());
-        let mut policy = Policy::ruled(Arrived { with_cookie, ..arrived }, caching, has_windows);
+        let arrived = Arrived { with_cookie, ..arrived };
+        let mut policy = Policy::ruled(arrived, caching, self.has_windows());
         self.adjust(&mut policy, ttl, arrived.headers, arrived.directives);
         policy
     }
@@ -205,8 +210,8 @@ impl ResponseEffects<'_> {
     ) -> Result<(), NotStoredReason> {
         let decision = storing::decide(exchange, caching);
         let Exchange { status, response, directives, response_time_s, .. } = exchange;
-        let times = [self.ttl_for(status), self.stale_while_revalidate, self.stale_if_error];
-        let prolonged = times.iter().flatten().any(|time| !time.is_zero());
+        let lasts = self.ttl_for(status).is_some_and(|ttl| !ttl.is_zero());
+        let prolonged = lasts || self.has_windows();
         if decision.is_ok() && prolonged && response.contains_key(SET_COOKIE) {
             // Such a response is kept only for validation, which shares no cookie; a lifetime added
             // by rules would.
@@ -233,8 +238,7 @@ impl ResponseEffects<'_> {
         // A response without cache directives that sets a cookie is most likely for one user.
         let for_one = response.contains_key(SET_COOKIE);
         let ttl = self.ttl_for(status).filter(|_| !for_one);
-        let windows = [self.stale_while_revalidate, self.stale_if_error];
-        let useful = !for_one && windows.iter().flatten().any(|window| !window.is_zero());
+        let useful = !for_one && self.has_windows();
         match decision {
             // Never fresh by its own headers, but a rule lets it be served.
             Err(NotStoredReason::NeverUseful) if useful => Ok(()),

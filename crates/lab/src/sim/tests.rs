@@ -178,19 +178,24 @@ fn sizes_can_be_ignored() {
     assert_eq!(report.working_set, Some(5));
 }
 
+/// All of a Squid log that goes into one LRU.
+fn run_log(log: &str) -> SimReport {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("access.log").display().to_string();
+    std::fs::write(&path, log).expect("written");
+    run(&path, &options("lru", "1.0"))
+}
+
 /// What Squid logs of a validation and of HEAD is the size of headers. Those are left out as what
 /// has no bytes is: else the first of them would be an object of 250 bytes ever after.
 #[test]
 fn sizes_of_headers_are_none_of_objects() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("access.log").display().to_string();
     let log = "1 9 u TCP_IMS_HIT/304 250 GET http://a/1 - NONE/- -\n\
                2 9 u TCP_MISS/200 260 HEAD http://a/2 - NONE/- -\n\
                3 9 u TCP_MISS/200 900 GET http://a/1 - NONE/- -\n\
                4 9 u TCP_HIT/200 900 GET http://a/1 - NONE/- -\n\
                5 9 u TCP_MISS/200 400 GET http://a/2 - NONE/- -\n";
-    std::fs::write(&path, log).expect("written");
-    let report = run(&path, &options("lru", "1.0"));
+    let report = run_log(log);
     assert_eq!((report.requests, report.empty_requests), (3, 2));
     assert_eq!(report.working_set, Some(1300));
     let tally = report.caches[0].tally;
@@ -200,15 +205,12 @@ fn sizes_of_headers_are_none_of_objects() {
 /// Half of an object that comes first is not its size, whoever broke it off.
 #[test]
 fn parts_of_objects_give_them_no_size() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("access.log").display().to_string();
     let log = "1 9 u TCP_MISS/206 10 GET http://a/1 - NONE/- -\n\
                2 9 u TCP_MISS_ABORTED/200 20 GET http://a/1 - NONE/- -\n\
                3 9 u TCP_MISS/200 900 GET http://a/1 - NONE/- -\n\
                4 9 u TCP_HIT/206 10 GET http://a/1 - NONE/- -\n\
                5 9 u TCP_HIT/200 900 GET http://a/1 - NONE/- -\n";
-    std::fs::write(&path, log).expect("written");
-    let report = run(&path, &options("lru", "1.0"));
+    let report = run_log(log);
     assert_eq!((report.requests, report.empty_requests), (2, 3));
     assert_eq!(report.working_set, Some(900));
     let tally = report.caches[0].tally;
