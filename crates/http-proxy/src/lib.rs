@@ -28,6 +28,8 @@
 mod say;
 // Every error of this crate.
 mod error;
+// The operator's page for errors.
+mod error_page;
 // Hand-written bodies, streams, timers and wakers.
 mod io;
 // The operator's rules: conditions and actions.

@@ -17,7 +17,7 @@ use crate::handler::purge::{self, PurgeFailure};
 use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::{Row, merged};
 use crate::metrics::histogram::Snapshot;
-use crate::metrics::refusals::Refusal;
+use crate::metrics::not_stored::NotStored;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
@@ -92,7 +92,7 @@ pub(crate) async fn explain(
         "vary": vary,
         "stored": stored,
         "slices": slices,
-        "not_stored": recent_refusals(counters, &order.url),
+        "not_stored": lately_not_stored(counters, &order.url),
         "purges": purges_of(shared, &order.url),
         "purges_known": ledger.is_loaded(),
     }))
@@ -355,15 +355,15 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
     headers.iter().map(line).collect()
 }
 
-fn recent_refusals(counters: &[Arc<Counters>], url: &[u8]) -> Vec<Value> {
-    let of_url = |one: &Arc<Counters>| lock(&one.refusals).of(url_hash(url)).cloned();
-    let mut all: Vec<Refusal> = counters.iter().filter_map(of_url).collect();
-    all.sort_unstable_by_key(|refusal| Reverse(refusal.when));
-    let told = |refusal: &Refusal| {
+fn lately_not_stored(counters: &[Arc<Counters>], url: &[u8]) -> Vec<Value> {
+    let of_url = |one: &Arc<Counters>| lock(&one.not_stored_lately).of(url_hash(url)).cloned();
+    let mut all: Vec<NotStored> = counters.iter().filter_map(of_url).collect();
+    all.sort_unstable_by_key(|one| Reverse(one.when));
+    let told = |one: &NotStored| {
         json!({
-            "seconds_ago": refusal.when.elapsed().as_secs(),
-            "reason": refusal.reason.name(),
-            "rule": refusal.rule,
+            "seconds_ago": one.when.elapsed().as_secs(),
+            "reason": one.reason.name(),
+            "rule": one.rule,
         })
     };
     all.iter().map(told).collect()

@@ -16,7 +16,7 @@ use hyper::body::Body as _;
 
 use crate::answer::body::ProxyBody;
 use crate::error::{BodyError, FetchError};
-use crate::io::error_page::ErrorPage;
+use crate::error_page::ErrorPage;
 use crate::request::BadRequest;
 use crate::rules::CacheStatus;
 use crate::worker::Worker;

@@ -52,12 +52,13 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Counted {
     /// `None` if its client has no limit.
-    _place: Option<(Place, Seat)>,
+    _place: Option<(CountedClient, Seat)>,
 }
 
-/// Counts among those of its client until it is dropped.
+/// One connection that is counted for its client's address, or waits for another to end, until it is
+/// dropped.
 #[derive(Debug)]
-struct Place {
+struct CountedClient {
     table: Arc<ClientTable>,
     client: IpAddr,
     waits: bool,
@@ -98,7 +99,10 @@ impl ClientTable {
 
     /// A place of this client, or else what it has open. If it has few places left, those that
     /// nobody uses make room.
-    fn place(self: &Arc<ClientTable>, client: IpAddr) -> Result<(Place, Arc<Open>), Arc<Open>> {
+    fn place(
+        self: &Arc<ClientTable>,
+        client: IpAddr,
+    ) -> Result<(CountedClient, Arc<Open>), Arc<Open>> {
         let per_client_max = self.per_client_max();
         let mut clients = lock(&self.clients);
         let own = clients.entry(client).or_default();
@@ -110,13 +114,16 @@ impl ClientTable {
         drop(clients);
         open.seats.keep_free(per_client_max, free, waiting, Instant::now());
         match has_place {
-            true => Ok((Place { table: self.clone(), client, waits: false }, open)),
+            true => Ok((CountedClient { table: self.clone(), client, waits: false }, open)),
             false => Err(open),
         }
     }
 
     /// The place of one that ends, if one does in time.
-    async fn freed_place(self: &Arc<ClientTable>, client: IpAddr) -> Option<(Place, Arc<Open>)> {
+    async fn freed_place(
+        self: &Arc<ClientTable>,
+        client: IpAddr,
+    ) -> Option<(CountedClient, Arc<Open>)> {
         self.say_full(client);
         let _waiting = self.wait(client)?;
         let due = Instant::now() + WAIT_MAX;
@@ -135,14 +142,14 @@ impl ClientTable {
     }
 
     /// Counts one that waits; `None` if as many do as may.
-    fn wait(self: &Arc<ClientTable>, client: IpAddr) -> Option<Place> {
+    fn wait(self: &Arc<ClientTable>, client: IpAddr) -> Option<CountedClient> {
         let mut clients = lock(&self.clients);
         let own = clients.entry(client).or_default();
         if own.waiting > self.per_client_max() / FEW_SHARE {
             return None;
         }
         own.waiting += 1;
-        Some(Place { table: self.clone(), client, waits: true })
+        Some(CountedClient { table: self.clone(), client, waits: true })
     }
 
     fn say_full(&self, client: IpAddr) {
@@ -156,7 +163,7 @@ impl ClientTable {
     }
 }
 
-impl Drop for Place {
+impl Drop for CountedClient {
     fn drop(&mut self) {
         let mut clients = lock(&self.table.clients);
         let Some(own) = clients.get_mut(&self.client) else { return };

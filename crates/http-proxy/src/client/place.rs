@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::OwnedSemaphorePermit;
 
-/// See the head of this file.
+/// One connection, counted among all and for the worker that serves it, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,

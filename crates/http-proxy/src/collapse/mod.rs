@@ -11,6 +11,7 @@
 //!
 //! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 
+mod key_notes;
 mod lead;
 mod outcome;
 mod pauses;
@@ -18,7 +19,6 @@ pub(crate) mod rounds;
 pub(crate) mod sharing;
 mod uncacheable;
 pub(crate) mod unsliceable;
-mod words;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -4,7 +4,7 @@
 
 use tokio::time::Instant;
 
-use crate::collapse::words::{Word, Words};
+use crate::collapse::key_notes::{KeyNotes, Note};
 
 const SLOTS: usize = 4096;
 const PAUSE_MS: u32 = 1000;
@@ -13,13 +13,13 @@ const PAUSE_MS: u32 = 1000;
 #[derive(Debug)]
 pub(crate) struct Pauses {
     /// The millisecond in which each pause ends.
-    ends: Words,
+    ends: KeyNotes,
     begun: Instant,
 }
 
 impl Pauses {
     pub(crate) fn new() -> Pauses {
-        Pauses { ends: Words::new(SLOTS), begun: Instant::now() }
+        Pauses { ends: KeyNotes::new(SLOTS), begun: Instant::now() }
     }
 
     pub(crate) fn of(&self, key: &[u8]) -> Pause<'_> {
@@ -35,7 +35,7 @@ impl Pauses {
 #[derive(Clone, Copy)]
 pub(crate) struct Pause<'p> {
     all: &'p Pauses,
-    end: Word<'p>,
+    end: Note<'p>,
 }
 
 impl Pause<'_> {

@@ -8,7 +8,7 @@
 use http::StatusCode;
 use tokio::time::Instant;
 
-use crate::collapse::words::Words;
+use crate::collapse::key_notes::KeyNotes;
 
 /// As many as scanners that ask for what is not there seldom overwrite all of in [`LONG_MS`].
 const SLOTS: usize = 1 << 16;
@@ -21,13 +21,13 @@ const LONG_MS: u32 = 120_000;
 #[derive(Debug)]
 pub(super) struct Uncacheable {
     /// The millisecond in which each note ends.
-    ends: Words,
+    ends: KeyNotes,
     begun: Instant,
 }
 
 impl Uncacheable {
     pub(super) fn new() -> Uncacheable {
-        Uncacheable { ends: Words::new(SLOTS), begun: Instant::now() }
+        Uncacheable { ends: KeyNotes::new(SLOTS), begun: Instant::now() }
     }
 
     /// Whether there is a note. If it is a long one, this renews it.

@@ -3,7 +3,7 @@
 //! Invariant: bounded memory; after a collision, or after [`NOTE_MINUTES`] or
 //! [`COOKIE_NOTE_MINUTES`], the origin is merely asked again. Threads: any.
 
-use crate::collapse::words::Words;
+use crate::collapse::key_notes::KeyNotes;
 
 /// Number of slots for notes.
 const SLOTS: usize = 4096;
@@ -31,19 +31,19 @@ pub(crate) enum Unsliceable {
 #[derive(Debug)]
 pub(crate) struct Notes {
     /// 30 bits of the minute in which each note expires, 2 of its kind.
-    words: Words,
+    notes: KeyNotes,
 }
 
 impl Notes {
     pub(crate) fn new() -> Notes {
-        Notes { words: Words::new(SLOTS) }
+        Notes { notes: KeyNotes::new(SLOTS) }
     }
 
     /// The note on a resource, if there is a valid one for a request with or without a cookie.
     pub(crate) fn of(&self, primary: &[u8], with_cookie: bool, now_s: u64) -> Option<Unsliceable> {
-        let word = self.words.of(primary).get();
-        let counts = u64::from(word >> 2) > now_s / 60;
-        match word & 3 {
+        let note = self.notes.of(primary).get();
+        let counts = u64::from(note >> 2) > now_s / 60;
+        match note & 3 {
             1 if counts => Some(Unsliceable::NoRanges),
             2 if counts => Some(Unsliceable::AsAsked),
             3 if counts && with_cookie => Some(Unsliceable::AsAskedWithCookie),
@@ -58,7 +58,7 @@ impl Notes {
             Unsliceable::AsAskedWithCookie => (3, COOKIE_NOTE_MINUTES),
         };
         let end = (now_s / 60 + minutes) & MINUTES_MASK;
-        self.words.of(primary).set((end as u32) << 2 | kind);
+        self.notes.of(primary).set((end as u32) << 2 | kind);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::forward::lists::{self, Destinations, Networks};
 
 /// One rule, with all that its lists and their files hold. `None` holds for everything.
 #[derive(Debug, Clone)]
-struct Rule {
+struct ActiveRule {
     allow: bool,
     clients: Option<Networks>,
     methods: Option<Vec<Method>>,
@@ -35,8 +35,8 @@ pub(crate) struct ListFile {
     pub(crate) entries: usize,
 }
 
-impl Rule {
-    fn of(rule: &AccessRule, files: &mut Vec<ListFile>) -> Result<Rule, ProxyError> {
+impl ActiveRule {
+    fn of(rule: &AccessRule, files: &mut Vec<ListFile>) -> Result<ActiveRule, ProxyError> {
         let (mut clients, mut destinations) = (Networks::default(), Destinations::default());
         rule.clients.iter().for_each(|network| clients.add(*network));
         rule.destinations.iter().for_each(|one| destinations.add(one.clone()));
@@ -50,7 +50,7 @@ impl Rule {
         }
         let has_clients = !(rule.clients.is_empty() && rule.client_files.is_empty());
         let has_destinations = !(rule.destinations.is_empty() && rule.destination_files.is_empty());
-        Ok(Rule {
+        Ok(ActiveRule {
             allow: rule.allow,
             clients: has_clients.then_some(clients),
             methods: (!rule.methods.is_empty()).then(|| rule.methods.clone()),
@@ -95,7 +95,7 @@ pub(crate) enum Verdict {
 /// All rules.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Access {
-    rules: Vec<Rule>,
+    rules: Vec<ActiveRule>,
     /// Files that the rules name.
     pub(crate) files: Vec<ListFile>,
     pub(crate) to_link_local: bool,
@@ -112,7 +112,7 @@ impl Access {
     pub(crate) fn with_rules(&self, rules: &[AccessRule]) -> Result<Access, ProxyError> {
         let mut files = Vec::new();
         let rules =
-            rules.iter().map(|rule| Rule::of(rule, &mut files)).collect::<Result<_, _>>()?;
+            rules.iter().map(|rule| ActiveRule::of(rule, &mut files)).collect::<Result<_, _>>()?;
         Ok(Access { rules, files, admin: self.admin.clone(), ..*self })
     }
 

@@ -1,7 +1,7 @@
 //! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
 //! streams, pieces of bodies, how much of them is in memory or in a socket, timers for silence and
-//! deadlines,
-//! wakes from other threads, calls that block, locks, addresses of names, and stamps of files.
+//! deadlines, wakes from other threads, calls that block, locks, addresses of names, and stamps of
+//! files.
 
 // Threads for calls that block.
 pub(crate) mod blocking;
@@ -11,8 +11,6 @@ pub(crate) mod body;
 pub(crate) mod boxed;
 // Deadlines that move with every byte.
 pub(crate) mod deadline;
-// The operator's page for errors.
-pub(crate) mod error_page;
 // Whether a file has changed.
 pub(crate) mod file_stamp;
 // What a socket has yet to deliver.

@@ -182,13 +182,14 @@ impl Gate {
 }
 
 impl Doors for Gate {
-    fn prepare<'a>(&'a self, new: &'a ProxyConfig) -> Result<Box<dyn FnOnce() + 'a>, ProxyError> {
+    fn prepare(&self, new: &ProxyConfig) -> Result<Box<dyn FnOnce() + '_>, ProxyError> {
         // Also where the files are the same: who has renewed one may ask for a reload and count on
         // it from then on.
         let certificates = certificates(new, self.certificates.load().as_deref())?;
+        let per_client_max = new.limits.connections_per_client_max;
         Ok(Box::new(move || {
             self.certificates.store(certificates);
-            self.clients.set_per_client_max(new.limits.connections_per_client_max);
+            self.clients.set_per_client_max(per_client_max);
         }))
     }
 }
@@ -230,6 +231,16 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// What a worker needs to serve the connections that it accepts.
+#[derive(Clone)]
+struct Acceptor {
+    worker: Arc<ArcSwap<Worker>>,
+    gate: Arc<Gate>,
+    /// The number of this worker.
+    own: usize,
+    stop: watch::Receiver<bool>,
+}
+
 /// Accepts connections from all sockets of a worker until the proxy stops.
 pub(crate) async fn accept_all(
     worker: Arc<ArcSwap<Worker>>,
@@ -238,17 +249,15 @@ pub(crate) async fn accept_all(
     desk: Desk,
     stop: watch::Receiver<bool>,
 ) {
-    let own = desk.worker;
-    let taking = take_given(worker.clone(), gate.clone(), desk, stop.clone());
-    let mut accepting = vec![tokio::spawn(taking)];
+    let acceptor = Acceptor { worker, gate, own: desk.worker, stop };
+    let mut accepting = vec![tokio::spawn(acceptor.clone().take_given(desk))];
     for Opened { kind, socket } in opened {
         let bound = match socket {
             OpenedSocket::Tcp(socket) => TcpListener::from_std(socket).map(Bound::Tcp),
             OpenedSocket::Unix(socket) => UnixListener::from_std(socket).map(Bound::Unix),
         };
         let bound = bound.expect("a listener on an event loop");
-        let (worker, gate, stop) = (worker.clone(), gate.clone(), stop.clone());
-        accepting.push(tokio::spawn(accept(worker, gate, own, kind, bound, stop)));
+        accepting.push(tokio::spawn(acceptor.clone().accept(kind, bound)));
     }
     for task in accepting {
         // A task that panicked counts as ended; the others continue.
@@ -256,93 +265,86 @@ pub(crate) async fn accept_all(
     }
 }
 
-/// Serves the connections that other workers have accepted and given to this one.
-async fn take_given(
-    worker: Arc<ArcSwap<Worker>>,
-    gate: Arc<Gate>,
-    mut desk: Desk,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut closed = false;
-    loop {
-        let given = tokio::select! {
-            biased;
-            () = stopped(&mut stop), if !closed => {
-                closed = true;
-                desk.close();
-                continue;
-            }
-            given = desk.next() => given,
-        };
-        let Some(given) = given else { return };
-        // A failure means that there is no room in the kernel for one more.
-        let Ok((kind, socket, from, place)) = given.taken() else { continue };
-        worker.load().counters.connections_given.one();
-        let accepted = Accepted { kind, socket, from, place };
-        let (worker, gate, stop) = (worker.clone(), gate.clone(), stop.clone());
-        tokio::spawn(connection::serve_connection(worker, gate, accepted, stop));
+impl Acceptor {
+    /// Serves the connections that other workers have accepted and given to this one.
+    async fn take_given(self, mut desk: Desk) {
+        let mut stop = self.stop.clone();
+        let mut closed = false;
+        loop {
+            let given = tokio::select! {
+                biased;
+                () = stopped(&mut stop), if !closed => {
+                    closed = true;
+                    desk.close();
+                    continue;
+                }
+                given = desk.next() => given,
+            };
+            let Some(given) = given else { return };
+            // A failure means that there is no room in the kernel for one more.
+            let Ok((kind, socket, from, place)) = given.taken() else { continue };
+            self.worker.load().counters.connections_given.one();
+            self.serve(Accepted { kind, socket, from, place });
+        }
     }
-}
 
-async fn accept(
-    worker: Arc<ArcSwap<Worker>>,
-    gate: Arc<Gate>,
-    own: usize,
-    kind: Kind,
-    bound: Bound,
-    mut stop: watch::Receiver<bool>,
-) {
-    let stopping = stop.clone();
-    let serve = |socket, from, place| {
-        let accepted = Accepted { kind, socket, from, place };
-        let (worker, gate, stop) = (worker.clone(), gate.clone(), stopping.clone());
-        connection::serve_connection(worker, gate, accepted, stop)
-    };
-    let deal = |(socket, from): Connection, permit| {
-        worker.load().counters.connections.one();
-        let chosen = gate.balance.choose(own);
-        if chosen == own {
-            let place = gate.balance.place(own, permit);
-            tokio::spawn(serve(socket, from, place));
-            return;
+    /// Accepts connections of one socket, and deals them out, until the proxy stops.
+    async fn accept(self, kind: Kind, bound: Bound) {
+        let mut stop = self.stop.clone();
+        // A connection may be accepted before a permit is free: at most one per listener waits. It
+        // is kept outside of the future, which a stop ends.
+        let mut waiting = None;
+        let next = async |waiting: &mut Option<Connection>| {
+            if waiting.is_none() {
+                *waiting = Some(bound.accept().await?);
+            }
+            self.gate.place().await
+        };
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => break,
+                permit = next(&mut waiting) => match (permit, waiting.take()) {
+                    (Ok(permit), Some(connection)) => self.deal(kind, connection, permit),
+                    _ => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+        // They came before the stop and have their turn as others end; the worker waits for them
+        // as for every connection.
+        for connection in waiting.into_iter().chain(bound.accept_waiting()) {
+            tokio::spawn(self.clone().serve_in_turn(kind, connection));
+        }
+    }
+
+    /// Serves a connection, or gives it to a worker that has fewer.
+    fn deal(&self, kind: Kind, (socket, from): Connection, permit: OwnedSemaphorePermit) {
+        self.worker.load().counters.connections.one();
+        let balance = &self.gate.balance;
+        let chosen = balance.choose(self.own);
+        if chosen == self.own {
+            let place = balance.place(self.own, permit);
+            return self.serve(Accepted { kind, socket, from, place });
         }
         // One that is lost had no room in the kernel.
-        let back = gate.balance.give(chosen, kind, (socket, from), permit);
+        let back = balance.give(chosen, kind, (socket, from), permit);
         if let Ok(Some((socket, place))) = back {
-            tokio::spawn(serve(socket, from, place));
-        }
-    };
-    // A connection may be accepted before a permit is free: at most one per listener waits. It is
-    // kept outside of the future, which a stop ends.
-    let mut waiting = None;
-    let next = async |waiting: &mut Option<Connection>| {
-        if waiting.is_none() {
-            *waiting = Some(bound.accept().await?);
-        }
-        gate.place().await
-    };
-    loop {
-        tokio::select! {
-            biased;
-            () = stopped(&mut stop) => break,
-            permit = next(&mut waiting) => match (permit, waiting.take()) {
-                (Ok(permit), Some(connection)) => deal(connection, permit),
-                _ => sleep(ACCEPT_PAUSE).await,
-            },
+            self.serve(Accepted { kind, socket, from, place });
         }
     }
-    // They came before the stop and have their turn as others end; the worker waits for them as
-    // for every connection.
-    for (socket, from) in waiting.into_iter().chain(bound.accept_waiting()) {
-        worker.load().counters.connections.one();
-        let (worker, gate, stop) = (worker.clone(), gate.clone(), stopping.clone());
-        tokio::spawn(async move {
-            if let Ok(permit) = Arc::clone(&gate.connections).acquire_owned().await {
-                let place = gate.balance.place(own, permit);
-                let accepted = Accepted { kind, socket, from, place };
-                connection::serve_connection(worker, gate, accepted, stop).await;
-            }
-        });
+
+    /// Serves a connection once there is a place for it.
+    async fn serve_in_turn(self, kind: Kind, (socket, from): Connection) {
+        self.worker.load().counters.connections.one();
+        if let Ok(permit) = Arc::clone(&self.gate.connections).acquire_owned().await {
+            let place = self.gate.balance.place(self.own, permit);
+            self.serve(Accepted { kind, socket, from, place });
+        }
+    }
+
+    fn serve(&self, accepted: Accepted) {
+        let (worker, gate, stop) = (self.worker.clone(), self.gate.clone(), self.stop.clone());
+        tokio::spawn(connection::serve_connection(worker, gate, accepted, stop));
     }
 }
 

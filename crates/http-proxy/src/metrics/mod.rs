@@ -9,10 +9,10 @@ mod dashboard;
 pub(crate) mod exposition;
 pub(crate) mod heavy_hitters;
 pub(crate) mod histogram;
+pub(crate) mod not_stored;
 pub(crate) mod process;
 #[cfg(test)]
 mod reference;
-pub(crate) mod refusals;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use crate::error::{BodyError, FetchError};
 use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::HeavyHitters;
 use crate::metrics::histogram::{Histogram, Snapshot};
-use crate::metrics::refusals::Refusals;
+use crate::metrics::not_stored::NotStoredLately;
 use crate::purge::{url_hash, url_of_key};
 use crate::rules::NotStoredReason;
 
@@ -143,7 +143,7 @@ macro_rules! counters {
             /// Requests in flight, until the last byte of their responses, and tunnels.
             pub(crate) under_way: Level,
             /// The latest responses that were not stored.
-            pub(crate) refusals: Mutex<Refusals>,
+            pub(crate) not_stored_lately: Mutex<NotStoredLately>,
             /// The busiest URLs and hosts.
             pub(crate) hot: Mutex<HeavyHitters>,
             /// Time from a request's headers to those of its response, served from the store.
@@ -221,7 +221,7 @@ impl Counters {
         self.not_stored[reason as usize].one();
         let rule = rule.filter(|_| reason == NotStoredReason::Rule);
         let url_hash = url_hash(url_of_key(key));
-        lock(&self.refusals).remember(url_hash, Instant::now(), (reason, rule));
+        lock(&self.not_stored_lately).remember(url_hash, Instant::now(), (reason, rule));
     }
 
     /// Counts a request by its version of HTTP.

@@ -108,9 +108,9 @@ mod tests {
         let mut rules: Vec<Rule> = (1..=4).map(|n| Rule::named(format!("r{n}"))).collect();
         rules[0].then.answer_set = line("all");
         rules[1].then.answer_set = line("errors");
-        rules[1].when.statuses = vec![Term::new(false, 500..=599)];
+        rules[1].when.statuses = vec![Term::is(500..=599)];
         rules[2].last = true;
-        rules[2].when.statuses = vec![Term::new(true, 404..=404)];
+        rules[2].when.statuses = vec![Term::is_not(404..=404)];
         rules[3].then.answer_remove = vec!["x-a".parse().unwrap()];
         let set = Ruleset::new(rules);
         let (none, method) = (HeaderMap::new(), Method::GET);
@@ -137,8 +137,8 @@ mod tests {
         let mut rule = Rule::named("r".to_owned());
         rule.then.answer_set =
             vec![("x-id".parse().unwrap(), FieldValue::read("{request_id}").unwrap())];
-        rule.when.methods = vec![Term::new(false, Method::POST)];
-        rule.when.statuses = vec![Term::new(false, 500..=599)];
+        rule.when.methods = vec![Term::is(Method::POST)];
+        rule.when.statuses = vec![Term::is(500..=599)];
         let (set, none) = (Ruleset::new(vec![rule]), HeaderMap::new());
         for (method, wants) in [(Method::GET, false), (Method::POST, true)] {
             let request = root_of_h(&method, &none);

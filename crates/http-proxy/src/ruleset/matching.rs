@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn is(method: Method) -> Term<Method> {
-        Term::new(false, method)
+        Term::is(method)
     }
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -272,7 +272,7 @@ mod tests {
         let with = headers(&[("accept", "text/html"), ("x-a", "1")]);
         let header = |name: &'static str, value: Option<&str>| {
             let value = value.map(|text| Glob::new(text, Segments::None).unwrap());
-            vec![Term::new(false, HeaderMatch { name: HeaderName::from_static(name), value })]
+            vec![Term::is(HeaderMatch { name: HeaderName::from_static(name), value })]
         };
         let all = Conditions::default;
         for (when, host, path, request, expected) in [
@@ -295,14 +295,14 @@ mod tests {
             (Conditions { paths: glob("/img/**"), ..all() }, "h", "/img/a/b.png", &none, true),
             (Conditions { paths: glob("**/*.{css,js}"), ..all() }, "h", "/a/b.js", &none, true),
             (
-                Conditions { prefixes: vec![Term::new(false, "/a".into())], ..all() },
+                Conditions { prefixes: vec![Term::is("/a".into())], ..all() },
                 "h",
                 "/ab?q",
                 &none,
                 true,
             ),
             (
-                Conditions { prefixes: vec![Term::new(false, "/a".into())], ..all() },
+                Conditions { prefixes: vec![Term::is("/a".into())], ..all() },
                 "h",
                 "/b",
                 &none,
@@ -407,10 +407,10 @@ mod tests {
                 "/a/x",
                 true,
             ),
-            (Conditions { methods: vec![Term::new(true, Method::GET)], ..all() }, "/", false),
-            (Conditions { methods: vec![Term::new(true, Method::PUT)], ..all() }, "/", true),
-            (Conditions { prefixes: vec![Term::new(true, "/a".into())], ..all() }, "/ab", false),
-            (Conditions { prefixes: vec![Term::new(true, "/a".into())], ..all() }, "/b", true),
+            (Conditions { methods: vec![Term::is_not(Method::GET)], ..all() }, "/", false),
+            (Conditions { methods: vec![Term::is_not(Method::PUT)], ..all() }, "/", true),
+            (Conditions { prefixes: vec![Term::is_not("/a".into())], ..all() }, "/ab", false),
+            (Conditions { prefixes: vec![Term::is_not("/a".into())], ..all() }, "/b", true),
             (Conditions { clients: networks(&["10.0.0.0/8"]), ..all() }, "/", true),
             (
                 Conditions { clients: networks(&["10.0.0.0/8", "!10.1.0.0/16"]), ..all() },
@@ -460,14 +460,14 @@ mod tests {
         let image = headers(&[("content-type", "Image/PNG; q=1")]);
         let all = Conditions::default;
         for (when, length, expected) in [
-            (Conditions { statuses: vec![Term::new(false, 200..=299)], ..all() }, None, true),
-            (Conditions { statuses: vec![Term::new(false, 404..=404)], ..all() }, None, false),
+            (Conditions { statuses: vec![Term::is(200..=299)], ..all() }, None, true),
+            (Conditions { statuses: vec![Term::is(404..=404)], ..all() }, None, false),
             (Conditions { types: glob("image/*"), ..all() }, None, true),
             (Conditions { types: glob("text/*"), ..all() }, None, false),
             (Conditions { types: glob("!text/*"), ..all() }, None, true),
             (Conditions { types: glob("!image/*"), ..all() }, None, false),
-            (Conditions { statuses: vec![Term::new(true, 404..=404)], ..all() }, None, true),
-            (Conditions { statuses: vec![Term::new(true, 200..=299)], ..all() }, None, false),
+            (Conditions { statuses: vec![Term::is_not(404..=404)], ..all() }, None, true),
+            (Conditions { statuses: vec![Term::is_not(200..=299)], ..all() }, None, false),
             (Conditions { size_min: Some(10), ..all() }, Some(10), true),
             (Conditions { size_min: Some(10), ..all() }, Some(9), false),
             (Conditions { size_max: Some(10), ..all() }, None, false),

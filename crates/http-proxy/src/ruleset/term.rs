@@ -12,6 +12,18 @@ pub(crate) struct Term<T> {
 }
 
 impl<T> Term<T> {
+    /// Met by what has this.
+    #[cfg(test)]
+    pub(crate) fn is(of: T) -> Term<T> {
+        Term::new(false, of)
+    }
+
+    /// Met by what does not have this.
+    #[cfg(test)]
+    pub(crate) fn is_not(of: T) -> Term<T> {
+        Term::new(true, of)
+    }
+
     pub(crate) fn new(negated: bool, of: T) -> Term<T> {
         Term { negated, of }
     }

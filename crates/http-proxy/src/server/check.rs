@@ -6,7 +6,7 @@ use super::check_path;
 use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{LogTarget, ProxyConfig, name};
 use crate::error::ProxyError;
-use crate::io::error_page::ErrorPage;
+use crate::error_page::ErrorPage;
 use crate::listen::{self, Balance, Gate};
 use crate::log;
 use crate::upstream::Sites;

@@ -407,7 +407,7 @@ mod tests {
         let methods = Value::List(vec!["post".to_owned(), "PUT".to_owned()]);
         let key = find("method").expect("the key");
         assert_eq!((key.set)(&mut rule, &methods), Ok(()));
-        assert_eq!(rule.when.methods, [Method::POST, Method::PUT].map(|one| Term::new(false, one)));
+        assert_eq!(rule.when.methods, [Method::POST, Method::PUT].map(Term::is));
     }
 
     #[test]

@@ -14,12 +14,13 @@ use tokio::sync::watch;
 use crate::config::name::Via;
 use crate::config::{OriginTarget, ProxyConfig};
 use crate::error::ProxyError;
-use crate::forward::{ForwardConfig, check_shared};
-use crate::io::error_page::ErrorPage;
+use crate::error_page::ErrorPage;
+use crate::forward::{ForwardConfig, ForwardProxy, check_shared};
 use crate::io::locks::lock;
 use crate::log::Sink;
 use crate::metrics::Counter;
 use crate::say::say;
+use crate::upstream::Sites;
 use crate::worker::Shared;
 use crate::worker::followers::Followers;
 
@@ -42,7 +43,7 @@ pub(crate) trait Doors: Send + Sync {
     ///
     /// # Errors
     /// Certificates cannot be used, or there are none for a listener that wants some.
-    fn prepare<'a>(&'a self, new: &'a ProxyConfig) -> Result<Box<dyn FnOnce() + 'a>, ProxyError>;
+    fn prepare(&self, new: &ProxyConfig) -> Result<Box<dyn FnOnce() + '_>, ProxyError>;
 }
 
 /// How far a proxy is that was told to stop.
@@ -175,11 +176,26 @@ impl Control {
 
     fn replace(
         &self,
-        mut config: ProxyConfig,
+        config: ProxyConfig,
         forward: Option<&ForwardConfig>,
     ) -> Result<(), ProxyError> {
         let _reloading = lock(&self.reloading);
         let running = self.shared();
+        let prepared = self.prepare(config, forward, &running)?;
+        if let (Some(_), Some(forward)) = (forward, &prepared.forward) {
+            forward.tell_of_lists();
+        }
+        self.put_in_force(prepared, &running);
+        Ok(())
+    }
+
+    /// Makes all of new settings that can fail.
+    fn prepare(
+        &self,
+        mut config: ProxyConfig,
+        forward: Option<&ForwardConfig>,
+        running: &Shared,
+    ) -> Result<Prepared<'_>, ProxyError> {
         let mut running_forward = running.forward.clone();
         if running_forward.is_some() {
             config = config.without_origin();
@@ -194,28 +210,31 @@ impl Control {
         }
         let kept = &running.config;
         keep_from_start(&mut config, kept);
-        let via = Via::of(&config.name)?;
-        let error_page = ErrorPage::load(config.errors.page.as_deref())?;
-        let sites = Arc::new(running.sites.with(&config)?);
-        let open_doors = self.doors.prepare(&config)?;
-        let log =
-            match config.log.to == kept.log.to {
-                true => None,
-                false => Some(Sink::open(&config.log.to).map_err(|source| ProxyError::Log {
-                    target: config.log.to.to_string(),
-                    source,
-                })?),
-            };
-        // Nothing fails from here on.
+        let open_log = || {
+            Sink::open(&config.log.to)
+                .map_err(|source| ProxyError::Log { target: config.log.to.to_string(), source })
+        };
+        Ok(Prepared {
+            via: Via::of(&config.name)?,
+            error_page: ErrorPage::load(config.errors.page.as_deref())?,
+            sites: Arc::new(running.sites.with(&config)?),
+            open_doors: self.doors.prepare(&config)?,
+            log: (config.log.to != kept.log.to).then(open_log).transpose()?,
+            forward: running_forward,
+            config,
+        })
+    }
+
+    /// Puts new settings in the place of the running ones, and waits a moment for the workers to
+    /// take them up.
+    fn put_in_force(&self, prepared: Prepared<'_>, running: &Shared) {
+        let Prepared { config, via, error_page, sites, open_doors, log, forward } = prepared;
         open_doors();
         log.into_iter().for_each(|log| running.log.write_to(log));
         running.vault.follow(&config);
         running.transit.set_bytes_max(config.limits.transit_bytes_max);
-        if config.groups.hints_by_use != kept.groups.hints_by_use {
+        if config.groups.hints_by_use != running.config.groups.hints_by_use {
             running.vault.group_hints.switch(config.groups.hints_by_use, running.vault.store());
-        }
-        if forward.is_some() {
-            running_forward.iter().for_each(|forward| forward.tell_of_lists());
         }
         let number = running.number + 1;
         let shared = Shared {
@@ -224,7 +243,7 @@ impl Control {
             via,
             error_page,
             sites,
-            forward: running_forward,
+            forward,
             vault: running.vault.clone(),
             transit: running.transit.clone(),
             collapse: running.collapse.clone(),
@@ -237,7 +256,6 @@ impl Control {
                 "damelo: a worker is busy and still uses the settings from before the reload"
             ));
         }
-        Ok(())
     }
 
     /// Reopens the file of the access log, for example after it was renamed.
@@ -249,6 +267,19 @@ impl Control {
     pub(crate) fn end_log(&self) {
         self.shared().log.end();
     }
+}
+
+/// New settings of which nothing can fail any more.
+struct Prepared<'a> {
+    config: ProxyConfig,
+    via: Via,
+    error_page: Option<ErrorPage>,
+    sites: Arc<Sites>,
+    /// Lets in and keeps out by the new settings.
+    open_doors: Box<dyn FnOnce() + 'a>,
+    /// Where the access log goes from now on, if that is somewhere else.
+    log: Option<Sink>,
+    forward: Option<Arc<ForwardProxy>>,
 }
 
 /// Keeps what only a start sets: every such key of the configuration file, which a test of these

@@ -13,7 +13,7 @@ const PLACES: usize = 4096;
 
 /// A response that was not stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Refusal {
+pub(crate) struct NotStored {
     url_hash: u64,
     pub(crate) when: Instant,
     pub(crate) reason: NotStoredReason,
@@ -23,12 +23,12 @@ pub(crate) struct Refusal {
 
 /// The latest of each place.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
+pub(crate) struct NotStoredLately {
     /// None before the first.
-    places: Vec<Option<Refusal>>,
+    places: Vec<Option<NotStored>>,
 }
 
-impl Refusals {
+impl NotStoredLately {
     pub(crate) fn remember(
         &mut self,
         url_hash: u64,
@@ -37,11 +37,11 @@ impl Refusals {
     ) {
         self.places.resize(PLACES, None);
         let rule = rule.map(Box::from);
-        self.places[place(url_hash)] = Some(Refusal { url_hash, when, reason, rule });
+        self.places[place(url_hash)] = Some(NotStored { url_hash, when, reason, rule });
     }
 
     /// The latest of a URL, unless that of another has taken its place.
-    pub(crate) fn of(&self, url_hash: u64) -> Option<&Refusal> {
+    pub(crate) fn of(&self, url_hash: u64) -> Option<&NotStored> {
         let there = self.places.get(place(url_hash))?.as_ref()?;
         (there.url_hash == url_hash).then_some(there)
     }
@@ -56,17 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_of_a_url_is_remembered_whatever_is_refused_beside_it() {
-        let (mut refusals, now) = (Refusals::default(), Instant::now());
-        assert!(refusals.of(7).is_none());
-        refusals.remember(7, now, (NotStoredReason::Private, None));
+    fn the_latest_of_a_url_is_remembered_whatever_is_not_stored_beside_it() {
+        let (mut lately, now) = (NotStoredLately::default(), Instant::now());
+        assert!(lately.of(7).is_none());
+        lately.remember(7, now, (NotStoredReason::Private, None));
         for _ in 0..2 * PLACES {
-            refusals.remember(8, now, (NotStoredReason::NoStore, None));
+            lately.remember(8, now, (NotStoredReason::NoStore, None));
         }
-        assert_eq!(refusals.of(7).map(|one| one.reason), Some(NotStoredReason::Private));
-        refusals.remember(7, now, (NotStoredReason::Rule, Some("pictures")));
-        assert_eq!(refusals.of(7).and_then(|one| one.rule.as_deref()), Some("pictures"));
-        refusals.remember(7 + PLACES as u64, now, (NotStoredReason::NoStore, None));
-        assert!(refusals.of(7).is_none(), "its place is another's");
+        assert_eq!(lately.of(7).map(|one| one.reason), Some(NotStoredReason::Private));
+        lately.remember(7, now, (NotStoredReason::Rule, Some("pictures")));
+        assert_eq!(lately.of(7).and_then(|one| one.rule.as_deref()), Some("pictures"));
+        lately.remember(7 + PLACES as u64, now, (NotStoredReason::NoStore, None));
+        assert!(lately.of(7).is_none(), "its place is another's");
     }
 }
