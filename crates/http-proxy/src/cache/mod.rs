@@ -297,7 +297,7 @@ async fn ask_or_wait(
     if question.is_for_one(worker, ask) {
         return ControlFlow::Break(question.put(worker, ask, None).await);
     }
-    let answer = match collapse.join(&question.key, ask.who()).after_rounds(ask.rounds) {
+    let answer = match collapse.join(&question.key, ask.who()).after_repeats(ask.via_repeats) {
         Role::Alone => ask_alone(worker, ask, question).await,
         Role::Leader(lead) => ask_as_leader(worker, ask, question, lead, probing).await,
         // The found response may pin memory, and will be looked up again anyway.
@@ -320,7 +320,7 @@ async fn range_alone(
     let (collapse, reason) = (&worker.shared.collapse, question.reason);
     let along = support == RangeSupport::Unknown;
     let (role, key) = collapse.join_range((&question.key, range), ask.who(), along);
-    let lead = match role.after_rounds(ask.rounds) {
+    let lead = match role.after_repeats(ask.via_repeats) {
         Role::Follower(leader) => return ControlFlow::Continue(Behind { leader, key, reason }),
         // The response would not be stored: no request should wait for it.
         Role::Leader(lead) => Some(lead).filter(|_| !ask.wishes.no_store),

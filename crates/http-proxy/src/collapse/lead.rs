@@ -34,7 +34,7 @@ pub(crate) struct Leader {
     changed: Notify,
     began: Instant,
     /// Times that its request had been here before.
-    rounds: AtomicUsize,
+    via_repeats: AtomicUsize,
 }
 
 impl Leader {
@@ -75,8 +75,8 @@ impl Leader {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn rounds(&self) -> usize {
-        self.rounds.load(Ordering::Relaxed)
+    pub(super) fn via_repeats(&self) -> usize {
+        self.via_repeats.load(Ordering::Relaxed)
     }
 }
 
@@ -95,14 +95,14 @@ pub(crate) struct Lead {
 impl Lead {
     /// Of a request that is in the table under `key` from now on, as the returned leader.
     pub(super) fn begin(collapse: &Arc<Collapse>, key: Key) -> (Lead, Arc<Leader>) {
-        let (news, changed, rounds) = (Mutex::default(), Notify::new(), AtomicUsize::new(0));
-        let leader = Arc::new(Leader { news, changed, began: Instant::now(), rounds });
+        let (news, changed, via_repeats) = (Mutex::default(), Notify::new(), AtomicUsize::new(0));
+        let leader = Arc::new(Leader { news, changed, began: Instant::now(), via_repeats });
         let (collapse, known) = (collapse.clone(), leader.clone());
         (Lead { collapse, key, variant: None, leader, outcome: None }, known)
     }
 
-    pub(super) fn set_rounds(&self, rounds: usize) {
-        self.leader.rounds.store(rounds, Ordering::Relaxed);
+    pub(super) fn set_via_repeats(&self, via_repeats: usize) {
+        self.leader.via_repeats.store(via_repeats, Ordering::Relaxed);
     }
 
     /// Also leads for this key, unless another request does.

@@ -110,13 +110,13 @@ impl Role {
     /// The part of a request that was here so many times before. One that was here more often than
     /// its leader's may be the leader's own, come back by way of its origin: it waits for nobody,
     /// or it would wait for itself.
-    pub(crate) fn after_rounds(self, rounds: usize) -> Role {
+    pub(crate) fn after_repeats(self, via_repeats: usize) -> Role {
         match self {
             Role::Leader(lead) => {
-                lead.set_rounds(rounds);
+                lead.set_via_repeats(via_repeats);
                 Role::Leader(lead)
             }
-            Role::Follower(leader) if rounds > leader.rounds() => Role::Alone,
+            Role::Follower(leader) if via_repeats > leader.via_repeats() => Role::Alone,
             role => role,
         }
     }

@@ -82,7 +82,7 @@ pub(crate) struct Ask {
     /// Rules edited its headers.
     pub(crate) edited: bool,
     /// Times that it was here, or at another cache of our name, by its `Via`.
-    pub(crate) rounds: usize,
+    pub(crate) via_repeats: usize,
     /// HTTP version of the client's request.
     version: Version,
     peer: Peer,
@@ -124,8 +124,9 @@ impl Ask {
         let (parts, body) = request.into_parts();
         let client_host = client_host(&parts.uri, &parts.headers, parts.version)?;
         let names_proxys = parts.headers.keys().any(|name| PROXYS.contains(name));
-        let rounds = if names_proxys { rounds(&parts.headers, &shared.config.name) } else { 0 };
-        if rounds >= VIA_REPEATS_MAX {
+        let name = &shared.config.name;
+        let via_repeats = if names_proxys { via_repeats(&parts.headers, name) } else { 0 };
+        if via_repeats >= VIA_REPEATS_MAX {
             return Err(BadRequest::Loop);
         }
         let naming = Naming::of(shared);
@@ -167,7 +168,7 @@ impl Ask {
             met: None,
             answer_edits: None,
             edited: false,
-            rounds,
+            via_repeats,
             version,
             peer,
             through_proxy,
@@ -512,7 +513,7 @@ fn path_and_query(uri: &Uri, method: &Method) -> Result<PathAndQuery, BadRequest
 }
 
 /// Times that our own name occurs in `Via`.
-fn rounds(headers: &HeaderMap, name: &str) -> usize {
+fn via_repeats(headers: &HeaderMap, name: &str) -> usize {
     let ours = |member: &&[u8]| {
         member.split(|b| *b == b' ').nth(1).is_some_and(|by| by == name.as_bytes())
     };

@@ -116,7 +116,7 @@ pub(crate) async fn get(
         if shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s()).is_some() {
             return Err(Lack::NoSlice);
         }
-        match shared.collapse.join(&key, Who::default()).after_rounds(ask.rounds) {
+        match shared.collapse.join(&key, Who::default()).after_repeats(ask.via_repeats) {
             Role::Alone => {
                 broke = None;
                 break;
