@@ -12,6 +12,8 @@ mod conformance;
 mod fills;
 #[path = "proxy/heads.rs"]
 mod heads;
+#[path = "proxy/late_ranges.rs"]
+mod late_ranges;
 #[path = "proxy/outdated.rs"]
 mod outdated;
 #[path = "proxy/part_fields.rs"]

@@ -11,9 +11,10 @@ use http::{Method, StatusCode};
 use tokio::time::{timeout, timeout_at};
 
 use crate::answer::{self, Answer, serve_hit};
-use crate::cache::Behind;
 use crate::cache::stand_in::{share_failure, stand_in_too, waited_for};
+use crate::cache::{Behind, Brings};
 use crate::collapse::sharing::SharedFill;
+use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{News, Outcome};
 use crate::error::FetchError;
 use crate::fetch::head;
@@ -25,11 +26,14 @@ use crate::worker::Worker;
 
 /// A range that begins at most this far ahead of a fill is waited for.
 const NEAR_BYTES: u64 = 8 << 20;
+/// The same for ranges that would be asked for as they are: no more comes of that than the ranges.
+/// An origin of 10 Mbit/s sends as much in a second.
+const SOON_BYTES: u64 = 1 << 20;
 
 /// What a request does next that has waited for another one.
 pub(super) enum Next {
     Answered(Box<Answer>),
-    /// Looks again, and has its range fetched as slices: the fill would reach it later.
+    /// Looks again, and has its range fetched as slices, or as it is: the fill would reach it later.
     Far,
     /// Looks again; the leader met with this failure, which may be its own.
     Again(Option<FetchError>),
@@ -91,7 +95,7 @@ async fn wait(
     ask: &Ask,
     behind: &Behind,
 ) -> ControlFlow<Next, Option<Outcome>> {
-    let Behind { leader, key, reason } = behind;
+    let Behind { leader, key, reason, brings } = behind;
     let (shared, abandoned) = (&worker.shared, ControlFlow::Continue(Some(Outcome::Abandoned)));
     let limit = shared.config.timeouts.collapse;
     let _waiting = shared.collapse.wait();
@@ -107,7 +111,12 @@ async fn wait(
         Ok(News::Ended(outcome)) => return ControlFlow::Continue(Some(outcome)),
         Ok(News::Filling(fill)) => fill,
     };
-    if shared.config.caching.slice_bytes > 0 && is_far(&fill, ask) {
+    let is_late = match brings {
+        Brings::Same => shared.config.caching.slice_bytes > 0 && is_far(&fill, ask),
+        Brings::Whole => comes_late(&fill, worker, ask),
+        Brings::Ranges => false,
+    };
+    if is_late {
         return ControlFlow::Break(Next::Far);
     }
     match read_along(worker, ask, &fill, *reason).await {
@@ -123,8 +132,11 @@ async fn wait(
     if !fill.shared.is_variant_for(&ask.headers, &shared.config.caching) {
         return abandoned;
     }
-    // To a HEAD the origin's headers come soon; the body of another response may take long.
-    if ask.method == Method::HEAD || is_long_and_for_one(&fill, worker, ask) {
+    // To a HEAD the origin's headers come soon, as do ranges; another response may take long.
+    let is_alone = ask.method == Method::HEAD
+        || is_long_and_for_one(&fill, worker, ask)
+        || (*brings == Brings::Ranges && !is_short(&fill, worker));
+    if is_alone {
         return ControlFlow::Break(Next::Alone);
     }
     match timeout(limit, leader.outcome()).await {
@@ -176,12 +188,15 @@ fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
 /// Whether nothing is gained by waiting for the end of the fill: this request must have validated
 /// what comes, and its body may take long.
 fn is_long_and_for_one(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
-    let (shared, policy) = (&worker.shared, &fill.shared.response.policy);
-    let length_bytes = fill.body.length_bytes();
-    let is_short = length_bytes.is_some_and(|bytes| bytes <= shared.vault.whole_body_bytes_max);
-    let caching = &shared.config.caching;
+    let (caching, policy) = (&worker.shared.config.caching, &fill.shared.response.policy);
     let decision = reuse::decide(&ask.wishes, policy, caching, worker.now_ms());
-    !is_short && matches!(decision, Decision::Validate(_))
+    !is_short(fill, worker) && matches!(decision, Decision::Validate(_))
+}
+
+/// Whether the end of the fill is near from its beginning.
+fn is_short(fill: &SharedFill, worker: &Worker) -> bool {
+    let length_bytes = fill.body.length_bytes();
+    length_bytes.is_some_and(|bytes| bytes <= worker.shared.vault.whole_body_bytes_max)
 }
 
 /// Whether the range is so far ahead of the fill that the origin, which supports ranges, should be
@@ -196,4 +211,25 @@ fn is_far(fill: &SharedFill, ask: &Ask) -> bool {
     let begins = specs.iter().map(|spec| spec.within(length_bytes).start).min().unwrap_or(0);
     ranged.is_some_and(|unit| unit.as_bytes().eq_ignore_ascii_case(b"bytes"))
         && begins > fill.body.shown_bytes().saturating_add(NEAR_BYTES)
+}
+
+/// Whether the fill of the whole brings any of the ranges, which could be asked for as they are, so
+/// late that they should be: they cannot be cut from what has no length before its end. Not where
+/// the origin has no ranges, but would send the whole again.
+fn comes_late(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
+    let Some(length_bytes) = fill.body.length_bytes() else { return true };
+    let specs = ranges::parse(&ask.headers).unwrap_or_default();
+    let begins = specs.iter().map(|spec| spec.within(length_bytes));
+    let begins = begins.filter(|range| !range.is_empty()).map(|range| range.start).max();
+    let near = fill.body.shown_bytes().saturating_add(SOON_BYTES);
+    begins.is_some_and(|start| start > near) && !is_without_ranges(fill, worker, ask)
+}
+
+/// Whether the origin has said, or shown, that it has no ranges of this.
+fn is_without_ranges(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
+    let unsliceable = &worker.shared.collapse.unsliceable;
+    let noted = unsliceable.of(&ask.target.primary, ask.has_cookie(), worker.now_s());
+    let units = fill.shared.response.headers.get(ACCEPT_RANGES);
+    noted == Some(Unsliceable::NoRanges)
+        || units.is_some_and(|units| units.as_bytes().eq_ignore_ascii_case(b"none"))
 }

@@ -228,6 +228,18 @@ struct Behind {
     leader: Arc<Leader>,
     key: Vec<u8>,
     reason: ForwardReason,
+    brings: Brings,
+}
+
+/// What the other one brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Brings {
+    /// What this one would.
+    Same,
+    /// The whole, of which this one would ask for ranges as they are.
+    Whole,
+    /// The ranges that this one would ask for as they are.
+    Ranges,
 }
 
 /// Asks the origin, or waits for another request that does.
@@ -302,7 +314,8 @@ async fn ask_or_wait(
         Role::Leader(lead) => ask_as_leader(worker, ask, question, lead, probing).await,
         // The found response may pin memory, and will be looked up again anyway.
         Role::Follower(leader) => {
-            return ControlFlow::Continue(Behind { leader, key: question.key, reason });
+            let (key, brings) = (question.key, Brings::Same);
+            return ControlFlow::Continue(Behind { leader, key, reason, brings });
         }
     };
     ControlFlow::Break(answer)
@@ -321,7 +334,10 @@ async fn range_alone(
     let along = support == RangeSupport::Unknown;
     let (role, key) = collapse.join_range((&question.key, range), ask.who(), along);
     let lead = match role.after_repeats(ask.via_repeats) {
-        Role::Follower(leader) => return ControlFlow::Continue(Behind { leader, key, reason }),
+        Role::Follower(leader) => {
+            let brings = if key == question.key { Brings::Whole } else { Brings::Ranges };
+            return ControlFlow::Continue(Behind { leader, key, reason, brings });
+        }
         // The response would not be stored: no request should wait for it.
         Role::Leader(lead) => Some(lead).filter(|_| !ask.wishes.no_store),
         Role::Alone => None,

@@ -97,7 +97,7 @@ fn slices_for(worker: &Worker, reason: ForwardReason) -> Option<Slices> {
 pub(crate) enum RangeSupport {
     /// Nothing: it may send the whole.
     Unknown,
-    /// Its response to another request announced range support.
+    /// Its response to another request announced range support, or comes too late for this one.
     Told,
 }
 
