@@ -206,6 +206,7 @@ fn becomes_get(worker: &Worker, ask: &Ask, question: &Question) -> bool {
         && !wishes.only_if_cached
         && !ask.has_credentials()
         && !collapse.is_uncacheable(&question.key)
+        && !(ask.has_cookie() && collapse.is_own_with_cookie(&question.key))
         && !collapse.is_long(&question.key)
 }
 

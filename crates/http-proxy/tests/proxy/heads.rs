@@ -9,7 +9,7 @@ use http_body_util::Full;
 
 use crate::support::wire::{Answer, ask_http2, block_on, http2_to};
 use crate::support::{
-    Gate, Message, Origin, Proxy, Reply, eventually, read_message, read_some, reply, send_to,
+    Gate, Message, Origin, Proxy, Reply, date, eventually, read_message, read_some, reply, send_to,
 };
 
 type Asked = BufReader<TcpStream>;
@@ -169,6 +169,8 @@ fn a_head_of_unknown_length_says_none() {
 fn a_head_that_misses_fills_the_cache_where_it_is_told_to() {
     let origin = Origin::start(|request| match request.path() {
         "/own" => reply(200, "Cache-Control: no-store", "four"),
+        // With a cookie it may be the page of one user.
+        "/page" => reply(200, &format!("Last-Modified: {}", date(-100_000)), "four"),
         "/long" => reply(200, "Cache-Control: max-age=60", vec![7; 64 << 20]),
         path => Reply {
             chunked: path == "/chunked",
@@ -207,6 +209,10 @@ fn a_head_that_misses_fills_the_cache_where_it_is_told_to() {
     for (path, headers, method) in [
         ("/own", "", "GET"),
         ("/own", "", "HEAD"),
+        ("/page", "Cookie: a=1", "GET"),
+        ("/page", "Cookie: a=1", "HEAD"),
+        ("/page", "Cookie: b=2", "HEAD"),
+        ("/page", "", "GET"),
         ("/a", "Authorization: Basic eDp5", "HEAD"),
         ("/a", "Cache-Control: no-store", "HEAD"),
     ] {
