@@ -105,6 +105,24 @@ fn an_upgrade_goes_to_an_origin_that_can_be_reached() {
 }
 
 #[test]
+fn an_upgrade_that_an_origin_answers_by_a_status_to_retry_goes_to_another() {
+    let (home, busy) = (Home::new(), Origin::start(|_| reply(503, "", "busy")));
+    let start = |statuses: &[StatusCode]| {
+        start(&home, busy.address, |config| {
+            config.upstream.backup_origins = vec![format!("http://{}", echo())];
+            config.upstream.retry_statuses = statuses.to_vec();
+        })
+    };
+    let proxy = start(&[]);
+    assert_eq!(upgrade(proxy.info.address, "websocket").0.status(), 503);
+    drop(proxy);
+    let proxy = start(&[StatusCode::SERVICE_UNAVAILABLE]);
+    assert_eq!(upgrade(proxy.info.address, "websocket").0.status(), 101);
+    assert_eq!(proxy.metric("damelo_proxy_origin_resends_total"), 1);
+    assert_eq!(busy.count(), 2);
+}
+
+#[test]
 fn an_upgrade_takes_a_place_at_its_origin_until_it_ends() {
     let home = Home::new();
     let proxy = start(&home, echo(), |config| {

@@ -206,6 +206,41 @@ fn what_one_origin_answers_by_a_status_to_retry_another_answers() {
     assert_eq!((asked.iter().sum::<usize>(), asked.iter().max()), (2, Some(&1)), "{asked:?}");
 }
 
+/// A backup is healthy where all others start at the same time; what one broke off is not for it.
+#[test]
+fn what_one_origin_answers_by_a_status_to_retry_a_backup_answers() {
+    let (home, backup) = (Home::new(), named("backup"));
+    let busy = [(); 2].map(|()| Origin::start(|_| reply(503, "", "busy")));
+    let (broken, broke_off) = breaking("");
+    let rules = format!(
+        "[[rule]]\nprefix = \"/broken\"\nto = \"{broken}\"\nbackup = \"{}\"\n",
+        url(&backup)
+    );
+    let ruleset = Settings::parse(&rules).expect("good rules").proxy.ruleset;
+    let proxy = Proxy::start_to(&home, url(&busy[0]), |config| {
+        config.ruleset = ruleset;
+        config.upstream.backup_origins = vec![url(&backup)];
+        config.upstream.retry_statuses = vec![http::StatusCode::SERVICE_UNAVAILABLE];
+        config.upstream.ejection.failures = 0;
+    });
+    for number in 1..4 {
+        assert_eq!(proxy.get("/").text(), "backup");
+        assert_eq!((busy[0].count(), backup.count()), (number, number));
+    }
+    assert_eq!(proxy.get("/broken").status(), 502);
+    assert_eq!((broke_off.load(Ordering::SeqCst), backup.count()), (1, 3));
+    drop(proxy);
+    // Another one that is no backup goes before.
+    let proxy = Proxy::start_to(&home, url(&busy[0]), |config| {
+        config.upstream.more_origins = vec![url(&busy[1])];
+        config.upstream.backup_origins = vec![url(&backup)];
+        config.upstream.retry_statuses = vec![http::StatusCode::SERVICE_UNAVAILABLE];
+        config.upstream.ejection.failures = 0;
+    });
+    assert_eq!(proxy.get("/").status(), 503, "it is sent once more, no more");
+    assert_eq!((busy[0].count(), busy[1].count(), backup.count()), (4, 1, 3));
+}
+
 #[test]
 fn a_backup_is_asked_once_the_others_are_out_of_reach() {
     let (home, good, backup) = (Home::new(), named("good"), named("backup"));

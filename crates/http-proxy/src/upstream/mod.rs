@@ -13,6 +13,8 @@
 //! Threads: one `Fetcher` per worker; load, permits and health of endpoints are shared by all
 //! workers.
 
+// What becomes of a request that an origin was asked.
+mod after;
 // Connections of forward proxies: a pool for each origin.
 mod anywhere;
 // Which origin gets a request.
@@ -69,6 +71,7 @@ use crate::log::Notes;
 use crate::metrics::Counters;
 use crate::ruleset::SiteId;
 use crate::say::say;
+use crate::upstream::after::{After, Others, Terms, after};
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::{Candidate, Open};
 use crate::upstream::endpoint::{Endpoint, Origin};
@@ -120,6 +123,18 @@ struct SitePools {
 }
 
 impl SitePools {
+    /// Whether one of these endpoints, but the one at `index`, may still be asked, and is not known
+    /// to fail.
+    fn has_healthy(&self, others: Others, open: &Open, index: usize) -> bool {
+        let now = std::time::Instant::now();
+        let is_among = others == Others::Any || index >= self.backups_from;
+        let end = if is_among { self.pools.len() } else { self.backups_from };
+        let mut pools = self.pools[..end].iter().enumerate();
+        pools.any(|(other, pool)| {
+            other != index && open.has(other) && pool.endpoint().health().is_healthy(now)
+        })
+    }
+
     /// Makes redirects lead where the client can go.
     fn lead_back(&self, headers: &mut HeaderMap, renaming: Option<&Renaming>) {
         if let Some(own_name) = &self.own_name {
@@ -294,29 +309,35 @@ impl Fetcher {
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (site, renaming) = (self.site_of(request), Renaming::of(request));
         let (notes, limits) = (Notes::of(request), self.limits.of(request));
-        let pools = &site.pools;
         let (mut open, mut last_error) = (self.open_to(request)?, FetchError::Connect(None));
+        // Nothing is switched before an origin has answered so.
+        let mut may_resend = may_go_elsewhere(request);
         while let Some(index) = self.choose(site, &open, key_of(request)) {
-            let pool = &pools[index];
+            let pool = &site.pools[index];
             let hold = self.hold(pool, limits.connect, deadline).await?;
             note_asked(notes.as_deref(), pool);
             let begun = Instant::now();
             let sent = self.upgrade_at(pool, request, None, hold, deadline).await;
-            if sent.is_ok() || !is_over(deadline) || begun.elapsed() >= limits.fair_time() {
-                self.judge(pool, pools.len(), sent.as_ref().map(Response::status));
-            }
-            match sent {
-                Ok(mut response) => {
+            let sent = sent.map_err(|error| (error, Some(())));
+            let terms = self.terms(may_resend, deadline);
+            let took = (terms.is_over, begun.elapsed());
+            self.judge_in_time(pool, site, &sent, took, &limits);
+            match after(sent, terms, |others| site.has_healthy(others, &open, index)) {
+                After::Done(mut response) => {
                     note_answer(notes.as_deref(), &response);
                     site.lead_back(response.headers_mut(), renaming.as_ref());
                     return Ok(response);
                 }
-                Err(error) if error.is_unreachable() && !is_over(deadline) => last_error = error,
-                Err(error) => return Err(error),
-            }
-            open.asked.push(index);
-            if open.has_any(pools.len()) {
-                self.counters.origin_failovers.one();
+                After::Next { unsent: (), error } => {
+                    last_error = error;
+                    self.leave(site, &mut open, index);
+                }
+                After::Resend(error) => {
+                    last_error = error.unwrap_or(last_error);
+                    may_resend = false;
+                    self.resend(&mut open, index);
+                }
+                After::Failed(error) => return Err(error),
             }
         }
         Err(last_error)
@@ -386,13 +407,11 @@ impl Fetcher {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
         let (notes, limits) = (Notes::of(&request), self.limits.of(&request));
         let site = self.site_of(&request);
-        let pools = &site.pools;
         let mut last_error = FetchError::Connect(None);
-        // A login counts for a connection to one origin.
-        let mut may_resend = request.extensions().get::<Pinned>().is_none() && may_repeat(&request);
-        let mut own = held(pools, &request);
+        let mut may_resend = may_go_elsewhere(&request);
+        let mut own = held(&site.pools, &request);
         while let Some(index) = own.take().or_else(|| self.choose(site, &open, key)) {
-            let pool = &pools[index];
+            let pool = &site.pools[index];
             let hold = self.hold(pool, limits.connect, deadline).await?;
             note_asked(notes.as_deref(), pool);
             let begun = Instant::now();
@@ -402,64 +421,54 @@ impl Fetcher {
                     Box::pin(self.send_by(deadline, pool, request, again, None)).await
                 }
             };
-            let is_over = is_over(deadline);
-            if sent.is_ok() || !is_over || begun.elapsed() >= limits.fair_time() {
-                let outcome = sent.as_ref().map(Response::status).map_err(|failed| &failed.error);
-                self.judge(pool, pools.len(), outcome);
-            }
-            match sent {
-                Ok(response)
-                    if self.is_to_be_retried(response.status())
-                        && may_resend
-                        && !is_over
-                        && self.resends(site, &mut open, index) =>
-                {
-                    may_resend = false;
-                    request = Box::new(again(OriginBody::Empty));
-                }
-                Ok(mut response) => {
+            let sent = sent.map_err(|failed| (failed.error, failed.unsent));
+            let terms = self.terms(may_resend, deadline);
+            let took = (terms.is_over, begun.elapsed());
+            self.judge_in_time(pool, site, &sent, took, &limits);
+            match after(sent, terms, |others| site.has_healthy(others, &open, index)) {
+                After::Done(mut response) => {
                     note_answer(notes.as_deref(), &response);
                     site.lead_back(response.headers_mut(), renaming.as_ref());
                     return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
                 }
-                Err(SendError { error, unsent: Some(unsent) })
-                    if error.is_unreachable() && !is_over =>
-                {
+                After::Next { unsent, error } => {
                     (request, last_error) = (unsent, error);
-                    open.asked.push(index);
-                    if open.has_any(pools.len()) {
-                        self.counters.origin_failovers.one();
-                    }
+                    self.leave(site, &mut open, index);
                 }
-                Err(SendError { error, .. }) => {
-                    may_resend &= error.is_broken_off() && !is_over;
-                    if !may_resend || !self.resends(site, &mut open, index) {
-                        return Err(error);
-                    }
-                    may_resend = false;
-                    (request, last_error) = (Box::new(again(OriginBody::Empty)), error);
+                After::Resend(error) => {
+                    last_error = error.unwrap_or(last_error);
+                    (request, may_resend) = (Box::new(again(OriginBody::Empty)), false);
+                    self.resend(&mut open, index);
                 }
+                After::Failed(error) => return Err(error),
             }
         }
         Err(last_error)
     }
 
+    fn terms(&self, may_resend: bool, deadline: Option<Instant>) -> Terms<'_> {
+        let (retry_statuses, is_over) = (&self.retry_statuses[..], is_over(deadline));
+        Terms { retry_statuses, may_resend, is_over }
+    }
+
+    /// The endpoint at `index` had nothing of the request: it goes to another one, if there is one,
+    /// which is counted.
+    fn leave(&self, site: &SitePools, open: &mut Open, index: usize) {
+        open.asked.push(index);
+        if open.has_any(site.pools.len()) {
+            self.counters.origin_failovers.one();
+        }
+    }
+
+    /// What the endpoint at `index` has failed goes to another one, which is counted.
+    fn resend(&self, open: &mut Open, index: usize) {
+        open.asked.push(index);
+        self.counters.origin_resends.one();
+    }
+
     /// Whether one of several origins has failed by this answer.
     fn is_to_be_retried(&self, status: StatusCode) -> bool {
         self.retry_statuses.contains(&status)
-    }
-
-    /// Whether what the endpoint at `index` has failed goes to another one, which is counted.
-    fn resends(&self, site: &SitePools, open: &mut Open, index: usize) -> bool {
-        open.asked.push(index);
-        // One that was reached does not make backups of use.
-        let (pools, backups_from) = (&site.pools, site.backups_from);
-        let others = if index < backups_from { &pools[..backups_from] } else { pools };
-        let is_one_there = has_healthy(others, open);
-        if is_one_there {
-            self.counters.origin_resends.one();
-        }
-        is_one_there
     }
 
     /// Sends a request to one endpoint, which fails it if it has not answered by the deadline,
@@ -523,6 +532,22 @@ impl Fetcher {
         };
         let candidates: Vec<_> = pools.iter().enumerate().map(candidate).collect();
         balance::choose(&candidates, self.choice, key)
+    }
+
+    /// Records the outcome of a request, unless the end of its time cut it off before the endpoint
+    /// had a fair part of that.
+    fn judge_in_time<B, U>(
+        &self,
+        pool: &Pool,
+        site: &SitePools,
+        sent: &Result<Response<B>, (FetchError, Option<U>)>,
+        (is_over, took): (bool, Duration),
+        limits: &TimeLimits,
+    ) {
+        if sent.is_ok() || !is_over || took >= limits.fair_time() {
+            let outcome = sent.as_ref().map(Response::status).map_err(|(error, _)| error);
+            self.judge(pool, site.pools.len(), outcome);
+        }
     }
 
     /// Records the outcome of a request at an endpoint of a site with `of` endpoints, where one that
@@ -635,11 +660,10 @@ fn note_answer<B>(notes: Option<&Notes>, response: &Response<B>) {
     }
 }
 
-/// Whether one of these endpoints may still be asked, and is not known to fail.
-fn has_healthy(pools: &[Pool], open: &Open) -> bool {
-    let now = std::time::Instant::now();
-    let mut pools = pools.iter().enumerate();
-    pools.any(|(index, pool)| open.has(index) && pool.endpoint().health().is_healthy(now))
+/// Whether a request can be sent to another endpoint though one may have got it. A login counts for
+/// a connection to one of them.
+fn may_go_elsewhere(request: &Request<OriginBody>) -> bool {
+    request.extensions().get::<Pinned>().is_none() && may_repeat(request)
 }
 
 /// Index of the pool that the client's pinned connection belongs to.
