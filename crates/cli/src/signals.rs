@@ -3,7 +3,8 @@
 //!
 //! Invariants: whoever asks for the end is heard, whatever SIGHUP or SIGUSR1 have begun: a file of
 //! settings may be on a mount that hangs. What one of these asked for is done after the last time
-//! that it came, but not once for each time.
+//! that it came, but not once for each time; that it panicked once does not keep it from being done
+//! again.
 //!
 //! Threads: [`Stop::on_signals`] must run before any other thread is started, because threads
 //! inherit the blocked signals from it. One thread then waits for signals, one does what SIGHUP and
@@ -14,6 +15,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -101,7 +103,13 @@ impl Others {
                 continue;
             };
             drop(waiting);
-            handler(signal);
+            // What a panic leaves behind is the handler's own. It has been printed.
+            if catch_unwind(AssertUnwindSafe(|| handler(signal))).is_err() {
+                say(format_args!(
+                    "damelo: what signal {signal} asks for was not done to its end, for a bug; \
+                     signals count as before"
+                ));
+            }
             waiting = self.lock();
             if !waiting.ended {
                 waiting.handler = Some(handler);
@@ -334,6 +342,23 @@ mod tests {
         stop.ignore_others();
         thread.join().unwrap();
         assert!(came.recv().is_err(), "the handler is gone");
+    }
+
+    #[test]
+    fn a_handler_that_panics_is_called_for_the_next_signal() {
+        let stop = Stop::default();
+        let thread = serving(&stop);
+        let (told, came) = channel();
+        stop.handle_others(move |signal| {
+            told.send(signal).unwrap();
+            assert_ne!(signal, libc::SIGHUP, "this panic is part of the test");
+        });
+        for signal in [libc::SIGHUP, libc::SIGUSR1, libc::SIGHUP, libc::SIGUSR1] {
+            stop.others.came(signal);
+            assert_eq!(came.recv(), Ok(signal));
+        }
+        stop.ignore_others();
+        thread.join().unwrap();
     }
 
     #[test]
