@@ -3,11 +3,14 @@
 
 mod support;
 
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use support::{Home, Origin, PATIENCE, Proxy, read_message, reply, send_to};
+use damelo::{Clock, SystemClock};
+use support::{Home, Origin, PATIENCE, Proxy, eventually, read_message, reply, send_to};
 
 fn no_store() -> Origin {
     Origin::start(|_| reply(200, "Cache-Control: no-store", "x"))
@@ -91,6 +94,91 @@ fn what_must_not_be_sent_twice_uses_a_connection_for_as_long_as_its_origin_annou
         assert_eq!(read_message(&mut client, false).expect("an answer").text(), "x");
         assert_eq!(origin.connections(), connections, "{announced:?}");
     }
+}
+
+/// The time of day is the system's; what else is measured by it stands still until a test moves it.
+#[derive(Debug, Default)]
+struct Still {
+    system: SystemClock,
+    passed_ms: AtomicU64,
+}
+
+impl Clock for Still {
+    fn unix_seconds(&self) -> u64 {
+        self.system.unix_seconds()
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.system.unix_millis()
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.passed_ms.load(Ordering::SeqCst))
+    }
+}
+
+#[test]
+fn a_connection_rests_after_a_head() {
+    let origin = no_store();
+    let clock = Arc::new(Still::default());
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.workers = 1;
+        config.clock = clock.clone();
+    });
+    let pass = |ms| clock.passed_ms.fetch_add(ms, Ordering::SeqCst);
+    for (method, connections) in [("HEAD", 1), ("HEAD", 2), ("GET", 3), ("GET", 3)] {
+        assert_eq!(proxy.ask(method, "/", "").status(), 200);
+        assert_eq!(origin.connections(), connections, "{method}");
+    }
+    for (ms, connections) in [(249, 4), (1, 4), (1000, 4)] {
+        pass(ms);
+        // What has rested is the longest in the pool.
+        let asked: Vec<_> = (0..2).map(|_| proxy.ask("HEAD", "/", "").status()).collect();
+        assert_eq!((asked, origin.connections()), (vec![200; 2], connections), "{ms} ms");
+    }
+}
+
+/// The body that comes behind the answer to a HEAD is nobody's answer.
+#[test]
+fn what_comes_behind_the_answer_to_a_head_closes_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let (home, url) = (Home::new(), format!("http://{}", listener.local_addr().expect("address")));
+    let clock = Arc::new(Still::default());
+    let proxy = Proxy::start_to(&home, url, |config| {
+        config.workers = 1;
+        config.clock = clock.clone();
+    });
+    listener.set_nonblocking(true).expect("no waiting");
+    let accepted = || {
+        let mut accepted = None;
+        eventually("a connection comes", || {
+            accepted = listener.accept().ok();
+            accepted.is_some()
+        });
+        let stream = accepted.expect("one").0;
+        stream.set_nonblocking(false).expect("waiting");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        BufReader::new(stream)
+    };
+    let head = b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 40\r\n\r\n";
+    let body = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+    let mut client = send_to(proxy.info.address, "HEAD", "/", "", b"");
+    let mut first = accepted();
+    read_message(&mut first, true).expect("a request");
+    first.get_mut().write_all(head).expect("write");
+    assert_eq!(read_message(&mut client, true).expect("an answer").status(), 200);
+    // It rests when this comes.
+    let mut client = send_to(proxy.info.address, "GET", "/", "", b"");
+    let mut second = accepted();
+    first.get_mut().write_all(body).expect("write");
+    match first.read(&mut [0]) {
+        Ok(length) => assert_eq!(length, 0, "the end"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    clock.passed_ms.fetch_add(250, Ordering::SeqCst);
+    read_message(&mut second, true).expect("a request");
+    second.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("write");
+    assert_eq!(read_message(&mut client, false).expect("an answer").text(), "ok");
 }
 
 /// Not only when the next request comes: behind a balancer that has the last word on how long a

@@ -55,6 +55,7 @@ mod tests {
     use super::*;
     use crate::io::transit::Transit;
     use crate::upstream::limits::TimeLimits;
+    use crate::upstream::pool::RestClock;
     use std::time::Duration;
 
     #[test]
@@ -74,6 +75,7 @@ mod tests {
             http2_ping: None,
             keep_http2: true,
             transit: Arc::new(Transit::new(u64::MAX)),
+            rest_clock: RestClock::new(Arc::new(damelo::SystemClock::new())),
         };
         let pools = AnyPools::new(settings);
         for number in 0..POOLS_MAX * 2 {

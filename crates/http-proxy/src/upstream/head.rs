@@ -37,6 +37,12 @@ pub(super) fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Fe
     if framings > 1 || !plain { Err(FetchError::Framing) } else { Ok(()) }
 }
 
+/// Whether a response has a body by its fields, or would have had one if it had not been for a HEAD.
+pub(super) fn announces_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING)
+        || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
+}
+
 /// Takes the length off a response that has no content whatever it says (RFC 9110 §8.6, §15.3.5).
 /// Clients of HTTP/2 would wait for content of that length, and reset the stream for its end.
 pub(super) fn without_false_length<B>(mut response: Response<B>) -> Response<B> {

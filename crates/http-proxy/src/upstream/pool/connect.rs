@@ -134,6 +134,7 @@ impl Pool {
                 lasting: Box::new(Lasting { address, age: Age::begin(settings.age_max) }),
                 keeps: None,
                 lengths_only: false,
+                needs_rest: false,
                 timer: None,
             }));
         }

@@ -3,7 +3,7 @@
 //!
 //! `connect` opens connections, for as long as `age` says; `send` sends requests on them, `leased`
 //! is the body of a response and gives its connection back; this file keeps the connections in
-//! between.
+//! between, some of which `rest` a little.
 //!
 //! Invariants: a connection is in the pool or belongs to one exchange, never both; a connection
 //! that closed, or was idle for too long, is never handed out, nor one that is too old, unless it
@@ -13,6 +13,7 @@
 mod age;
 mod connect;
 mod leased;
+mod rest;
 mod send;
 
 use std::collections::VecDeque;
@@ -41,6 +42,7 @@ use crate::upstream::shared::{Place, Shared};
 
 pub(in crate::upstream) use age::Age;
 pub(crate) use leased::Leased;
+pub(in crate::upstream) use rest::RestClock;
 pub(crate) use send::{Again, Outgoing, SendError, may_repeat};
 
 /// Longest idle time of a connection that may carry a request which must not be sent twice, where
@@ -68,6 +70,7 @@ pub(crate) struct PoolSettings {
     pub(crate) keep_http2: bool,
     /// What of the bodies that come is in memory.
     pub(crate) transit: Arc<Transit>,
+    pub(in crate::upstream) rest_clock: RestClock,
 }
 
 impl PoolSettings {
@@ -83,6 +86,7 @@ impl PoolSettings {
             http2_ping: config.upstream.http2_ping,
             keep_http2: true,
             transit: transit.clone(),
+            rest_clock: RestClock::new(config.clock.clone()),
         }
     }
 }
@@ -109,6 +113,8 @@ struct Inner {
 struct Idle {
     connection: Http1,
     since: Instant,
+    /// By the clock of rests.
+    rests_until: Option<Duration>,
 }
 
 pub(in crate::upstream) struct Http1 {
@@ -122,6 +128,8 @@ pub(in crate::upstream) struct Http1 {
     /// The origin answered in HTTP/1.0. hyper then speaks HTTP/1.0 too and would omit a body of
     /// unknown length, which that version cannot carry.
     lengths_only: bool,
+    /// It rests before its next request, unless it is one client's own.
+    needs_rest: bool,
     /// For the time that an answer may take. It stays armed: most answers come long before.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -229,7 +237,9 @@ impl Pool {
         let (mut idle, now) = (lock(&self.inner.idle), Instant::now());
         let usable = |one: &Idle| {
             let idle_for = now.saturating_duration_since(one.since);
+            let rest_clock = &self.inner.settings.rest_clock;
             self.is_usable(one, now)
+                && one.rests_until.is_none_or(|end| rest_clock.has_passed(end))
                 && one.connection.sender.is_ready()
                 && allowed(one.connection.lasting.address, permit)
                 && (!need.fresh || idle_for < one.connection.fresh_for())
@@ -266,8 +276,10 @@ impl Pool {
     /// been idle for longest goes: connections that are no longer fresh would otherwise hold
     /// the places, and every request that may not be sent twice would open a new connection.
     fn put(&self, connection: Http1) {
+        let rest_clock = &self.inner.settings.rest_clock;
+        let rests_until = connection.needs_rest.then(|| rest_clock.end_of_rest());
         let mut idle = lock(&self.inner.idle);
-        idle.push_back(Idle { connection, since: Instant::now() });
+        idle.push_back(Idle { connection, since: Instant::now(), rests_until });
         if idle.len() > self.inner.settings.idle_max {
             idle.pop_front();
         }

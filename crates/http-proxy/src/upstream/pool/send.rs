@@ -29,7 +29,7 @@ use crate::upstream::OriginBody;
 use crate::upstream::head::{check_head, kept_for, without_false_length};
 use crate::upstream::pinned::{self, Pinned};
 use crate::upstream::pool::leased::{Lease, Leased};
-use crate::upstream::pool::{Connection, Http1, Need, Pool};
+use crate::upstream::pool::{Connection, Http1, Need, Pool, rest};
 use crate::upstream::shared::{Outcome, Owed, Place, Preface, Stream};
 use crate::upstream::version::{as_http1, as_http2};
 
@@ -159,6 +159,7 @@ impl Pool {
         let limit = self.inner.settings.limits.of(&*request).origin_header;
         let timer = idle.is_none().then_some(&mut connection.timer);
         let pinned = request.extensions().get::<Pinned>().cloned();
+        let method = request.method().clone();
         let sending = connection.sender.try_send_request(as_http1(*request));
         let asked = AskedConnection(Some(connection.task.clone()));
         let sent = match timer {
@@ -180,6 +181,7 @@ impl Pool {
         }
         connection.keeps = kept_for(response.headers());
         connection.lengths_only = response.version() < Version::HTTP_11;
+        connection.needs_rest = rest::is_wanted(&method, response.headers());
         // The origin asks for connection-based credentials, so it may already have tied this
         // connection to this client: the pool must not get it back.
         let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
