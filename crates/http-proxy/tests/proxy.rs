@@ -37,6 +37,8 @@ mod support;
 mod unstored;
 #[path = "proxy/webdav.rs"]
 mod webdav;
+#[path = "proxy/wholes_for_slices.rs"]
+mod wholes_for_slices;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -21,13 +21,7 @@ pub(super) fn validate_behind(worker: &Arc<Worker>, ask: &Ask, stale: &Found) {
         return;
     }
     let Role::Leader(lead) = worker.shared.collapse.lead_or_follow(key) else { return };
-    // The trial of an origin whose checks fail, too, is claimed when the request is sent.
-    let (is_forward, fetcher) = (worker.shared.forward.is_some(), &worker.fetcher);
-    if !is_forward
-        && !fetcher.is_known_down(ask.site)
-        && fetcher.is_out_of_reach(ask.site)
-        && !fetcher.take_trial(ask.site)
-    {
+    if worker.shared.forward.is_none() && !worker.fetcher.may_validate_behind(ask.site) {
         return;
     }
     let ask = ask.for_nobody(&worker.shared.config.ruleset);

@@ -15,10 +15,12 @@
 //! response is assembled from slices only if at least half of it is stored, or if it was stored
 //! when it began (`resuming`). Threads: the worker's.
 
+mod got;
 mod reader;
 mod resuming;
 mod slice;
 mod stale;
+mod verdict;
 
 use std::sync::Arc;
 
@@ -32,9 +34,12 @@ use crate::fetch::{Conditions, Fetch};
 use crate::request::{Ask, hooks};
 use crate::rules::parts::{self, Part, Slices};
 use crate::rules::ranges::{self, Spec};
+use crate::rules::reuse::Failure;
 use crate::rules::{CacheStatus, ForwardReason, Policy};
+use crate::slices::got::{Begun, Got, How, Lack};
 use crate::slices::reader::SliceReader;
-use crate::slices::slice::{Got, How, Lack, SliceResponse};
+use crate::slices::slice::SliceResponse;
+use crate::slices::verdict::may_be_for_sender;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody, KnownSlice, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
@@ -144,11 +149,12 @@ pub(crate) async fn course(
         match Box::pin(serve(worker, ask, reason, want, needs)).await {
             Ok(answer) => return Course::Answered(Box::new(answer)),
             // It would be asked in vain once more.
-            Err(Lack::Failed { error, followed }) => {
-                let status = CacheStatus { collapsed: followed, ..CacheStatus::forwarded(reason) };
+            Err(Lack::Failed { error, followed, reason: of_stale }) => {
+                let forwarded = CacheStatus::forwarded(of_stale.unwrap_or(reason));
+                let status = CacheStatus { collapsed: followed, ..forwarded };
                 return Course::Answered(Box::new(failed(worker, error, status)));
             }
-            Err(Lack::NotStored | Lack::NoSlice) => {}
+            Err(Lack::NotStored | Lack::NoSlice | Lack::Refused(_)) => {}
         }
     }
     match noted() {
@@ -195,10 +201,10 @@ async fn serve(
     want: Want,
     needs: Needs,
 ) -> Result<Answer, Lack> {
-    let (stretch, now_ms) = (want.stretch(want.index()), worker.now_ms());
+    let (stretch, begun) = (want.stretch(want.index()), Begun::at(worker.now_ms()));
     let first = match needs {
-        Needs::Stored => slice::stored(worker, ask, stretch, How::Stored, now_ms).await,
-        Needs::Any => Some(slice::get(worker, ask, stretch, now_ms).await?),
+        Needs::Stored => slice::without_asking(worker, ask, stretch, begun).await,
+        Needs::Any => Some(slice::get(worker, ask, stretch, begun).await?),
     };
     let first = first.ok_or(Lack::NotStored)?;
     answer_with(worker, ask, reason, want, first, needs).await
@@ -260,7 +266,7 @@ async fn several(
     if reader.is_none() && more == 0 {
         // A beginning of the only slice that is wanted; its rest could be of another version.
         let stretch = want.stretch(want.index()).all_needed();
-        let all = slice::get(worker, ask, stretch, worker.now_ms()).await?;
+        let all = slice::get(worker, ask, stretch, Begun::at(worker.now_ms())).await?;
         return Ok(Found::assembled(all.response, all.body, all.placement));
     }
     let Some(mut reader) = reader else {
@@ -272,11 +278,12 @@ async fn several(
     // and the first that comes behind stored ones, which may be old; of others while it is sent.
     let second = want.index() + 1;
     if let Some(index) = asked_for.or((more == 1).then_some(second)) {
-        let got = slice::get(worker, ask, want.stretch(index), worker.now_ms()).await?;
+        let got = slice::get(worker, ask, want.stretch(index), reader.begun()).await?;
         if !reader.accepts(&got) {
             return Err(Lack::NoSlice);
         }
-        if index == second {
+        // The whole in its place holds those before it, too.
+        if index == second || got.response.part.is_none() {
             reader.keep(index, &got);
         }
     }
@@ -295,12 +302,12 @@ async fn whole(
 ) -> Option<Answer> {
     let vault = &worker.shared.vault;
     let primary = &ask.target.primary;
-    let (has_body, now_ms) = (answer::wants_body(&ask.method), worker.now_ms());
+    let (has_body, begun) = (answer::wants_body(&ask.method), Begun::at(worker.now_ms()));
     let stretch = match has_body {
         true => Stretch::whole(slices, 0),
         false => Stretch::of(slices, 0, 0, 1),
     };
-    let first = slice::stored(worker, ask, stretch, How::Stored, now_ms).await?;
+    let first = slice::without_asking(worker, ask, stretch, begun).await?;
     let count = first.response.part?.complete_bytes.div_ceil(slices.slice_bytes);
     if count > LOOKED_FOR_MAX {
         return None;
@@ -314,17 +321,24 @@ async fn whole(
     let surely = must_be_there(worker, ask, &first.response);
     let asked_for = missing(worker, ask, (slices, 0..count), &first.response, surely).await;
     let status = match asked_for {
-        None => status_of(How::Stored, reason),
+        None => status_of(first.how, reason),
         // A HEAD has no use for the slices that are missing.
         Some(_) if !has_body || surely => return None,
-        Some((_, lacking)) => CacheStatus::forwarded(lacking),
+        Some((_, lacking)) => match first.how {
+            How::StoodIn { .. } => status_of(first.how, reason),
+            _ => CacheStatus::forwarded(lacking),
+        },
     };
-    let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
+    let mut reader = SliceReader::new(worker, ask, slices, 0, &first)?;
     // The client asked for no range: its response must not break off because slices were outdated.
     if let Some((index, _)) = asked_for {
-        let got = slice::get(worker, ask, Stretch::whole(slices, index), now_ms).await.ok()?;
+        let stretch = Stretch::whole(slices, index);
+        let got = slice::get(worker, ask, stretch, reader.begun()).await.ok()?;
         if !reader.accepts(&got) {
             return None;
+        }
+        if got.response.part.is_none() {
+            reader.keep(index, &got);
         }
     }
     let mut response = first.response;
@@ -340,7 +354,7 @@ async fn whole(
 /// Whether the answer may only be promised if all slices of it are there: none can be asked for, or
 /// it could not be kept.
 fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) -> bool {
-    ask.wishes.only_if_cached || may_be_for_one(ask) || slice::may_be_for_sender(worker, ask, first)
+    ask.wishes.only_if_cached || may_be_for_one(ask) || may_be_for_sender(worker, ask, first)
 }
 
 /// The first of these slices for which the origin will be asked by an answer that begins with
@@ -407,6 +421,15 @@ fn status_of(how: How, reason: ForwardReason) -> CacheStatus {
             let forwarded = CacheStatus::forwarded(reason);
             CacheStatus { forward_status, validated: true, stored: kept, ..forwarded }
         }
+        How::StoodIn { reason, failed, followed } => {
+            let forward_status = match failed.failure {
+                Failure::Status(status) if !followed => Some(status),
+                _ => None,
+            };
+            let forwarded = CacheStatus::forwarded(reason);
+            let detail = Some(failed.detail);
+            CacheStatus { forward_status, detail, collapsed: followed, ..forwarded }
+        }
     }
 }
 
@@ -414,7 +437,12 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
     if status.collapsed {
         worker.counters.collapsed.one();
     }
-    if status.hit {
+    // Nothing but a failure, in which stale slices stand in, is told of here.
+    let stands_in = status.detail.is_some();
+    if stands_in {
+        worker.counters.stale_on_error.one();
+    }
+    if status.hit || stands_in {
         hooks::on_hit(worker, ask, &found);
     }
     with_hit_status(worker, ask, Box::new(found), status)
@@ -436,7 +464,7 @@ pub(crate) async fn probe(
     fetching.sent = asked.sent;
     let collapse = &worker.shared.collapse;
     let lead = &mut fetching.lead;
-    let begun = slice::begin(worker, ask, asked, |is_whole| {
+    let begun = slice::begin(worker, ask, asked, None, |is_whole| {
         let lead = lead.take()?;
         if is_whole {
             return Some(lead);
@@ -453,7 +481,7 @@ pub(crate) async fn probe(
         Ok(got) => match answer_with(worker, ask, reason, want, got, Needs::Any).await {
             Ok(answer) => return answer,
             Err(Lack::Failed { error, .. }) => return fetching.failed(error).await,
-            Err(Lack::NotStored | Lack::NoSlice) => {
+            Err(Lack::NotStored | Lack::NoSlice | Lack::Refused(_)) => {
                 fetching.end_lead(Outcome::Abandoned);
                 fetching.conditions = Conditions::Clients;
                 return fetching.run().await;

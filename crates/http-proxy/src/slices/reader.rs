@@ -3,20 +3,22 @@
 //! Invariants: one slice is held at a time, or the requested part of it, and the next one is
 //! requested while it is read (of two slices, the part already read of the second is held as well).
 //! All slices are of the first one's version; otherwise the body breaks off and all slices are
-//! removed. Threads: as the body that it feeds; read-ahead is a task of its worker.
+//! removed. Where the origin sends the whole of that version in place of a slice, the body goes on
+//! with that; where it fails, with what is stale, if that may stand in. Threads: as the body that it feeds; read-ahead is a task of its worker.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tokio::task::JoinHandle;
 
 use crate::error::BodyError;
 use crate::io::locks;
 use crate::request::Ask;
-use crate::rules::parts::{self, Slices};
-use crate::slices::slice::{self, Got, How};
+use crate::rules::parts::Slices;
+use crate::slices::got::{Begun, Failed, Got, How};
+use crate::slices::slice;
+use crate::slices::verdict::Version;
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightReader;
 use crate::vault::{FoundBody, NextPiece, RangeReader, Stretch};
@@ -24,7 +26,6 @@ use crate::worker::Worker;
 
 pub(crate) struct SliceReader {
     job: Arc<Job>,
-    complete_bytes: u64,
     offset: u64,
     end: u64,
     open: Option<(u64, Source)>,
@@ -38,7 +39,7 @@ pub(crate) struct SliceReader {
 
 impl RangeReader for SliceReader {
     fn complete_bytes(&self) -> u64 {
-        self.complete_bytes
+        self.job.version.complete_bytes
     }
 
     fn seek(&mut self, range: Range<u64>) {
@@ -55,11 +56,12 @@ struct Job {
     worker: Arc<Worker>,
     ask: Ask,
     slices: Slices,
-    /// Fields of the first slice, and when it was received.
-    version: HeaderMap,
-    arrived_s: u64,
+    /// That of the first slice.
+    version: Version,
     /// When the answer began.
     begun_ms: u64,
+    /// How the origin has failed the answer, if it has.
+    failed: OnceLock<Failed>,
 }
 
 enum Source {
@@ -68,6 +70,8 @@ enum Source {
     /// The mutex is never contended: it only makes the type `Sync`, since a found response may be
     /// borrowed across an await.
     Inflight(Box<Mutex<InflightReader>>),
+    /// The whole, which the origin has sent in place of a slice.
+    Whole(Box<Mutex<InflightReader>>),
 }
 
 impl SliceReader {
@@ -82,6 +86,7 @@ impl SliceReader {
         let (response, part) = (&first.response, first.response.part?);
         let mut reader =
             SliceReader::of_version(worker, ask, slices, response, part.complete_bytes)?;
+        reader.job.note(first);
         reader.open = Some((index, source_of(first, slices, index)?));
         Some(reader)
     }
@@ -95,26 +100,31 @@ impl SliceReader {
         response: &StoredResponse,
         complete_bytes: u64,
     ) -> Option<SliceReader> {
-        let arrived_s = response.policy.response_time_s();
-        if !parts::may_combine(&response.headers, &response.headers, arrived_s) {
-            return None;
-        }
+        let version = Version::of(response, complete_bytes)?;
         let ask = ask.for_slices(&worker.shared.config.ruleset);
-        let worker = worker.clone();
-        let (version, begun_ms) = (response.headers.clone(), worker.now_ms());
-        let job = Arc::new(Job { worker, ask, slices, version, arrived_s, begun_ms });
+        let (worker, begun_ms) = (worker.clone(), worker.now_ms());
+        let failed = OnceLock::new();
+        let job = Arc::new(Job { worker, ask, slices, version, begun_ms, failed });
         let (offset, end, ahead) = (0, 0, 0);
         let (open, kept, coming) = (None, None, None);
-        Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead, coming })
+        Some(SliceReader { job, offset, end, open, kept, ahead, coming })
+    }
+
+    /// The answer, for which slices are got.
+    pub(crate) fn begun(&self) -> Begun<'_> {
+        self.job.begun()
     }
 
     /// Keeps a slice until its turn: a partially read one, which saves a second read, or one that
-    /// the origin has just sent or confirmed, which may not be reusable once it is stored.
+    /// the origin has just sent or confirmed, which may not be reusable once it is stored, or that
+    /// stands in.
     pub(crate) fn keep(&mut self, index: u64, got: &Got) {
         let slices = self.job.slices;
+        self.job.note(got);
         let partial = got.response.part.is_some_and(|part| !slices.is_slice(index, &part));
         let is_new = matches!(got.body, FoundBody::Inflight(..));
-        if partial || is_new || matches!(got.how, How::Validated { .. }) {
+        let is_anew = matches!(got.how, How::Validated { .. } | How::StoodIn { .. });
+        if partial || is_new || is_anew {
             self.kept = source_of(got, slices, index).map(|source| (index, source));
         }
     }
@@ -122,8 +132,9 @@ impl SliceReader {
     /// Whether a slice is of the same version; if not, removes all slices.
     pub(crate) fn accepts(&self, got: &Got) -> bool {
         let (job, response) = (&self.job, &got.response);
-        let same = response.part.is_some_and(|part| part.complete_bytes == self.complete_bytes)
-            && parts::may_combine(&job.version, &response.headers, job.arrived_s);
+        let part_of = response.part.map(|part| part.complete_bytes);
+        let complete_bytes = part_of.unwrap_or(got.body.length_bytes());
+        let same = job.version.is_of(&response.headers, complete_bytes);
         if !same {
             job.worker.shared.vault.forget_slices(&job.ask.target.primary);
         }
@@ -157,6 +168,11 @@ impl SliceReader {
                 reader.seek(within..u64::MAX);
                 reader.next().await?.ok_or(BodyError::Broken)?
             }
+            Some((_, Source::Whole(reader))) => {
+                let reader = locks::get_mut(reader);
+                reader.seek(self.offset..u64::MAX);
+                reader.next().await?.ok_or(BodyError::Broken)?
+            }
             None => return Err(BodyError::Store),
         };
         piece.truncate(usize::try_from(self.end - self.offset).unwrap_or(usize::MAX));
@@ -170,7 +186,7 @@ impl SliceReader {
     /// The requested part of a slice. To the end of the resource is to the end of its slice, which
     /// may be short.
     fn stretch(&self, index: u64) -> Stretch {
-        let end = if self.end < self.complete_bytes { self.end } else { u64::MAX };
+        let end = if self.end < self.complete_bytes() { self.end } else { u64::MAX };
         Stretch::of(self.job.slices, index, self.offset, end)
     }
 
@@ -180,13 +196,14 @@ impl SliceReader {
             Some(got) => got,
             None => {
                 let (job, stretch) = (&self.job, self.stretch(index));
-                let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await;
+                let got = slice::get(&job.worker, &job.ask, stretch, job.begun()).await;
                 got.map_err(|lack| lack.breaks_off())?
             }
         };
         if !self.accepts(&got) {
             return Err(BodyError::Changed);
         }
+        self.job.note(&got);
         let source = source_of(&got, self.job.slices, index).ok_or(BodyError::Store)?;
         self.open = Some((index, source));
         Ok(())
@@ -198,7 +215,8 @@ impl SliceReader {
         let coming = self.coming.take().filter(|_| self.ahead == index)?;
         let got = coming.await.ok().flatten()?;
         let FoundBody::Inflight(body, _) = &got.body else { return Some(got) };
-        (body.is_open() && body.can_be_read(0).await).then_some(got)
+        let first = if got.response.part.is_none() { self.offset } else { 0 };
+        (body.is_open() && body.can_be_read(first).await).then_some(got)
     }
 
     /// Requests the next needed slice ahead, unless it is in memory.
@@ -206,7 +224,9 @@ impl SliceReader {
         let job = &self.job;
         let beyond = index.saturating_mul(job.slices.slice_bytes) >= self.end;
         let kept = self.kept.as_ref().is_some_and(|(kept, _)| *kept == index);
-        if beyond || kept || job.ask.wishes.only_if_cached {
+        let is_whole = |held: Option<&(u64, Source)>| matches!(held, Some((_, Source::Whole(_))));
+        let is_there = kept || is_whole(self.open.as_ref()) || is_whole(self.kept.as_ref());
+        if beyond || is_there || job.ask.wishes.only_if_cached {
             return;
         }
         let (job, stretch) = (job.clone(), self.stretch(index));
@@ -214,7 +234,8 @@ impl SliceReader {
             if stretch.is_small() && job.may_be_stored(index).await {
                 return None;
             }
-            let got = slice::get(&job.worker, &job.ask, stretch, job.begun_ms).await.ok()?;
+            let got = slice::get(&job.worker, &job.ask, stretch, job.begun()).await.ok()?;
+            job.note(&got);
             // What is stored is read again in its turn: it would wait in memory.
             let is_for_this = || matches!(got.how, How::Validated { .. }) && !job.may_use(&got);
             (matches!(got.body, FoundBody::Inflight(..)) || is_for_this()).then_some(got)
@@ -223,6 +244,18 @@ impl SliceReader {
 }
 
 impl Job {
+    fn begun(&self) -> Begun<'_> {
+        let (at_ms, failed) = (self.begun_ms, self.failed.get().copied());
+        Begun { at_ms, version: Some(&self.version), failed }
+    }
+
+    /// Remembers the failure for which this stands in: what follows stands in as well.
+    fn note(&self, got: &Got) {
+        if let How::StoodIn { failed, .. } = got.how {
+            let _ = self.failed.set(failed);
+        }
+    }
+
     /// Whether what was just validated is found again, and may be served, in its turn.
     fn may_use(&self, got: &Got) -> bool {
         matches!(got.how, How::Validated { kept: true, .. })
@@ -244,6 +277,7 @@ fn holds(held: Option<&(u64, Source)>, index: u64, within: u64) -> bool {
             *open == index && (*start..start + bytes.len() as u64).contains(&within)
         }
         Some((open, Source::Inflight(_))) => *open == index,
+        Some((_, Source::Whole(_))) => true,
         None => false,
     }
 }
@@ -255,8 +289,11 @@ fn source_of(got: &Got, slices: Slices, index: u64) -> Option<Source> {
             Some(Source::Stored(bytes.clone(), start))
         }
         FoundBody::Inflight(body, _) => {
-            let reader = InflightReader::new(body.clone(), None);
-            Some(Source::Inflight(Box::new(Mutex::new(reader))))
+            let reader = Box::new(Mutex::new(InflightReader::new(body.clone(), None)));
+            Some(match got.response.part {
+                Some(_) => Source::Inflight(reader),
+                None => Source::Whole(reader),
+            })
         }
         _ => None,
     }

@@ -7,83 +7,31 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_RANGE, HeaderValue, IF_NONE_MATCH, RANGE};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::header::{HeaderValue, IF_NONE_MATCH, RANGE};
+use http::{Response, StatusCode};
 use hyper::body::Body as _;
 use tokio::time::timeout_at;
 
-use crate::answer;
 use crate::collapse::rounds::Rounds;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Lead, Leader, News, Outcome, Role, Who};
-use crate::error::{BodyError, FetchError};
-use crate::fetch::fill::{Fill, FillLimits, Storing};
-use crate::fetch::{Sent, note_age};
+use crate::error::FetchError;
+use crate::fetch::Sent;
+use crate::fetch::fill::{Fill, Storing};
 use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
-use crate::rules::parts::{self, Part, Slices};
-use crate::rules::reuse::{self, Arrived, Decision};
-use crate::rules::storing::{self, Exchange};
-use crate::rules::vary::{self, Vary};
-use crate::rules::{ForwardReason, NotStoredReason, Policy, ResponseDirectives, validation};
-use crate::ruleset::Hint;
+use crate::rules::parts::Slices;
+use crate::rules::reuse::{self, Decision};
+use crate::rules::{ForwardReason, NotStoredReason, Policy, is_passing_failure, validation};
+use crate::slices::got::{Begun, Failed, Got, How, Lack};
 use crate::slices::stale::{self, Said};
+use crate::slices::verdict::{Judged, Verdict, Version, judge};
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
-use crate::vault::{FoundBody, Placement, Slice, Stretch, slice_key};
+use crate::vault::{FoundBody, Slice, Stretch, slice_key};
 use crate::worker::Worker;
-
-/// Where a slice came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
-    Stored,
-    /// Another request fetched it.
-    Followed,
-    Fetched,
-    /// The origin was asked for this reason whether it is still right, and is kept so, unless it
-    /// may not be.
-    Validated {
-        reason: ForwardReason,
-        kept: bool,
-    },
-}
-
-/// A slice, complete or still arriving, or the requested part of it.
-pub(crate) struct Got {
-    /// Its part is the range held; without a part, it is the whole resource.
-    pub(crate) response: StoredResponse,
-    pub(crate) body: FoundBody,
-    pub(crate) placement: Placement,
-    pub(crate) how: How,
-    /// Fields for the request that fetched it, some of which may be for no other.
-    pub(crate) own: Option<HeaderMap>,
-}
-
-/// Why a slice is not to be had.
-#[derive(Debug)]
-pub(crate) enum Lack {
-    /// It is not stored, and the origin may not be asked for it, or the store did not take it.
-    NotStored,
-    /// The origin answered, but with no such slice.
-    NoSlice,
-    /// The origin gave no answer, to this request or to another that this one followed.
-    Failed { error: FetchError, followed: bool },
-}
-
-impl Lack {
-    /// Why an answer breaks off that had begun before.
-    pub(crate) fn breaks_off(&self) -> BodyError {
-        match self {
-            Lack::NotStored => BodyError::Store,
-            Lack::Failed { error, .. } if error.status() == StatusCode::GATEWAY_TIMEOUT => {
-                BodyError::Idle
-            }
-            Lack::NoSlice | Lack::Failed { .. } => BodyError::Broken,
-        }
-    }
-}
 
 /// The origin's response to a request for a slice.
 pub(crate) struct SliceResponse {
@@ -93,122 +41,248 @@ pub(crate) struct SliceResponse {
     pub(crate) response: Response<FetchedBody>,
 }
 
-/// Gets at least this stretch of a slice, for an answer that began at `begun_ms`.
+/// Gets at least this stretch of a slice: what is stored and may be served, or what the origin
+/// sends, or, where it fails, what is stale, if that may stand in.
 pub(crate) async fn get(
     worker: &Arc<Worker>,
     ask: &Ask,
     stretch: Stretch,
-    begun_ms: u64,
+    begun: Begun<'_>,
 ) -> Result<Got, Lack> {
-    let Stretch { slices, index, .. } = stretch;
-    let shared = &worker.shared;
-    let primary = &ask.target.primary;
-    if let Some(got) = stored(worker, ask, stretch, How::Stored, begun_ms).await {
-        return Ok(got);
-    }
+    let reason = match at_hand(worker, ask, stretch, begun).await {
+        AtHand::Got(got) => return Ok(*got),
+        AtHand::Stale(reason) => Some(reason),
+        AtHand::Nothing => None,
+    };
     if ask.wishes.only_if_cached {
         return Err(Lack::NotStored);
     }
-    let key = slice_key(primary, slices, index);
+    let lack = match brought(worker, ask, stretch, begun).await {
+        Ok(got) => return Ok(got),
+        Err(lack) => lack,
+    };
+    let Some(reason) = reason else { return Err(lack) };
+    let Some((failed, followed)) = lack.failed() else { return Err(lack) };
+    let standing_in = stand_in(worker, ask, stretch, begun, failed, followed).await;
+    standing_in.ok_or_else(|| lack.beside_stale(reason))
+}
+
+/// At least this stretch of a slice from the store, if that may be served without asking the origin:
+/// as it is, or as the origin is known to fail.
+pub(crate) async fn without_asking(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    stretch: Stretch,
+    begun: Begun<'_>,
+) -> Option<Got> {
+    match at_hand(worker, ask, stretch, begun).await {
+        AtHand::Got(got) => Some(*got),
+        AtHand::Stale(_) | AtHand::Nothing => None,
+    }
+}
+
+/// What there is of a slice without asking the origin.
+enum AtHand {
+    Got(Box<Got>),
+    /// The origin has to be asked for this reason.
+    Stale(ForwardReason),
+    Nothing,
+}
+
+async fn at_hand(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch, begun: Begun<'_>) -> AtHand {
+    let (slice, reason) = match held(worker, ask, stretch, How::Stored, begun).await {
+        Held::Usable(got) => return AtHand::Got(got),
+        Held::Stale(slice, reason) => (slice, reason),
+        Held::Nothing => return AtHand::Nothing,
+    };
+    if ask.wishes.only_if_cached {
+        return AtHand::Stale(reason);
+    }
+    let known = || stale::known_failure(worker, ask).map(|error| Failed::by(&error));
+    let Some(failed) = begun.failed.or_else(known) else { return AtHand::Stale(reason) };
+    if !stale::may_stand_in(worker, ask, &slice.response, begun, failed) {
+        return AtHand::Stale(reason);
+    }
+    if begun.failed.is_none() {
+        stale::try_behind(worker, ask, stretch, &slice.response);
+    }
+    let how = How::StoodIn { reason, failed, followed: false };
+    AtHand::Got(Box::new(Got::stored(*slice, how)))
+}
+
+/// What is stored, and may stand in for a failure of the origin now that it has failed this request,
+/// or one that it `followed`.
+async fn stand_in(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    stretch: Stretch,
+    begun: Begun<'_>,
+    failed: Failed,
+    followed: bool,
+) -> Option<Got> {
+    match held(worker, ask, stretch, How::Followed, begun).await {
+        Held::Usable(got) => Some(*got),
+        Held::Stale(slice, reason) => {
+            let may = stale::may_stand_in(worker, ask, &slice.response, begun, failed);
+            may.then(|| Got::stored(*slice, How::StoodIn { reason, failed, followed }))
+        }
+        Held::Nothing => None,
+    }
+}
+
+/// Asks the origin for a slice, or waits for another request that does.
+async fn brought(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    stretch: Stretch,
+    begun: Begun<'_>,
+) -> Result<Got, Lack> {
+    let collapse = &worker.shared.collapse;
+    let key = slice_key(&ask.target.primary, stretch.slices, stretch.index);
     let mut broke = None;
-    let mut rounds = Rounds::new(ask.origin_header(&shared.config));
+    let mut rounds = Rounds::new(ask.origin_header(&worker.shared.config));
     while rounds.is_one_left() {
-        if shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s()).is_some() {
+        if is_unsliceable(worker, ask, begun) {
             return Err(Lack::NoSlice);
         }
-        match shared.collapse.join(&key, Who::default()).after_repeats(ask.via_repeats) {
+        let leader = match collapse.join(&key, Who::default()).after_repeats(ask.via_repeats) {
+            Role::Leader(lead) => {
+                return fetch_as_leader(worker, ask, stretch, begun, lead).await;
+            }
+            Role::Follower(leader) => leader,
             Role::Alone => {
                 broke = None;
                 break;
             }
-            Role::Leader(lead) => {
-                // Another leader may have finished between this request's lookup and its lead.
-                let stale = match held(worker, ask, stretch, How::Followed, begun_ms).await {
-                    Held::Usable(got) => {
-                        lead.end(Outcome::Stored);
-                        return Ok(*got);
-                    }
-                    Held::Stale(slice) => Some(*slice),
-                    Held::Nothing => None,
-                };
-                return fetch(worker, ask, slices, index, (Some(lead), stale)).await;
-            }
-            Role::Follower(leader) => match follow(worker, ask, stretch, &leader, begun_ms).await {
-                Followed::Got(got) => return Ok(*got),
-                Followed::Gone(lack) => return Err(lack),
-                Followed::Again(error) => {
-                    broke = error;
-                    rounds.end_one(false);
-                }
-                Followed::Outdated => {
-                    shared.collapse.outdate(&key, &leader);
-                    broke = None;
-                    rounds.end_one(false);
-                }
-                Followed::Silent => {
-                    shared.collapse.outdate(&key, &leader);
-                    broke = Some(FetchError::HeaderTimeout);
-                    rounds.end_one(true);
-                }
-                Followed::TooSlow => {
-                    broke = None;
-                    break;
-                }
-            },
+        };
+        let followed = follow(worker, ask, stretch, &leader, begun).await;
+        if let Some(failed) = followed.failed()
+            && let Some(got) = stand_in(worker, ask, stretch, begun, failed, true).await
+        {
+            return Ok(got);
         }
+        if matches!(followed, Followed::Outdated | Followed::Silent) {
+            collapse.outdate(&key, &leader);
+        }
+        rounds.end_one(matches!(followed, Followed::Silent));
+        broke = match followed {
+            Followed::Got(got) => return Ok(*got),
+            Followed::Gone(lack) => return Err(lack),
+            Followed::Again(error) => error,
+            Followed::Outdated | Followed::StoodIn(_) => None,
+            Followed::Silent => Some(FetchError::HeaderTimeout),
+            Followed::TooSlow => {
+                broke = None;
+                break;
+            }
+        };
     }
     if let Some(error) = broke {
-        return Err(Lack::Failed { error, followed: true });
+        return Err(Lack::of_failure(error, true));
     }
-    fetch(worker, ask, slices, index, (None, None)).await
+    fetch(worker, ask, (stretch.slices, stretch.index), begun.version, None, None).await
+}
+
+/// Whether slices of it are not to be asked for. Where the origin sends the whole in place of one,
+/// an answer that has begun can go on with that.
+fn is_unsliceable(worker: &Worker, ask: &Ask, begun: Begun<'_>) -> bool {
+    let noted = &worker.shared.collapse.unsliceable;
+    match noted.of(&ask.target.primary, ask.has_cookie(), worker.now_s()) {
+        Some(Unsliceable::NoRanges) => begun.version.is_none(),
+        noted => noted.is_some(),
+    }
+}
+
+async fn fetch_as_leader(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    stretch: Stretch,
+    begun: Begun<'_>,
+    lead: Lead,
+) -> Result<Got, Lack> {
+    // Another leader may have finished between this request's lookup and its lead.
+    let stale = match held(worker, ask, stretch, How::Followed, begun).await {
+        Held::Usable(got) => {
+            lead.end(Outcome::Stored);
+            return Ok(*got);
+        }
+        Held::Stale(slice, _) => Some(slice),
+        Held::Nothing => None,
+    };
+    let (slice, version) = ((stretch.slices, stretch.index), begun.version);
+    fetch(worker, ask, slice, version, Some(lead), stale.as_deref()).await
 }
 
 /// What the store has of a stretch of a slice.
 enum Held {
     Usable(Box<Got>),
-    /// It may not be served without validation.
-    Stale(Box<Slice>),
+    /// The origin has to be asked for this reason before it is served.
+    Stale(Box<Slice>, ForwardReason),
     Nothing,
 }
 
-async fn held(worker: &Worker, ask: &Ask, stretch: Stretch, how: How, begun_ms: u64) -> Held {
+async fn held(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    stretch: Stretch,
+    how: How,
+    begun: Begun<'_>,
+) -> Held {
     let vault = &worker.shared.vault;
     let Some(mut slice) = vault.slice(&ask.target.primary, stretch, &worker.counters).await else {
         return Held::Nothing;
     };
-    if !is_usable(worker, ask, &slice.response.policy, begun_ms) {
-        match stale::as_confirmed(worker, ask, &slice, begun_ms).await {
-            Some(response) => slice.response = response,
-            None => return Held::Stale(Box::new(slice)),
+    let decide = |policy: &Policy| decision(worker, ask, policy, begun.at_ms);
+    let mut decided = decide(&slice.response.policy);
+    if !matches!(decided, Decision::Serve | Decision::ServeStale)
+        && let Some(response) = stale::as_confirmed(worker, ask, &slice, begun.at_ms).await
+    {
+        decided = decide(&response.policy);
+        slice.response = response;
+    }
+    match decided {
+        Decision::Serve | Decision::ServeStale => {}
+        Decision::Validate(reason) => return Held::Stale(Box::new(slice), reason),
+        Decision::ServeAndRevalidate => {
+            if !begun.suits(&slice.response) || stale::is_superseded(worker, ask, &slice.response) {
+                return Held::Stale(Box::new(slice), ForwardReason::Stale);
+            }
+            stale::validate_behind(worker, ask, stretch, &slice.response);
         }
     }
-    let Slice { response, bytes, placement, .. } = slice;
-    let body = FoundBody::Whole(bytes);
-    Held::Usable(Box::new(Got { response, body, placement, how, own: None }))
+    Held::Usable(Box::new(Got::stored(slice, how)))
 }
 
 /// At least this stretch of a slice from the store, if it may be served without validation.
-pub(crate) async fn stored(
-    worker: &Worker,
+async fn stored(
+    worker: &Arc<Worker>,
     ask: &Ask,
     stretch: Stretch,
     how: How,
-    begun_ms: u64,
+    begun: Begun<'_>,
 ) -> Option<Got> {
-    match held(worker, ask, stretch, how, begun_ms).await {
+    match held(worker, ask, stretch, how, begun).await {
         Held::Usable(got) => Some(*got),
-        Held::Stale(_) | Held::Nothing => None,
+        Held::Stale(..) | Held::Nothing => None,
     }
 }
 
-/// Whether a stored slice may be part of an answer that began at `begun_ms`: as with a body in one
+/// What is done with a stored slice for an answer that began at `begun_ms`: as with a body in one
 /// piece, what could be served then still can while it is sent.
-pub(super) fn is_usable(worker: &Worker, ask: &Ask, policy: &Policy, begun_ms: u64) -> bool {
+fn decision(worker: &Worker, ask: &Ask, policy: &Policy, begun_ms: u64) -> Decision {
     let caching = &worker.shared.config.caching;
-    [begun_ms, worker.now_ms()].into_iter().any(|now_ms| {
-        let decision = reuse::decide(&ask.wishes, policy, caching, now_ms);
-        matches!(decision, Decision::Serve | Decision::ServeStale)
-    })
+    let at = |now_ms| reuse::decide(&ask.wishes, policy, caching, now_ms);
+    match (at(begun_ms), at(worker.now_ms())) {
+        (Decision::Validate(_) | Decision::ServeAndRevalidate, Decision::Serve) => Decision::Serve,
+        (Decision::Validate(_), now) => now,
+        (then, _) => then,
+    }
+}
+
+/// Whether a stored slice may be part of an answer that began at `begun_ms`, if perhaps while it is
+/// validated.
+pub(super) fn is_usable(worker: &Worker, ask: &Ask, policy: &Policy, begun_ms: u64) -> bool {
+    !matches!(decision(worker, ask, policy, begun_ms), Decision::Validate(_))
 }
 
 /// The result of waiting for another request's fetch of a slice.
@@ -220,17 +294,31 @@ enum Followed {
     Again(Option<FetchError>),
     /// A change has outdated what the other one fetches.
     Outdated,
+    /// The origin answered by an error of this status, and the other one has what is stale.
+    StoodIn(StatusCode),
     /// The other one has got nothing from the origin for so long that it may never.
     Silent,
     TooSlow,
 }
 
+impl Followed {
+    /// How the origin has failed the other one, if it has.
+    fn failed(&self) -> Option<Failed> {
+        match self {
+            Followed::Again(error) => error.as_ref().map(Failed::by),
+            Followed::StoodIn(status) => Some(Failed::by_answer(*status)),
+            Followed::Silent => Some(Failed::by(&FetchError::HeaderTimeout)),
+            Followed::Got(_) | Followed::Gone(_) | Followed::Outdated | Followed::TooSlow => None,
+        }
+    }
+}
+
 async fn follow(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     ask: &Ask,
     stretch: Stretch,
     leader: &Leader,
-    begun_ms: u64,
+    begun: Begun<'_>,
 ) -> Followed {
     let shared = &worker.shared;
     let _waiting = shared.collapse.wait();
@@ -260,24 +348,27 @@ async fn follow(
         }
     };
     match outcome {
-        Outcome::Stored => match stored(worker, ask, stretch, How::Followed, begun_ms).await {
+        Outcome::Stored => match stored(worker, ask, stretch, How::Followed, begun).await {
             Some(got) => Followed::Got(Box::new(got)),
             None => Followed::Again(None),
         },
         Outcome::Abandoned => Followed::Again(None),
         Outcome::Broke(error) | Outcome::Error(error) => Followed::Again(Some(error)),
-        Outcome::Failed(error) => Followed::Gone(Lack::Failed { error, followed: true }),
+        Outcome::StoodIn(status) => Followed::StoodIn(status),
+        Outcome::Failed(error) => Followed::Gone(Lack::of_failure(error, true)),
         _ => Followed::Gone(Lack::NoSlice),
     }
 }
 
-/// Fetches a slice, or has a stale one validated.
-async fn fetch(
+/// Fetches a slice, or has a stale one validated, for an answer that has begun with this version, if
+/// it has.
+pub(super) async fn fetch(
     worker: &Arc<Worker>,
     ask: &Ask,
-    slices: Slices,
-    index: u64,
-    (mut lead, stale): (Option<Lead>, Option<Slice>),
+    (slices, index): (Slices, u64),
+    version: Option<&Version>,
+    mut lead: Option<Lead>,
+    stale: Option<&Slice>,
 ) -> Result<Got, Lack> {
     let asked = match stale::ask_about(worker, ask, slices, index, stale).await {
         Ok(Said::Confirmed(got)) => {
@@ -291,23 +382,37 @@ async fn fetch(
             if let Some(lead) = lead {
                 lead.end(Outcome::of_failure(&error));
             }
-            return Err(Lack::Failed { error, followed: false });
+            return Err(Lack::of_failure(error, false));
         }
     };
-    begin(worker, ask, asked, |_| lead.take()).await.map_err(|asked| {
-        let (primary, status) = (&ask.target.primary, asked.response.status());
-        if let Some(lead) = lead
-            && let Some(error) = Outcome::of_error(status, asked.response.headers())
-        {
-            lead.end(error);
+    let epoch = asked.sent.epoch;
+    match begin(worker, ask, asked, version, |_| lead.take()).await {
+        Ok(got) => {
+            if let Some(stale) = stale {
+                stale::note_successor(worker, ask, &stale.response, &got.response, epoch);
+            }
+            Ok(got)
         }
-        let noted =
-            worker.shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s());
-        match status == StatusCode::PARTIAL_CONTENT && noted.is_none() {
-            true => Lack::NotStored,
-            false => Lack::NoSlice,
-        }
-    })
+        Err(asked) => Err(lack_of(worker, ask, &asked, lead)),
+    }
+}
+
+/// Why what came is no slice.
+fn lack_of(worker: &Worker, ask: &Ask, asked: &SliceResponse, lead: Option<Lead>) -> Lack {
+    let (primary, status) = (&ask.target.primary, asked.response.status());
+    if let Some(lead) = lead
+        && let Some(error) = Outcome::of_error(status, asked.response.headers())
+    {
+        lead.end(error);
+    }
+    if is_passing_failure(status) {
+        return Lack::Refused(status);
+    }
+    let noted = worker.shared.collapse.unsliceable.of(primary, ask.has_cookie(), worker.now_s());
+    match status == StatusCode::PARTIAL_CONTENT && noted.is_none() {
+        true => Lack::NotStored,
+        false => Lack::NoSlice,
+    }
 }
 
 /// Asks the origin for a slice, or, if it is one with this tag, whether it still has it.
@@ -340,25 +445,32 @@ pub(crate) async fn ask_origin(
     Ok(SliceResponse { slices, index, sent, response })
 }
 
-/// Begins to store and read an arriving slice. Returns the response itself if it is no slice, and
-/// remembers that if it says something about the resource. `lead_for` supplies the lead for the
-/// slice, and is told whether the slice spans the whole resource.
+/// Begins to store and read an arriving slice, or the whole in its place, if that is of the `version`
+/// that an answer has begun with. Returns the response itself if it is neither, and remembers if it
+/// says something about the resource. `lead_for` supplies the lead for the slice, and is told
+/// whether what is stored is the whole resource.
 pub(crate) async fn begin(
     worker: &Worker,
     ask: &Ask,
     asked: SliceResponse,
+    version: Option<&Version>,
     lead_for: impl FnOnce(bool) -> Option<Lead>,
 ) -> Result<Got, SliceResponse> {
-    let unsliced = &worker.shared.collapse.unsliceable;
-    let Judged { stored, own, groups, hint } = match judge(worker, ask, &asked) {
-        Ok(judged) => judged,
-        Err(what) => {
-            if let Some(what) = what {
-                unsliced.note(&ask.target.primary, what, worker.now_s());
-            }
+    let note = |what| {
+        let unsliced = &worker.shared.collapse.unsliceable;
+        unsliced.note(&ask.target.primary, what, worker.now_s());
+    };
+    let Judged { stored, own, groups, hint } = match judge(worker, ask, &asked, version) {
+        Verdict::Slice(judged) => *judged,
+        Verdict::Unsliceable(what) => {
+            note(what);
             return Err(asked);
         }
+        Verdict::NotAboutSlices => return Err(asked),
     };
+    if asked.response.status() == StatusCode::OK {
+        note(Unsliceable::NoRanges);
+    }
     worker.shared.vault.forget_confirmed_but(&ask.target.primary, &stored.headers);
     let Ok(insertion) = insert(worker, ask, &asked, stored.clone(), &groups).await else {
         return Err(asked);
@@ -367,7 +479,11 @@ pub(crate) async fn begin(
     let placement = insertion.placement();
     let length_bytes = asked.response.body().size_hint().exact();
     let inflight = worker.inflight(insertion.key.clone(), length_bytes);
-    let lead = lead_for(stored.part.is_none());
+    let is_whole = stored.part.is_none();
+    let mut lead = lead_for(is_whole);
+    if let Some(lead) = lead.as_mut().filter(|_| is_whole) {
+        lead.leads_also(&insertion.key);
+    }
     if let Some(lead) = &lead {
         let shared = SharedResponse::of(&insertion, length_bytes, &ask.headers);
         lead.herald().filling(SharedFill { shared, body: inflight.clone() });
@@ -402,115 +518,4 @@ async fn insert(
     };
     insertion.expect(length_bytes);
     Ok(insertion)
-}
-
-/// The response to be stored, its fields for the client that asked, and where it lies.
-struct Judged {
-    stored: StoredResponse,
-    own: HeaderMap,
-    groups: Groups,
-    /// The hint that a rule gives its group.
-    hint: Option<Hint>,
-}
-
-/// Judges a response: the form in which it will be stored, or else the reason why its resource
-/// cannot be sliced.
-fn judge(worker: &Worker, ask: &Ask, asked: &SliceResponse) -> Result<Judged, Option<Unsliceable>> {
-    let (shared, response) = (&worker.shared, &asked.response);
-    let caching = &shared.config.caching;
-    match response.status() {
-        StatusCode::PARTIAL_CONTENT => {}
-        StatusCode::OK => return Err(Some(Unsliceable::NoRanges)),
-        _ => return Err(None),
-    }
-    let mut headers = response.headers().clone();
-    let length_bytes = response.body().size_hint().exact();
-    let complete_bytes = hooks::length_bytes(ask, response.status(), &headers, response.body());
-    let effects = hooks::on_response(shared, ask, response.status(), &mut headers, complete_bytes);
-    let part = Part::of(&headers).filter(|part| {
-        asked.slices.is_slice(asked.index, part) && length_bytes == Some(part.length_bytes())
-    });
-    let (Some(part), Vary::Nothing) = (part, vary::of(&headers)) else {
-        return Err(Some(Unsliceable::AsAsked));
-    };
-    // One range of what is longer than the cache would push out all else, and its own beginning.
-    let limits = FillLimits::of(&shared.config, &shared.vault);
-    let is_long = part.complete_bytes > limits.sliced_bytes_max;
-    if is_long || part.length_bytes() > limits.body_bytes_max {
-        return Err(Some(Unsliceable::AsAsked));
-    }
-    let directives = ResponseDirectives::of(&headers, caching);
-    let exchange = Exchange {
-        method: &Method::GET,
-        request: &ask.headers,
-        wishes: &ask.wishes,
-        status: response.status(),
-        response: &headers,
-        directives: &directives,
-        response_time_s: asked.sent.response_time_ms / 1000,
-        with_cookie: ask.has_cookie(),
-        selective: true,
-    };
-    let mut admitted = effects.admit(exchange, caching);
-    // What is stored of it already is renewed in any case, and so is the rest of it brought.
-    if !shared.vault.has_slices(&ask.target.primary) {
-        admitted = admitted.and_then(|()| ask.admit_new(shared, &effects));
-    }
-    admitted.map_err(unsliced_by)?;
-    let status = if part.is_whole() { StatusCode::OK } else { response.status() };
-    let arrived = Arrived {
-        status,
-        headers: &headers,
-        received: &headers,
-        directives: &directives,
-        with_cookie: ask.has_cookie(),
-        request_time_ms: asked.sent.request_time_ms,
-        response_time_ms: asked.sent.response_time_ms,
-    };
-    let policy = effects.policy(arrived, caching);
-    let groups = effects.groups_of(&shared.config, ask, &headers);
-    let mut kept =
-        storing::stored_headers(&headers, &directives, caching, asked.sent.response_time_ms / 1000);
-    kept.remove(CONTENT_RANGE);
-    let mut stored = StoredResponse::new(status, response.version(), policy, kept);
-    if !part.is_whole() {
-        parts::remove_digests(&mut stored.headers);
-        stored.part = Some(part);
-    }
-    note_age(worker, ask, &stored, (&headers, asked.sent.request_time_ms), &effects);
-    Ok(Judged { stored, own: answer::own_fields(&headers), groups, hint: effects.hint })
-}
-
-/// Whether a slice of what this one is of could most likely not be kept if this request brought it:
-/// it may be for who sent its cookie.
-pub(crate) fn may_be_for_sender(worker: &Worker, ask: &Ask, stored: &StoredResponse) -> bool {
-    if !ask.has_cookie() {
-        return false;
-    }
-    let (shared, mut headers) = (&worker.shared, stored.headers.clone());
-    let complete_bytes = stored.part.map(|part| part.complete_bytes);
-    let effects = hooks::on_response(shared, ask, stored.status, &mut headers, complete_bytes);
-    let caching = &shared.config.caching;
-    let now_ms = worker.now_ms();
-    let arrived = Arrived {
-        status: stored.status,
-        headers: &headers,
-        received: &headers,
-        directives: &ResponseDirectives::of(&headers, caching),
-        with_cookie: true,
-        request_time_ms: now_ms,
-        response_time_ms: now_ms,
-    };
-    effects.policy(arrived, caching).is_personal
-}
-
-/// The reason why a resource cannot be sliced, from the refusal to store a slice of it; `None` if
-/// the request caused the refusal.
-fn unsliced_by(reason: NotStoredReason) -> Option<Unsliceable> {
-    match reason {
-        NotStoredReason::Cookie => Some(Unsliceable::AsAskedWithCookie),
-        NotStoredReason::FirstRequest => None,
-        _ if reason.is_of_request() => None,
-        _ => Some(Unsliceable::AsAsked),
-    }
 }

@@ -221,10 +221,16 @@ impl Fetcher {
 
     /// Claims the trial, one in each [`TRIALS_EVERY`], that a validation behind answers makes of an
     /// origin that is out of reach.
-    pub(crate) fn take_trial(&self, site: SiteId) -> bool {
+    fn take_trial(&self, site: SiteId) -> bool {
         let now = std::time::Instant::now();
         let mut pools = self.site(site).pools.iter();
         pools.any(|pool| pool.endpoint().health().take_try(TRIALS_EVERY, now))
+    }
+
+    /// Whether a validation behind answers may go to a site now: not to one that is out of reach and
+    /// was tried just now. The trial of one whose checks fail, too, is claimed when it is sent.
+    pub(crate) fn may_validate_behind(&self, site: SiteId) -> bool {
+        self.is_known_down(site) || !self.is_out_of_reach(site) || self.take_trial(site)
     }
 
     /// Whether any origin of a site that is known to be down may get its trial request now.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ranges::{slice_of, sliced_by};
-use crate::support::{Origin, Proxy, eventually, noise, reply};
+use crate::support::{Gate, Home, Nobody, Origin, PATIENCE, Proxy, eventually, noise, reply};
 
 const SLICE: usize = 65536;
 const LENGTH: usize = 300_000;
@@ -134,4 +134,145 @@ fn the_cookie_of_a_304_about_a_slice_is_for_who_asked() {
     assert_eq!(asked.body, origin.versions[0][..10]);
     let next = ask();
     assert!(next.cache().contains("; hit") && !next.has("set-cookie"), "{}", next.cache());
+}
+
+/// A proxy that serves what is stale for so many seconds while it is validated, and where the
+/// origin fails.
+fn lenient(origin: &Origin, while_validated_s: u64, on_error_s: u64) -> Proxy {
+    Proxy::start_with(origin, |config| {
+        config.caching.slice_bytes = SLICE as u64;
+        config.caching.stale_while_revalidate_s = while_validated_s;
+        config.caching.stale_if_error_s = on_error_s;
+        config.caching.disconnected_stale_max_s = 0;
+    })
+}
+
+/// RFC 5861 §3.
+#[test]
+fn stale_slices_are_served_while_one_of_them_is_validated() {
+    let (body, gate) = (noise(61, LENGTH), Gate::default());
+    let (sent, held) = (body.clone(), gate.clone());
+    let origin = Origin::start(move |request| match request.has("if-none-match") {
+        true => {
+            held.wait();
+            reply(304, "ETag: \"v1\"\nCache-Control: max-age=60", "")
+        }
+        false => slice_of(request, &sent, "ETag: \"v1\""),
+    });
+    let proxy = lenient(&origin, 100, 0);
+    let ask = || {
+        let answer = proxy.get_with("/", "Range: bytes=0-");
+        assert!(answer.complete && answer.body == body, "{}", answer.cache());
+        answer.cache()
+    };
+    eventually("the slices are stored", || ask().contains("; hit"));
+    let asked = origin.count();
+    proxy.pass_seconds(61);
+    for _ in 0..3 {
+        let said = ask();
+        assert!(said.contains("; hit; ttl=-1"), "{said}");
+    }
+    eventually("one is being validated", || origin.count() == asked + 1);
+    let reload = proxy.get_with("/", "Range: bytes=100000-100009\nCache-Control: max-stale=9");
+    assert!(reload.cache().contains("; hit"), "{}", reload.cache());
+    gate.open();
+    eventually("all are fresh", || ask().contains("; hit; ttl=60"));
+    assert_eq!(origin.count(), asked + 1);
+    assert_eq!(proxy.metric("damelo_proxy_validated_behind_total"), 1);
+    // Beyond the window it is asked first.
+    proxy.pass_seconds(161);
+    let said = ask();
+    assert!(said.contains("; fwd=stale; fwd-status=304"), "{said}");
+    assert_eq!(origin.count(), asked + 2);
+}
+
+/// Nobody gets slices of both versions, and the new one in the end.
+#[test]
+fn a_change_that_a_validation_behind_finds_reaches_all_slices() {
+    let origin = validating(63);
+    let proxy = lenient(&origin.origin, 1000, 0);
+    origin.bring_all(&proxy, "/");
+    proxy.pass_seconds(61);
+    origin.version.store(1, Ordering::SeqCst);
+    let middle = proxy.get_with("/", "Range: bytes=150000-150009");
+    assert!(
+        middle.body == origin.versions[0][150_000..150_010] && middle.cache().contains("; hit")
+    );
+    let mut last = Vec::new();
+    eventually("the new version is served", || {
+        last = proxy.get_with("/", "Range: bytes=150000-150009").body;
+        last == origin.versions[1][150_000..150_010]
+    });
+    // The others of the old one are not served for their windows any more.
+    let whole = proxy.get_with("/", "Range: bytes=0-");
+    assert!(whole.complete && whole.body == origin.versions[1], "{}", whole.cache());
+}
+
+/// RFC 5861 §4.
+#[test]
+fn stale_slices_stand_in_for_errors() {
+    let (body, fails) = (noise(65, LENGTH), Arc::<AtomicUsize>::default());
+    let (sent, failing) = (body.clone(), fails.clone());
+    let origin = Origin::start(move |request| match failing.load(Ordering::SeqCst) {
+        0 => slice_of(request, &sent, "ETag: \"v1\""),
+        status => reply(status as u16, "", "an error"),
+    });
+    let proxy = lenient(&origin, 0, 100);
+    let ask = |headers: &str| proxy.get_with("/", &format!("Range: bytes=0-\n{headers}"));
+    eventually("the slices are stored", || ask("").cache().contains("; hit"));
+    proxy.pass_seconds(61);
+    fails.store(503, Ordering::SeqCst);
+    let asked = origin.count();
+    let stale = ask("");
+    assert!(stale.status() == 206 && stale.complete && stale.body == body);
+    let said = stale.cache();
+    assert!(said.contains("; fwd=stale; fwd-status=503"), "{said}");
+    assert!(said.contains("detail=stale-if-error"), "{said}");
+    assert_eq!(origin.count(), asked + 1, "an answer that has begun so goes on so");
+    assert_eq!(proxy.metric("damelo_proxy_stale_on_error_total"), 1);
+    assert_eq!(ask("Cache-Control: no-cache").status(), 503, "its client does not want it");
+    fails.store(404, Ordering::SeqCst);
+    assert_eq!(ask("").status(), 404, "that is an answer");
+    fails.store(503, Ordering::SeqCst);
+    proxy.pass_seconds(100);
+    assert_eq!(ask("").status(), 503, "the window is over");
+}
+
+#[test]
+fn stale_slices_stand_in_for_an_origin_that_is_out_of_reach() {
+    let (home, origin, nobody) = (Home::new(), validating(67), Nobody::new());
+    let start = |url: String, stale_max_s: u64| {
+        Proxy::start_to(&home, url, |config| {
+            config.caching.slice_bytes = SLICE as u64;
+            config.caching.disconnected_stale_max_s = stale_max_s;
+            config.upstream.ejection.failures = 2;
+            config.upstream.ejection.period = PATIENCE * 2;
+        })
+    };
+    let body = origin.versions[0].clone();
+    let proxy = start(format!("http://{}", origin.origin.address), 0);
+    origin.bring_all(&proxy, "/");
+    proxy.stop();
+    let proxy = start(nobody.url(), 0);
+    let ask = |proxy: &Proxy| proxy.get_with("/", "Range: bytes=0-");
+    assert!(ask(&proxy).cache().contains("; hit"));
+    proxy.pass_seconds(61);
+    let failed = ask(&proxy);
+    assert_eq!(failed.status(), 502);
+    assert!(failed.cache().contains("; fwd=stale; detail=connect-failed"), "{}", failed.cache());
+    proxy.stop();
+    let proxy = start(nobody.url(), 1000);
+    proxy.pass_seconds(61);
+    // After two it is not asked any more, and the whole is put together, too.
+    for _ in 0..3 {
+        let stale = ask(&proxy);
+        assert!(stale.status() == 206 && stale.complete && stale.body == body);
+        let said = stale.cache();
+        assert!(said.contains("; fwd=stale") && said.contains("detail=connect-failed"), "{said}");
+    }
+    let whole = proxy.get("/");
+    assert!(whole.status() == 200 && whole.complete && whole.body == body, "{}", whole.cache());
+    assert!(whole.cache().contains("detail=connect-failed"), "{}", whole.cache());
+    proxy.pass_seconds(1000);
+    assert_eq!(ask(&proxy).status(), 502);
 }
