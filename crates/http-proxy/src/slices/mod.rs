@@ -16,6 +16,7 @@
 //! when it began (`resuming`). Threads: the worker's.
 
 mod got;
+mod missing;
 mod reader;
 mod resuming;
 mod slice;
@@ -32,16 +33,15 @@ use crate::collapse::{Outcome, Role, Who};
 use crate::error::FetchError;
 use crate::fetch::{Conditions, Fetch};
 use crate::request::{Ask, hooks};
-use crate::rules::parts::{self, Part, Slices};
+use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
 use crate::rules::reuse::Failure;
-use crate::rules::{CacheStatus, ForwardReason, Policy};
+use crate::rules::{CacheStatus, ForwardReason};
 use crate::slices::got::{Begun, Got, How, Lack};
+use crate::slices::missing::{missing, must_be_there};
 use crate::slices::reader::SliceReader;
 use crate::slices::slice::SliceResponse;
-use crate::slices::verdict::may_be_for_sender;
-use crate::vault::entry::StoredResponse;
-use crate::vault::{Found, FoundBody, KnownSlice, RangeReader, Stretch, slice_key};
+use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
 
 pub(crate) use resuming::{rest_of, resumable};
@@ -50,8 +50,6 @@ pub(crate) use resuming::{rest_of, resumable};
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;
 /// Slices of one response that are looked up before it counts as a hit: bounds the time for it.
 pub(crate) const LOOKED_FOR_MAX: u64 = 16 << 10;
-/// Of these, how many are looked into before it counts as a hit, unless all must be there.
-const LOOKED_INTO_MAX: u64 = 256;
 
 /// The requested range, and the slices it covers.
 #[derive(Debug, Clone, Copy)]
@@ -349,62 +347,6 @@ async fn whole(
     };
     let found = Found::assembled(response, body, first.placement);
     Some(counted(worker, ask, found, status))
-}
-
-/// Whether the answer may only be promised if all slices of it are there: none can be asked for, or
-/// it could not be kept.
-fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) -> bool {
-    ask.wishes.only_if_cached || may_be_for_one(ask) || may_be_for_sender(worker, ask, first)
-}
-
-/// The first of these slices for which the origin will be asked by an answer that begins with
-/// `first`, and why: it is missing, or may not be served without validation, or is of another
-/// version. `None`: as far as can
-/// be known, there is none. Whether a slice on disk may be served is only looked for if all must
-/// `surely` be there, as the answer would break off otherwise: for a hit, the disk would be read
-/// twice.
-async fn missing(
-    worker: &Worker,
-    ask: &Ask,
-    (slices, mut indices): (Slices, std::ops::Range<u64>),
-    first: &StoredResponse,
-    surely: bool,
-) -> Option<(u64, ForwardReason)> {
-    indices.end = indices.end.min(indices.start.saturating_add(LOOKED_FOR_MAX));
-    let (vault, primary) = (&worker.shared.vault, &ask.target.primary);
-    let Some(generation) = vault.slices_generation(primary).await else {
-        return Some((indices.start, ForwardReason::Partial));
-    };
-    let there = |index: u64| vault.may_have_slice(primary, slices, generation, index);
-    if let Some(index) = indices.clone().find(|index| !there(*index)) {
-        return Some((index, ForwardReason::Partial));
-    }
-    let begun_ms = worker.now_ms();
-    if !surely {
-        indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
-    }
-    let is_usable = |policy: &Policy| slice::is_usable(worker, ask, policy, begun_ms);
-    let is_of_version = |other: &StoredResponse| {
-        let came_s = first.policy.response_time_s();
-        parts::may_combine(&first.headers, &other.headers, came_s)
-    };
-    let is_confirmed = !surely
-        && vault
-            .confirmed(primary)
-            .is_some_and(|one| is_usable(&one.response.policy) && is_of_version(&one.response));
-    for index in indices {
-        match vault.known_slice(primary, slices, generation, index, surely).await {
-            KnownSlice::Missing => return Some((index, ForwardReason::Partial)),
-            // What would follow is of the version of the first, or the answer would break off.
-            KnownSlice::Known(slice)
-                if !is_of_version(&slice) || (!is_confirmed && !is_usable(&slice.policy)) =>
-            {
-                return Some((index, ForwardReason::Stale));
-            }
-            KnownSlice::Known(_) | KnownSlice::OnDisk => {}
-        }
-    }
-    None
 }
 
 fn status_of(how: How, reason: ForwardReason) -> CacheStatus {
