@@ -15,6 +15,7 @@
 //! response is assembled from slices only if at least half of it is stored, or if it was stored
 //! when it began (`resuming`). Threads: the worker's.
 
+mod arrival;
 mod got;
 mod missing;
 mod reader;
@@ -37,10 +38,10 @@ use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
 use crate::rules::reuse::Failure;
 use crate::rules::{CacheStatus, ForwardReason};
+use crate::slices::arrival::SliceResponse;
 use crate::slices::got::{Begun, Got, How, Lack};
 use crate::slices::missing::{missing, must_be_there};
 use crate::slices::reader::SliceReader;
-use crate::slices::slice::SliceResponse;
 use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
 
@@ -399,14 +400,14 @@ pub(crate) async fn probe(
     want: Want,
 ) -> Answer {
     let (ask, slices, index) = (fetching.ask, want.slices, want.index());
-    let asked = match slice::ask_origin(worker, ask, slices, index, None).await {
+    let asked = match arrival::ask_origin(worker, ask, slices, index, None).await {
         Ok(asked) => asked,
         Err(error) => return fetching.failed(error).await,
     };
     fetching.sent = asked.sent;
     let collapse = &worker.shared.collapse;
     let lead = &mut fetching.lead;
-    let begun = slice::begin(worker, ask, asked, None, |is_whole| {
+    let begun = arrival::begin(worker, ask, asked, None, |is_whole| {
         let lead = lead.take()?;
         if is_whole {
             return Some(lead);

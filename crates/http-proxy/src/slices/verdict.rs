@@ -19,7 +19,7 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
 use crate::rules::{NotStoredReason, ResponseDirectives};
 use crate::ruleset::{Hint, ResponseEffects};
-use crate::slices::slice::SliceResponse;
+use crate::slices::arrival::SliceResponse;
 use crate::vault::entry::StoredResponse;
 use crate::worker::Worker;
 

@@ -1,0 +1,140 @@
+//! A slice on its way from the origin into the store, and to those who read it meanwhile.
+//!
+//! Invariants: a fetched slice goes into the store even if its clients leave; what is the whole
+//! resource is stored as the complete response. Threads: the worker's; a fill is a task of its
+//! worker.
+
+use http::header::{HeaderValue, IF_NONE_MATCH, RANGE};
+use http::{Response, StatusCode};
+use hyper::body::Body as _;
+
+use crate::collapse::Lead;
+use crate::collapse::sharing::{SharedFill, SharedResponse};
+use crate::collapse::unsliceable::Unsliceable;
+use crate::error::FetchError;
+use crate::fetch::Sent;
+use crate::fetch::fill::{Fill, Storing};
+use crate::request::{Ask, hooks};
+use crate::rules::group::Groups;
+use crate::rules::parts::Slices;
+use crate::rules::{NotStoredReason, validation};
+use crate::slices::got::{Got, How};
+use crate::slices::verdict::{Judged, Verdict, Version, judge};
+use crate::upstream::{FetchedBody, OriginBody, Timed};
+use crate::vault::FoundBody;
+use crate::vault::entry::StoredResponse;
+use crate::vault::insertion::Insertion;
+use crate::worker::Worker;
+
+/// The origin's response to a request for a slice.
+pub(crate) struct SliceResponse {
+    pub(crate) slices: Slices,
+    pub(crate) index: u64,
+    pub(crate) sent: Sent,
+    pub(crate) response: Response<FetchedBody>,
+}
+
+/// Asks the origin for a slice, or, if it is one with this tag, whether it still has it.
+pub(crate) async fn ask_origin(
+    worker: &Worker,
+    ask: &Ask,
+    slices: Slices,
+    index: u64,
+    tag: Option<&HeaderValue>,
+) -> Result<SliceResponse, FetchError> {
+    let sent = Sent::now(worker, &ask.target.primary);
+    let (first, last) = slices.bounds(index);
+    let ranged = |body| {
+        let mut request = ask.to_origin_request(&worker.shared, body);
+        validation::remove_conditions(request.headers_mut());
+        if let Ok(range) = HeaderValue::try_from(format!("bytes={first}-{last}")) {
+            request.headers_mut().insert(RANGE, range);
+        }
+        // It is looked at before the range (RFC 9110 §13.2.2).
+        if let Some(tag) = tag {
+            request.headers_mut().insert(IF_NONE_MATCH, tag.clone());
+        }
+        request
+    };
+    let response = worker.fetcher.send(ranged(OriginBody::Empty), &ranged).await?;
+    if response.status() == StatusCode::NOT_MODIFIED && tag.is_none() {
+        return Err(FetchError::Unasked);
+    }
+    let sent = Sent { response_time_ms: worker.now_ms(), ..sent };
+    Ok(SliceResponse { slices, index, sent, response })
+}
+
+/// Begins to store and read an arriving slice, or the whole in its place, if that is of the `version`
+/// that an answer has begun with. Returns the response itself if it is neither, and remembers if it
+/// says something about the resource. `lead_for` supplies the lead for the slice, and is told
+/// whether what is stored is the whole resource.
+pub(crate) async fn begin(
+    worker: &Worker,
+    ask: &Ask,
+    asked: SliceResponse,
+    version: Option<&Version>,
+    lead_for: impl FnOnce(bool) -> Option<Lead>,
+) -> Result<Got, SliceResponse> {
+    let note = |what| {
+        let unsliced = &worker.shared.collapse.unsliceable;
+        unsliced.note(&ask.target.primary, what, worker.now_s());
+    };
+    let Judged { stored, own, groups, hint } = match judge(worker, ask, &asked, version) {
+        Verdict::Slice(judged) => *judged,
+        Verdict::Unsliceable(what) => {
+            note(what);
+            return Err(asked);
+        }
+        Verdict::NotAboutSlices => return Err(asked),
+    };
+    if asked.response.status() == StatusCode::OK {
+        note(Unsliceable::NoRanges);
+    }
+    worker.shared.vault.forget_confirmed_but(&ask.target.primary, &stored.headers);
+    let Ok(insertion) = insert(worker, ask, &asked, stored.clone(), &groups).await else {
+        return Err(asked);
+    };
+    hooks::on_store(worker, insertion.group, hint);
+    let placement = insertion.placement();
+    let length_bytes = asked.response.body().size_hint().exact();
+    let inflight = worker.inflight(insertion.key.clone(), length_bytes);
+    let is_whole = stored.part.is_none();
+    let mut lead = lead_for(is_whole);
+    if let Some(lead) = lead.as_mut().filter(|_| is_whole) {
+        lead.leads_also(&insertion.key);
+    }
+    if let Some(lead) = &lead {
+        let shared = SharedResponse::of(&insertion, length_bytes, &ask.headers);
+        lead.herald().filling(SharedFill { shared, body: inflight.clone() });
+    }
+    let version = asked.response.version();
+    let timed = Timed::of_response(
+        asked.response.into_body(),
+        ask.body_idle(&worker.shared.config),
+        version,
+    );
+    let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
+    let fill = Fill::without_client(storing, timed, inflight.clone());
+    worker.spawn(fill.run());
+    let body = FoundBody::Inflight(inflight, None);
+    Ok(Got { response: stored, body, placement, how: How::Fetched, own: Some(own) })
+}
+
+async fn insert(
+    worker: &Worker,
+    ask: &Ask,
+    asked: &SliceResponse,
+    stored: StoredResponse,
+    groups: &Groups,
+) -> Result<Box<Insertion>, NotStoredReason> {
+    let (vault, target, epoch) = (&worker.shared.vault, &ask.target, asked.sent.epoch);
+    let length_bytes = asked.response.body().size_hint().exact();
+    let mut insertion = match stored.part {
+        Some(_) => {
+            vault.begin_slice(target, epoch, asked.slices, asked.index, stored, groups).await?
+        }
+        None => vault.begin(target, epoch, &ask.headers, stored, length_bytes, groups).await?,
+    };
+    insertion.expect(length_bytes);
+    Ok(insertion)
+}
