@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use support::frames::{
 use support::wire::{
     Authority, HandshakeKind, ask_http2, block_on, get_tls, handshake, http2_over_tls, http2_to,
 };
-use support::{Origin, Proxy, eventually, reply};
+use support::{Gate, Origin, Proxy, eventually, reply};
 
 const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
 
@@ -443,6 +443,70 @@ fn a_rapid_reset_ends_the_connection() {
     assert!(ended_by_goaway(stream), "the flood goes on");
     assert!(origin.count() < 200, "{} requests reached the origin", origin.count());
     assert_eq!(proxy.get("/").status(), 200);
+}
+
+/// Each stream is looked at, and the origin asked, before its client resets it.
+#[test]
+fn requests_that_are_cancelled_over_and_over_end_the_connection() {
+    let never = Gate::default();
+    let held = never.clone();
+    let origin = Origin::start(move |request| {
+        if request.path() != "/" {
+            held.wait();
+        }
+        reply(200, "Cache-Control: no-store", "x")
+    });
+    let cancels_max = 40;
+    let limited = |config: &mut ProxyConfig| {
+        config.limits.http2_cancels_max = cancels_max;
+        config.limits.http2_cancels_second_max = 1;
+    };
+    let trusting = |config: &mut ProxyConfig| {
+        limited(config);
+        config.forwarded.trust_client = true;
+        config.forwarded.trust_networks = vec!["127.0.0.0/8".parse().expect("a network")];
+    };
+    for (proxy, ends) in
+        [(Proxy::start_with(&origin, limited), true), (Proxy::start_with(&origin, trusting), false)]
+    {
+        let mut stream = http2_raw(proxy.info.address);
+        let before = origin.count();
+        // Time makes room for one more in each second.
+        let most = if ends { cancels_max * 25 } else { cancels_max + 20 };
+        for number in 0..most {
+            let id = number * 2 + 1;
+            let path = format!("/{number:05}");
+            let block = [b"\x82\x86\x04\x06", path.as_bytes(), b"\x41\x01a"].concat();
+            let ask = frame(HEADERS, END_HEADERS | END_STREAM, id, &block);
+            let count = origin.count();
+            if stream.write_all(&ask).is_err() {
+                break;
+            }
+            let is_over = || proxy.metric("damelo_proxy_http2_cancels_exceeded_total") > 0;
+            eventually("it is asked for", || origin.count() > count || is_over());
+            let _ = stream.write_all(&frame(RST_STREAM, 0, id, &[0, 0, 0, 8]));
+            // Not before it was seen to be cancelled.
+            eventually("it is dropped", || {
+                proxy.metric("damelo_proxy_requests_open") == 0 || is_over()
+            });
+            if is_over() {
+                break;
+            }
+        }
+        let asked = u32::try_from(origin.count() - before).expect("few");
+        assert_eq!(proxy.metric("damelo_proxy_http2_cancels_exceeded_total"), u64::from(ends));
+        if ends {
+            assert!((cancels_max..most).contains(&asked), "{asked}");
+            let end = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+            assert!(!matches!(end, Err(ErrorKind::WouldBlock)), "the connection goes on");
+        } else {
+            assert_eq!(asked, most);
+            let ask = frame(HEADERS, END_HEADERS | END_STREAM, 999, GET_BLOCK);
+            stream.write_all(&ask).expect("the connection goes on");
+        }
+        assert_eq!(proxy.get("/").status(), 200);
+    }
+    never.open();
 }
 
 #[test]

@@ -76,6 +76,13 @@ pub struct Limits {
     /// Streams that an HTTP/2 client may open and reset before the proxy has processed them; one
     /// more ends the connection (CVE-2023-44487, "rapid reset"). Default 20.
     pub http2_resets_max: usize,
+    /// Requests that an HTTP/2 client may cancel at once on one connection before their answers
+    /// begin, beyond those of [`Limits::http2_cancels_second_max`]; one more ends the connection.
+    /// The proxies that [`ForwardedFields::trust_networks`] lists are not limited. Default 500; 0
+    /// is no limit.
+    pub http2_cancels_max: u32,
+    /// How many of them a connection has room for again in each second. Default 33.
+    pub http2_cancels_second_max: u32,
     /// Bytes of decoded header fields of one HTTP/2 request; more get 431. More CONTINUATION frames
     /// beyond that end the connection. Default 64 KiB.
     pub http2_header_bytes_max: u32,
@@ -106,6 +113,8 @@ impl Default for Limits {
             uri_bytes_max: 32 << 10,
             http2_streams_max: 128,
             http2_resets_max: 20,
+            http2_cancels_max: 500,
+            http2_cancels_second_max: 33,
             http2_header_bytes_max: 64 << 10,
             body_bytes_max: None,
             whole_body_bytes_max: 256 << 10,

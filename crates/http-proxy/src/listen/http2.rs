@@ -1,17 +1,21 @@
 //! Requests of one HTTP/2 connection.
 //!
 //! Invariants: a stream's request uses the settings current at its start until its end; a
-//! connection is ended only after it was told so, and not before its answers have been delivered.
+//! connection is ended only after it was told so, and not before its answers have been delivered,
+//! unless its client cancels too many requests.
 //! Threads: the connection is one task, each of its streams another, on one worker.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use arc_swap::ArcSwap;
 use http::{Method, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
@@ -19,10 +23,12 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use crate::client::Peer;
 use crate::client::activity::Activity;
 use crate::client::cut::Cut;
+use crate::config::tables::Timeouts;
 use crate::handler::{self, upgrade};
 use crate::io::held_bytes::Delivery;
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
+use crate::listen::http2_cancels::Cancels;
 use crate::listen::http2_streams::Streams;
 use crate::listen::{STOP_GRACE, stopped};
 use crate::worker::Worker;
@@ -52,14 +58,17 @@ pub(super) async fn speak(
     worker: Arc<ArcSwap<Worker>>,
     stream: Watched,
     peer: Peer,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let now = worker.load_full();
-    let timeouts = now.shared.config.timeouts.clone();
+    let config = &now.shared.config;
+    let (timeouts, counters) = (config.timeouts.clone(), now.counters.clone());
     let activity = peer.activity.clone();
-    let streams = Streams::new(activity.clone(), now.counters.clone(), timeouts.client_write);
+    let streams = Streams::new(activity.clone(), counters.clone(), timeouts.client_write);
+    let cancels = Cancels::new(&config.limits, !config.forwarded.lists(peer.ip));
     let builder = builder(&now, streams.clone());
     drop(now);
+    let cancelled = cancels.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         let cut = (request.method() == Method::CONNECT).then(Cut::default);
@@ -67,18 +76,45 @@ pub(super) async fn speak(
             request.extensions_mut().insert(cut.clone());
         }
         let (peer, progress) = (peer.clone(), streams.begin(cut));
+        let unanswered = cancelled.begin();
         async move {
             let response = handler::handle(&worker, request, peer).await;
+            unanswered.answered();
             let body = |body| ClientBody::of_http2(body, active, progress);
             Ok::<_, Infallible>(response.map(body))
         }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        biased;
+        () = serve(connection.as_mut(), &activity, &timeouts, stop) => return,
+        () = cancels.exceeded() => {}
+    }
+    counters.http2_cancels_exceeded.one();
+    // Told to end, as far as its socket takes that at once: what it still sends is not heard.
+    connection.as_mut().graceful_shutdown();
+    poll_fn(|context| {
+        let _ = connection.as_mut().poll(context);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Serves it until it ends by itself, or is ended when its time has come.
+async fn serve<S>(
+    mut connection: Pin<&mut http2::Connection<TokioIo<Watched>, S, Streams>>,
+    activity: &Activity,
+    timeouts: &Timeouts,
+    mut stop: watch::Receiver<bool>,
+) where
+    S: HttpService<Incoming, ResBody = ClientBody, Error = Infallible>,
+    S::Future: Send + 'static,
+{
     let (grace, awaited) = tokio::select! {
         _ = connection.as_mut() => return,
         () = stopped(&mut stop) => (STOP_GRACE, Awaited::Answers),
-        () = unused(&activity, Awaited::Tunnels, timeouts.client_idle) => {
+        () = unused(activity, Awaited::Tunnels, timeouts.client_idle) => {
             (UNUSED_GRACE, Awaited::Tunnels)
         }
         () = activity.told_to_leave() => (UNUSED_GRACE, Awaited::Tunnels),
@@ -90,12 +126,12 @@ pub(super) async fn speak(
     loop {
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = unused(&activity, awaited, quiet_after(&activity)) => {}
+            () = unused(activity, awaited, quiet_after(activity)) => {}
         }
         if timeout(grace, connection.as_mut()).await.is_ok() {
             return;
         }
-        let is_unused = unused_for(&activity, awaited) >= quiet_after(&activity);
+        let is_unused = unused_for(activity, awaited) >= quiet_after(activity);
         if is_unused && delivery.is_over(activity.held_bytes(), Instant::now()) {
             return;
         }

@@ -20,6 +20,7 @@ mod expiry;
 mod http1;
 // Requests of a connection of HTTP/2.
 mod http2;
+mod http2_cancels;
 // Ends single streams.
 mod http2_streams;
 // Which listener a socket that a supervisor handed down is for.

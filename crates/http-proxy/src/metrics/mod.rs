@@ -164,6 +164,7 @@ counters! {
     connections_refused: "Connections refused: too many from one client, or no PROXY header.",
     connections_rested: "Times that an HTTP/1 connection, silent for a while, let go of its buffers.",
     connections_made_room: "Connections that nobody used, ended for others as `limits.connections_max` or `limits.connections_per_client_max` was near.",
+    http2_cancels_exceeded: "HTTP/2 connections ended because their client cancelled too many requests before their answers.",
     client_timeouts: "Connections ended because their client was too slow.",
     tls_failures: "TLS handshakes with clients that failed.",
     certificate_errors: "Changed certificate files that could not be used; the former stay.",

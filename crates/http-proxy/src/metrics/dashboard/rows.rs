@@ -232,6 +232,7 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
                     (Rate("damelo_proxy_client_timeouts", ""), "too slow"),
                     (Rate("damelo_proxy_connections_refused", ""), "connections refused"),
                     (Rate("damelo_proxy_tls_failures", ""), "TLS handshakes failed"),
+                    (Rate("damelo_proxy_http2_cancels_exceeded", ""), "cancelled too much"),
                     (Rate("damelo_proxy_own_errors", ""), "answered 4xx or 5xx by the proxy"),
                 ],
             ),
