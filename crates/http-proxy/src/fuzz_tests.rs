@@ -86,7 +86,7 @@ pub fn users_file(data: &[u8]) {
 pub fn forwarded_fields(data: &[u8]) {
     let headers = fields(data);
     let networks = ["10.0.0.0/8".parse().expect("a network")];
-    let (scheme, host) = forwarded::given(&headers);
+    let (scheme, host) = forwarded::given(&headers, &networks);
     assert!(scheme.is_none_or(|scheme| ["http", "https"].contains(&scheme)));
     assert!(host.is_none_or(|host| !host.is_empty() && is_plain_authority(host.as_bytes())));
     // What the client itself put before what the proxy wrote counts for nothing.
@@ -115,7 +115,7 @@ pub fn forwarded_fields(data: &[u8]) {
     assert!(forwarded::request_id(&headers, true).len() <= 200);
     let mut told = headers;
     forwarded::forget_told(&mut told, false);
-    assert_eq!(forwarded::given(&told), (None, None));
+    assert_eq!(forwarded::given(&told, &networks), (None, None));
     assert_eq!(forwarded::client(&told, &[]), ClientGiven::Peer);
 }
 

@@ -11,6 +11,7 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 
+use damelo_http_proxy::ProxyConfig;
 use support::frames::{
     DATA, END_HEADERS, END_STREAM, GET_BLOCK, HEADERS, frame, http2_raw, next_frame,
 };
@@ -266,6 +267,62 @@ fn what_the_origin_is_told_of_the_url_is_in_the_key() {
     }
 }
 
+/// By each of these some framework or server takes a request for another one, or leaves its body to
+/// the server before it: what it answers then would be everybody's.
+#[test]
+fn what_only_a_proxy_may_tell_an_origin_does_not_come_from_clients() {
+    const TOLD: &[&str] = &[
+        // Rack::Sendfile answers with an empty body, and the path of a file for the server before.
+        "X-Sendfile-Type",
+        "X-Accel-Mapping",
+        // The scheme, for IIS, WebLogic, WebSphere, Magento and sites behind some networks.
+        "X-ARR-SSL",
+        "WL-Proxy-SSL",
+        "$WSIS",
+        "$WSSC",
+        "SSL-Offloaded",
+        "Fastly-SSL",
+        "CF-Visitor",
+        "CloudFront-Forwarded-Proto",
+        "X-Original-Proto",
+        // Host and path, for WebSphere, Zope, and Next.js.
+        "$WSSN",
+        "X-VHM-Host",
+        "X-VHM-Root",
+        "X-Matched-Path",
+        "X-Now-Route-Matches",
+        "X-Invoke-Path",
+        "X-Middleware-Subrequest",
+        // The client.
+        "Client-IP",
+        "True-Client-IP",
+        "CF-Connecting-IP",
+        "Fastly-Client-IP",
+        "WL-Proxy-Client-IP",
+        "Proxy-Client-IP",
+        "X-Original-For",
+    ];
+    let origin = Origin::start(|request| {
+        let odd = request.headers.iter().any(|(_, value)| value == "evil");
+        reply(200, "Cache-Control: max-age=60", if odd { "" } else { "the page" })
+    });
+    let trusting = |config: &mut ProxyConfig| config.forwarded.trust_client = true;
+    let (proxy, behind) = (Proxy::start(&origin), Proxy::start_with(&origin, trusting));
+    for (number, name) in TOLD.iter().enumerate() {
+        let path = format!("/{number}");
+        for (path, name) in
+            [(path.clone(), (*name).to_owned()), (path + "_", name.replace('-', "_"))]
+        {
+            let poisoned = proxy.get_with(&path, &format!("Host: a\n{name}: evil"));
+            assert_eq!(poisoned.text(), "the page", "{name}");
+            let again = proxy.get(&path);
+            assert!(again.cache().contains("; hit") && again.text() == "the page", "{name}");
+        }
+        behind.get_with("/", &format!("Host: a\nCache-Control: no-cache\n{name}: evil"));
+        assert_eq!(origin.last().header(name), "evil", "of who is trusted");
+    }
+}
+
 /// Clients that spell the host in another way get the same stored answer, which may name it.
 #[test]
 fn the_origin_is_told_the_host_as_it_is_in_the_key() {
@@ -293,7 +350,7 @@ fn a_proxy_before_this_one_says_what_was_asked() {
     let origin = believing();
     let proxy = Proxy::start_with(&origin, |config| config.forwarded.trust_client = true);
     let asked = |lines: &str| proxy.get_with("/x", &format!("Host: a\n{lines}"));
-    let first = asked("X-Forwarded-Host: www.test\nX-Forwarded-Proto: HTTPS, http");
+    let first = asked("X-Forwarded-Host: www.test\nX-Forwarded-Proto: http, HTTPS");
     assert!(first.text().contains("\"www.test\", \"https\""), "{}", first.text());
     assert!(asked("X-Forwarded-Host: www.test\nX-Forwarded-Proto: https").cache().contains("hit"));
     for other in [

@@ -32,21 +32,44 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// go through. No standard has it.
 const PROXY: HeaderName = HeaderName::from_static("proxy");
 
-/// Fields that make some origins answer for another host, scheme, path or client than requested.
-/// They are not part of any key, so untrusted clients may not set them. Some servers take
-/// `SCRIPT_NAME` and `PATH_INFO` for the variables of that name.
-static TELLING: [HeaderName; 41] = [
+/// Fields that make some origins answer for another host, scheme, path or client than requested, or
+/// leave the body to a server before them. They are not part of any key, so untrusted clients may
+/// not set them. Some servers take `SCRIPT_NAME` and `PATH_INFO` for the variables of that name.
+static TELLING: [HeaderName; 79] = [
     X_FORWARDED_FOR,
     X_FORWARDED_HOST,
     X_FORWARDED_PROTO,
     FORWARDED,
+    HeaderName::from_static("$wsis"),
+    HeaderName::from_static("$wssc"),
+    HeaderName::from_static("$wssn"),
+    HeaderName::from_static("$wssp"),
+    HeaderName::from_static("cf-connecting-ip"),
+    HeaderName::from_static("cf-connecting-ipv6"),
+    HeaderName::from_static("cf-visitor"),
+    HeaderName::from_static("client-ip"),
+    HeaderName::from_static("cloudfront-forwarded-proto"),
+    HeaderName::from_static("fastly-client-ip"),
+    HeaderName::from_static("fastly-ssl"),
+    HeaderName::from_static("forwarded-for"),
     HeaderName::from_static("front-end-https"),
     HeaderName::from_static("path-info"),
+    HeaderName::from_static("proxy-client-ip"),
     HeaderName::from_static("script-name"),
+    HeaderName::from_static("ssl-offloaded"),
+    HeaderName::from_static("true-client-ip"),
+    HeaderName::from_static("wl-proxy-client-ip"),
+    HeaderName::from_static("wl-proxy-ssl"),
+    HeaderName::from_static("x-accel-mapping"),
+    HeaderName::from_static("x-arr-ssl"),
+    HeaderName::from_static("x-azure-clientip"),
     HeaderName::from_static("x-client-ip"),
     HeaderName::from_static("x-cluster-client-ip"),
     HeaderName::from_static("x-envoy-original-host"),
     HeaderName::from_static("x-envoy-original-path"),
+    HeaderName::from_static("x-forwarded"),
+    HeaderName::from_static("x-forwarded-context"),
+    HeaderName::from_static("x-forwarded-hostname"),
     HeaderName::from_static("x-forwarded-path"),
     HeaderName::from_static("x-forwarded-port"),
     HeaderName::from_static("x-forwarded-prefix"),
@@ -59,16 +82,28 @@ static TELLING: [HeaderName; 41] = [
     HeaderName::from_static("x-host"),
     HeaderName::from_static("x-host-override"),
     HeaderName::from_static("x-http-host-override"),
+    HeaderName::from_static("x-invoke-path"),
+    HeaderName::from_static("x-invoke-query"),
+    HeaderName::from_static("x-invoke-status"),
+    HeaderName::from_static("x-matched-path"),
+    HeaderName::from_static("x-middleware-subrequest"),
+    HeaderName::from_static("x-now-route-matches"),
+    HeaderName::from_static("x-original-for"),
     HeaderName::from_static("x-original-host"),
     HeaderName::from_static("x-original-path"),
+    HeaderName::from_static("x-original-proto"),
     HeaderName::from_static("x-original-uri"),
     HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-originating-ip"),
     HeaderName::from_static("x-override-url"),
+    HeaderName::from_static("x-proto"),
     HeaderName::from_static("x-proxied-https"),
     HeaderName::from_static("x-proxy-host"),
     HeaderName::from_static("x-proxy-url"),
     HeaderName::from_static("x-real-host"),
     HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-remote-addr"),
+    HeaderName::from_static("x-remote-ip"),
     HeaderName::from_static("x-request-uri"),
     HeaderName::from_static("x-request-url"),
     HeaderName::from_static("x-rewrite-path"),
@@ -76,21 +111,45 @@ static TELLING: [HeaderName; 41] = [
     HeaderName::from_static("x-rewrite-url"),
     HeaderName::from_static("x-scheme"),
     HeaderName::from_static("x-script-name"),
+    HeaderName::from_static("x-sendfile-type"),
     HeaderName::from_static("x-url-scheme"),
+    HeaderName::from_static("x-vhm-host"),
+    HeaderName::from_static("x-vhm-root"),
 ];
 
-/// Scheme and host that a proxy before this one received, if it states them. Of a list of hosts the
-/// first may be its client's own, and so may be the last: it states none then.
-pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>) {
-    let scheme =
-        headers.get(X_FORWARDED_PROTO).and_then(text_of).and_then(|list| list.split(',').next());
+/// Scheme and host that a proxy before this one received, if it states them. Of a list of schemes
+/// that counts which the outermost of `proxies` wrote: what is before it may be its client's own.
+/// Of a list of hosts the first may be its client's own, and so may be the last: it states none
+/// then.
+pub(crate) fn given<'h>(
+    headers: &'h HeaderMap,
+    proxies: &[IpNet],
+) -> (Option<&'static str>, Option<&'h str>) {
     let mut hosts = headers.get_all(X_FORWARDED_HOST).into_iter();
     let only = hosts.next().filter(|_| hosts.next().is_none());
-    let known = |scheme: &str| {
-        ["http", "https"].into_iter().find(|known| known.eq_ignore_ascii_case(scheme))
-    };
     let is_host = |host: &&str| !host.is_empty() && is_plain_authority(host.as_bytes());
-    (scheme.map(str::trim).and_then(known), only.and_then(text_of).filter(is_host))
+    (scheme_given(headers, proxies), only.and_then(text_of).filter(is_host))
+}
+
+/// Proxies that write a list add to both: to each address that is passed over belongs a scheme.
+fn scheme_given(headers: &HeaderMap, proxies: &[IpNet]) -> Option<&'static str> {
+    let lines = headers.get_all(X_FORWARDED_PROTO).into_iter().rev();
+    let mut schemes = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+    let mut scheme = schemes.next()?;
+    let mut rest = schemes.peekable();
+    if rest.peek().is_some() {
+        let is_proxy =
+            |address: &Option<IpAddr>| address.is_some_and(|address| is_within(proxies, address));
+        let name = X_FORWARDED_FOR;
+        let passed_over = elements::addresses(headers, &name).take_while(is_proxy);
+        scheme = passed_over.zip(rest).last().map_or(scheme, |(_, scheme)| scheme);
+    }
+    let scheme = scheme.trim_ascii();
+    ["http", "https"].into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(scheme))
+}
+
+fn is_within(networks: &[IpNet], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(&address.to_canonical()))
 }
 
 fn text_of(line: &HeaderValue) -> Option<&str> {
@@ -169,7 +228,7 @@ fn outermost(addresses: impl Iterator<Item = Option<IpAddr>>, proxies: &[IpNet])
     for address in addresses {
         let Some(address) = address else { return ClientGiven::Disputed };
         found = ClientGiven::Address(address);
-        if !proxies.iter().any(|network| network.contains(&address.to_canonical())) {
+        if !is_within(proxies, address) {
             break;
         }
     }
@@ -227,7 +286,14 @@ fn is_disguised(name: &HeaderName) -> bool {
 
 /// Whether a name begins as those of [`TELLING`] do.
 fn may_tell(name: &[u8]) -> bool {
-    matches!(name, [b'f' | b'x', ..] | [b'p', b'a', ..] | [b's', b'c', ..])
+    match name {
+        [b'f' | b'x' | b'$', ..] => true,
+        [first, second, ..] => {
+            matches!([*first, *second], [b'p', b'a' | b'r'] | [b's', b'c' | b's'])
+                || matches!([*first, *second], [b'c', b'f' | b'l'] | [b't', b'r'] | [b'w', b'l'])
+        }
+        _ => false,
+    }
 }
 
 /// How a request arrived, as told to its origin.
@@ -264,7 +330,7 @@ pub(crate) fn add(
     {
         headers.append(X_FORWARDED_FOR, client);
     }
-    // These two fields are no lists: the first proxy's value is right, and must match the key.
+    // These two fields are no lists for us: what is told must match the key.
     if options.x_forwarded || headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(target.scheme));
     }
@@ -441,6 +507,34 @@ mod tests {
             let client = client_given(&fields, peer.parse().unwrap(), &headers);
             assert_eq!(client, given_by(expected), "{peer}");
         }
+    }
+
+    #[test]
+    fn of_schemes_that_counts_which_the_outermost_proxy_wrote() {
+        let proxies = ["10.0.0.0/8".parse().unwrap()];
+        for (addresses, schemes, expected) in [
+            ("192.0.2.1", &["https"][..], Some("https")),
+            ("192.0.2.1", &["HTTPS "], Some("https")),
+            ("192.0.2.1", &["gopher"], None),
+            ("192.0.2.1", &["https, gopher"], None),
+            // The client wrote the first one.
+            ("192.0.2.1", &["https, http"], Some("http")),
+            ("192.0.2.1", &["https", "http"], Some("http")),
+            ("198.51.100.1, 192.0.2.1", &["http, https"], Some("https")),
+            ("192.0.2.1, 10.0.0.1", &["https, http"], Some("https")),
+            ("192.0.2.1, 10.0.0.1", &["http, https, http"], Some("https")),
+            ("192.0.2.1, 10.0.0.1, 10.0.0.2", &["https", "http, http"], Some("https")),
+            ("192.0.2.1, 10.0.0.1, 10.0.0.2", &["https, http"], Some("https")),
+            // Nobody else is named.
+            ("10.0.0.1", &["https, http"], Some("https")),
+            ("unknown", &["https, http"], Some("http")),
+        ] {
+            let mut lines = vec![("x-forwarded-for", addresses)];
+            lines.extend(schemes.iter().map(|scheme| ("x-forwarded-proto", *scheme)));
+            assert_eq!(given(&with_lines(&lines), &proxies).0, expected, "{lines:?}");
+        }
+        let lines = [("x-forwarded-for", "10.0.0.1"), ("x-forwarded-proto", "https, http")];
+        assert_eq!(given(&with_lines(&lines), &[]).0, Some("http"), "who is a proxy is not known");
     }
 
     #[test]

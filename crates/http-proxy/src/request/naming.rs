@@ -89,17 +89,15 @@ impl Naming<'_> {
 
     /// The scheme that the client used, or that a trusted proxy received.
     pub(crate) fn scheme_asked(&self, peer: &Peer, headers: &HeaderMap) -> &'static str {
-        let given = self.trusts(peer).then(|| forwarded::given(headers).0).flatten();
+        let fields = self.trust.filter(|fields| fields.trusts(peer.ip));
+        let given = fields.and_then(|fields| forwarded::given(headers, &fields.trust_networks).0);
         given.unwrap_or(if peer.secure { "https" } else { "http" })
     }
 
     /// The host that a trusted proxy received, if it states one.
     pub(crate) fn host_given<'h>(&self, peer: &Peer, headers: &'h HeaderMap) -> Option<&'h str> {
-        self.trusts(peer).then(|| forwarded::given(headers).1).flatten()
-    }
-
-    fn trusts(&self, peer: &Peer) -> bool {
-        self.trust.is_some_and(|fields| fields.trusts(peer.ip))
+        let fields = self.trust.filter(|fields| fields.trusts(peer.ip))?;
+        forwarded::given(headers, &fields.trust_networks).1
     }
 
     /// The name of a resource that a client requests from this host.
