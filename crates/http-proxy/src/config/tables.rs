@@ -204,7 +204,8 @@ impl Default for Timeouts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FillConfig {
-    /// It goes on if at most this many bytes remain. Default 1 MiB.
+    /// It goes on if at most this many bytes remain; where the length is unknown, while at most
+    /// this many have come, and for [`Timeouts::body_idle`] at most. Default 1 MiB.
     pub finish_bytes_max: u64,
     /// It goes on if at least this percentage is done. Default 50.
     pub finish_percent_min: u8,

@@ -64,20 +64,13 @@ impl FillLimits {
         }
     }
 
-    /// Whether a fill that lost its client continues.
+    /// Whether a fill that nobody reads continues: little is left, or much is done, or, of unknown
+    /// length, what comes may still be short.
     fn worth_finishing(&self, received: u64, expected: Option<u64>) -> bool {
-        let Some(expected) = expected else { return false };
+        let Some(expected) = expected else { return received <= self.finish_bytes_max };
         expected.saturating_sub(received) <= self.finish_bytes_max
             || u128::from(received) * 100
                 >= u128::from(expected) * u128::from(self.finish_percent_min)
-    }
-
-    /// Whether a fill continues that nobody has read: while what comes may be short, too.
-    fn worth_storing(&self, received: u64, expected: Option<u64>) -> bool {
-        match expected {
-            Some(_) => self.worth_finishing(received, expected),
-            None => received <= self.finish_bytes_max,
-        }
     }
 }
 
@@ -172,6 +165,8 @@ pub(crate) struct Fill {
     client: Client,
     received: u64,
     expected: Option<u64>,
+    /// Since when nobody reads it.
+    unread_since: Option<Instant>,
     /// Trailers: passed on, not stored.
     trailers: Option<Box<HeaderMap>>,
 }
@@ -205,8 +200,16 @@ impl Fill {
         let (sender, receiver) = mpsc::channel(CHUNKS_WAITING_MAX);
         let expected = body.size_hint().exact();
         let client = if with_client { Client::There(sender) } else { Client::NotNeeded };
-        let trailers = None;
-        let fill = Fill { storing, body, inflight, client, received: 0, expected, trailers };
+        let fill = Fill {
+            storing,
+            body,
+            inflight,
+            client,
+            received: 0,
+            expected,
+            unread_since: None,
+            trailers: None,
+        };
         (fill, receiver)
     }
 
@@ -317,22 +320,26 @@ impl Fill {
     }
 
     /// Whether any client, or the store, still benefits.
-    fn goes_on(&self) -> bool {
+    fn goes_on(&mut self) -> bool {
         match self.client {
             Client::There(_) => true,
             _ if self.storing.insertion.is_none() => {
                 self.inflight.as_ref().is_some_and(|inflight| inflight.has_pacer())
             }
             Client::NotNeeded => true,
-            Client::Answered => {
-                let limits = &self.storing.limits;
-                self.is_read_along() || limits.worth_storing(self.received, self.expected)
+            Client::Answered | Client::Gone if self.is_read_along() => {
+                self.unread_since = None;
+                true
             }
-            Client::Gone => {
-                let limits = &self.storing.limits;
-                self.is_read_along() || limits.worth_finishing(self.received, self.expected)
-            }
+            Client::Answered | Client::Gone => self.goes_on_unread(Instant::now()),
         }
+    }
+
+    /// Whether it goes on for the store alone. What has no length may have no end, either.
+    fn goes_on_unread(&mut self, now: Instant) -> bool {
+        let (limits, since) = (&self.storing.limits, *self.unread_since.get_or_insert(now));
+        let has_time = self.expected.is_some() || now - since <= limits.idle;
+        has_time && limits.worth_finishing(self.received, self.expected)
     }
 
     fn is_read(&self) -> bool {
@@ -495,15 +502,11 @@ mod tests {
             (0, Some(101), false),
             (499, Some(1000), false),
             (500, Some(1000), true),
-            (900, None, false),
+            (100, None, true),
+            (101, None, false),
             (u64::MAX, Some(u64::MAX), true),
         ] {
             assert_eq!(limits.worth_finishing(received, expected), goes_on, "{received}");
-        }
-        for (received, expected, goes_on) in
-            [(1, Some(101), true), (1, Some(102), false), (100, None, true), (101, None, false)]
-        {
-            assert_eq!(limits.worth_storing(received, expected), goes_on, "{received}");
         }
     }
 }

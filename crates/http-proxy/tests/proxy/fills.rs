@@ -320,24 +320,61 @@ fn who_waits_for_a_silent_origin_has_its_failure_in_the_end() {
 
 #[test]
 fn a_lost_client_lets_a_small_fill_finish() {
-    let origin = Origin::start(|request| {
-        let length = if request.path() == "/small" { 1 << 20 } else { 16 << 20 };
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        let length = if request.path().starts_with("/small") { 1 << 20 } else { 16 << 20 };
         Reply {
+            chunked: request.path().ends_with("/unknown"),
+            hold: Some((64 << 10, held.clone())),
             pace: Duration::from_millis(5),
             ..reply(200, "Cache-Control: max-age=60", noise(4, length))
         }
     });
     let proxy = Proxy::start(&origin);
-    for path in ["/small", "/large"] {
+    for path in ["/small", "/small/unknown", "/large", "/large/unknown"] {
         let mut stream = send_to(proxy.info.address, "GET", path, "", b"");
         std::io::Read::read_exact(&mut stream, &mut [0; 1000]).unwrap();
     }
-    eventually("the small fill is done", || {
-        proxy.get_with("/small", "Cache-Control: only-if-cached").status() == 200
+    let open = || proxy.metric("damelo_proxy_requests_open");
+    eventually("the clients have left", || open() == 0);
+    gate.open();
+    for path in ["/small", "/small/unknown"] {
+        eventually("the small fill is done", || {
+            proxy.get_with(path, "Cache-Control: only-if-cached").status() == 200
+        });
+    }
+    let gone = || proxy.metric("damelo_proxy_not_stored_total{reason=\"client-gone\"}");
+    eventually("the others are not worth fetching for nobody", || gone() == 2);
+    for path in ["/large", "/large/unknown"] {
+        assert_eq!(proxy.get_with(path, "Cache-Control: only-if-cached").status(), 504);
+    }
+}
+
+/// It brings so little that its length alone would let it go on for ever.
+#[test]
+fn what_has_neither_length_nor_end_is_not_fetched_for_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("http://{}", listener.local_addr().unwrap());
+    let sending = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\
+            Transfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        let since = std::time::Instant::now();
+        while stream.write_all(b"1\r\nx\r\n").is_ok() {
+            assert!(since.elapsed() < PATIENCE, "it is fetched for ever");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     });
-    std::thread::sleep(Duration::from_millis(300));
-    let large = proxy.get_with("/large", "Cache-Control: only-if-cached");
-    assert_eq!(large.status(), 504, "not worth fetching for nobody");
+    let home = Home::new();
+    let proxy = Proxy::start_to(&home, to, |config| {
+        config.timeouts.body_idle = Duration::from_millis(500);
+    });
+    let mut stream = send_to(proxy.info.address, "GET", "/", "", b"");
+    std::io::Read::read_exact(&mut stream, &mut [0; 100]).unwrap();
+    drop(stream);
+    sending.join().expect("it is given up");
 }
 
 /// RFC 8297; RFC 9110 §15.2.
