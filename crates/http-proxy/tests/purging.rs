@@ -555,6 +555,61 @@ fn a_page_from_disk_brings_its_group_into_memory() {
     assert_eq!(after.hits_disk, before.hits_disk, "none of them took a disk read");
 }
 
+/// By the names that an operator has for what lies together, whatever it is grouped by.
+#[test]
+fn groups_are_purged_by_the_names_of_what_they_hold() {
+    let origin = Origin::start(|request| {
+        let kind = if request.path().ends_with(".html") { "text/html" } else { "image/png" };
+        let caching = "cache-control: max-age=60";
+        reply(
+            200,
+            &format!("{caching}\ncontent-type: {kind}\nx-of: {}", &request.path()[1..2]),
+            "x",
+        )
+    });
+    let paths = ["/page.html", "/i/1.png", "/deep/a/2.png", "/3.png"];
+    for (by, group, gone) in [
+        ("named", "page:http://a/page.html", [true, true, false, false]),
+        ("named", "http://a/page.html", [true, true, false, false]),
+        ("named", "page:http://other/page.html", [false; 4]),
+        ("named", "path:a/deep", [false, false, true, false]),
+        ("named", "path:a", [false, false, false, true]),
+        ("host", "host:a", [true; 4]),
+        ("host", "a", [true; 4]),
+        ("host", "host:other", [false; 4]),
+        ("path:2", "path:a/deep/a/", [false, false, true, false]),
+        ("path:2", "path:a/deep", [false; 4]),
+        ("header:X-Of", "header:a/i", [false, true, false, false]),
+    ] {
+        let proxy = Proxy::start_with(&origin, |config| {
+            allow(config);
+            config.groups.by = by.parse().expect("a grouping");
+        });
+        for by_method in [false, true] {
+            purge(&proxy, &json!({ "all": true }));
+            for path in paths {
+                let embedded =
+                    if path.starts_with("/i/") { "Referer: http://a/page.html" } else { "" };
+                proxy.get_with(path, embedded);
+                assert!(is_hit(&proxy, path), "{path}");
+            }
+            if by_method {
+                let order = format!("Host: a\nPurge-Group: {group}");
+                assert_eq!(proxy.ask("PURGE", "/", &order).status(), 200, "{group}");
+            } else {
+                purge(&proxy, &json!({ "group": group }));
+            }
+            let hits = paths.map(|path| !is_hit(&proxy, path));
+            assert_eq!(hits, gone, "{group}, grouped by {by}");
+        }
+    }
+    let proxy = start(&origin);
+    for no_group in ["page:a", "page:", "host:", "host:a/b", "host:a b", "path:/a", "id:x"] {
+        let order = format!("Host: a\nPurge-Group: {no_group}");
+        assert_eq!(proxy.ask("PURGE", "/", &order).status(), 400, "{no_group}");
+    }
+}
+
 /// Ten digits of which it sends the range that is asked for, which is one as `bytes=A-B`.
 fn digits(request: &Message) -> Reply {
     let headers = "cache-control: max-age=3600\netag: \"1\"\nsurrogate-key: d";

@@ -51,7 +51,8 @@ pub(crate) struct Purge {
     /// Everything of this host; without a port, on every port
     #[arg(long, value_name = "HOST[:PORT]", group = "what")]
     host: Vec<String>,
-    /// Every object of this group: its name, or id:NUMBER
+    /// Every object of this group: its name, or id:NUMBER; of a proxy also page:URL, host:HOST,
+    /// path:HOST/SEGMENTS and header:HOST/VALUE
     #[arg(long, value_name = "GROUP", group = "what")]
     group: Option<String>,
     /// Every object whose key begins so

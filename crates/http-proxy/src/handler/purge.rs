@@ -11,6 +11,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use damelo::GroupId;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::uri::Authority;
 use http::{HeaderMap, Response, StatusCode};
@@ -21,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{Answer, own_text};
+use crate::config::Grouping;
 use crate::handler::purge_method::order_of_method;
 use crate::io::blocking;
 use crate::purge::ledger::LedgerError;
@@ -28,7 +30,7 @@ use crate::purge::marks::{PREFIX_MAX, Scope};
 use crate::purge::stamp::TagId;
 use crate::purge::{PurgeKind, url_hash};
 use crate::request::Ask;
-use crate::request::grouping::rule_group;
+use crate::request::grouping::{header_group, host_group, page_group, path_groups, rule_group};
 use crate::request::naming::{self, Naming};
 use crate::rules::CacheStatus;
 use crate::rules::key::{is_plain_authority, normal_host};
@@ -314,7 +316,11 @@ pub(crate) struct AskedUrl<'a> {
 }
 
 pub(crate) fn asked_url<'a>(shared: &Shared, text: &'a str) -> Result<AskedUrl<'a>, PurgeFailure> {
-    let naming = Naming::of(shared);
+    url_parts(text, Naming::of(shared).has_hosts())
+}
+
+/// The parts of a URL that the operator wrote; `has_hosts`: there is a host in keys.
+pub(crate) fn url_parts(text: &str, has_hosts: bool) -> Result<AskedUrl<'_>, PurgeFailure> {
     let text = text.split('#').next().unwrap_or_default();
     let lower = text.get(..8).unwrap_or(text).to_ascii_lowercase();
     let scheme = ["http", "https"]
@@ -323,9 +329,9 @@ pub(crate) fn asked_url<'a>(shared: &Shared, text: &'a str) -> Result<AskedUrl<'
     let (scheme, rest) = match scheme {
         Some(scheme) => (scheme, &text[scheme.len() + 3..]),
         // A path is enough if keys do not depend on the host.
-        None if text.starts_with('/') && !naming.has_hosts() => ("http", text),
+        None if text.starts_with('/') && !has_hosts => ("http", text),
         None => {
-            let or_path = if naming.has_hosts() { "as clients ask for it" } else { "or /PATH" };
+            let or_path = if has_hosts { "as clients ask for it" } else { "or /PATH" };
             let text = format!("`{text}` is not a URL: write http://HOST/PATH, {or_path}");
             return Err(PurgeFailure::BadOrder(text));
         }
@@ -381,16 +387,62 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
         What::Tag(name) => vec![Scope::Tag(TagId::of(name))],
         What::Prefix(prefix) => vec![prefix_scope(prefix_of_keys(shared, prefix)?)?],
         What::Host(host) => host_scopes(&Naming::of(shared), host)?,
-        What::Group(name) => match name.strip_prefix("id:") {
-            Some(number) => {
-                let bad = || PurgeFailure::BadOrder(format!("`{number}` is not a group's number"));
-                vec![Scope::Group(number.parse().map_err(|_| bad())?)]
-            }
-            None => {
-                vec![Scope::Tag(TagId::of(name.as_bytes())), Scope::Group(rule_group(name).get())]
-            }
-        },
+        What::Group(name) => group_scopes(shared, name)?,
     })
+}
+
+/// The groups that a name may be of: those of its kind, if it says one, or else a tag, the group of
+/// a rule, and a page or host where it looks like one.
+fn group_scopes(shared: &Shared, name: &str) -> Result<Vec<Scope>, PurgeFailure> {
+    let bad = |text: String| Err(PurgeFailure::BadOrder(text));
+    let page = |url: &str| {
+        let (_, host, path) = named(shared, url)?;
+        Ok::<_, PurgeFailure>(page_group(&host, &path))
+    };
+    let of_path = |text: &str, groups: &dyn Fn(&str, &str) -> Vec<GroupId>| {
+        let (host, rest) = text.split_once('/').unwrap_or((text, ""));
+        let hosts = hosts_in_keys(&Naming::of(shared), host)?;
+        Ok::<_, PurgeFailure>(hosts.iter().flat_map(|host| groups(host, rest)).collect())
+    };
+    let groups: Vec<GroupId> = match name.split_once(':') {
+        Some(("id", number)) => match number.parse() {
+            Ok(number) => vec![GroupId::new(number)],
+            Err(_) => return bad(format!("`{number}` is not a group's number")),
+        },
+        Some(("page", url)) => vec![page(url)?],
+        Some(("host", host)) if host.contains('/') => {
+            return bad(format!("`{host}` is not a host: write HOST or HOST:PORT"));
+        }
+        Some(("host", host)) => of_path(host, &|host, _| vec![host_group(host)])?,
+        Some(("path", text)) => of_path(text, &|host, path| {
+            path_groups(host, path.strip_suffix('/').unwrap_or(path)).to_vec()
+        })?,
+        Some(("header", text)) => of_path(text, &|host, value| vec![header_group(host, value)])?,
+        _ => {
+            let mut scopes = vec![Scope::Tag(TagId::of(name.as_bytes()))];
+            scopes.push(Scope::Group(rule_group(name).get()));
+            if name.starts_with("http://") || name.starts_with("https://") {
+                scopes.push(Scope::Group(page(name)?.get()));
+            } else if shared.config.groups.by == Grouping::Host
+                && let Ok(groups) = of_path(name, &|host, _| vec![host_group(host)])
+            {
+                scopes.extend(groups.iter().map(|group: &GroupId| Scope::Group(group.get())));
+            }
+            return Ok(scopes);
+        }
+    };
+    Ok(groups.into_iter().map(|group| Scope::Group(group.get())).collect())
+}
+
+/// A host that the operator wrote, as it is in keys: by http and by https.
+fn hosts_in_keys(naming: &Naming<'_>, host: &str) -> Result<Vec<String>, PurgeFailure> {
+    if host.is_empty() || !is_plain_authority(host.as_bytes()) {
+        let text = format!("`{host}` is not a host: write HOST or HOST:PORT");
+        return Err(PurgeFailure::BadOrder(text));
+    }
+    let mut hosts: Vec<_> = ["http", "https"].map(|scheme| naming.of_url(scheme, host).1).into();
+    hosts.dedup();
+    Ok(hosts)
 }
 
 /// The prefixes of a host's URLs, for both schemes. An order without a port covers every port, as

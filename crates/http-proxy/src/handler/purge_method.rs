@@ -12,6 +12,8 @@ use crate::purge::stamp;
 
 const SOFT_PURGE: HeaderName = HeaderName::from_static("soft-purge");
 const PURGE_SCOPE: HeaderName = HeaderName::from_static("purge-scope");
+/// The name of a group; there may be several lines.
+const PURGE_GROUP: HeaderName = HeaderName::from_static("purge-group");
 /// What WordPress plugins say of the target: `regex`, or `default`.
 const PURGE_METHOD: HeaderName = HeaderName::from_static("x-purge-method");
 /// Magento's tags, as an expression for the responses' `X-Magento-Tags`.
@@ -36,8 +38,9 @@ static PATTERNS: [HeaderName; 10] = [
 /// What means more than itself in an expression, the dot aside.
 const META: &[char] = &['\\', '^', '$', '*', '+', '?', '(', ')', '[', ']', '{', '}', '|'];
 
-/// The order of a PURGE request: its tags if it names any, else its URLs (one for each scheme) in
-/// the scope that `Purge-Scope` names, or as the pattern that `X-Purge-Method` says they are.
+/// The order of a PURGE request: its tags and groups if it names any, else its URLs (one for each
+/// scheme) in the scope that `Purge-Scope` names, or as the pattern that `X-Purge-Method` says they
+/// are.
 /// `tag_headers`: the operator's fields with tags.
 pub(crate) fn order_of_method(
     urls: &[String],
@@ -52,9 +55,10 @@ pub(crate) fn order_of_method(
              `purge.tag_headers` if it has tags"
         )));
     }
-    let tagged = tags(headers, tag_headers)?;
-    if !tagged.is_empty() {
-        return Ok((tagged, kind));
+    let mut named = tags(headers, tag_headers)?;
+    named.extend(groups(headers)?);
+    if !named.is_empty() {
+        return Ok((named, kind));
     }
     let each = |make: fn(&str) -> What| urls.iter().map(|url| make(url)).collect();
     let what = match word(headers, &PURGE_SCOPE)? {
@@ -63,7 +67,9 @@ pub(crate) fn order_of_method(
         Some("host") => each(|url| What::Prefix(origin_part(url).to_owned())),
         Some("all") => vec![What::All],
         Some(other) => {
-            let text = format!("`{other}` is no scope: write url, prefix, host or all");
+            let text = format!(
+                "`{other}` is no scope: write url, prefix, host or all, or Purge-Group: NAME"
+            );
             return Err(bad(text));
         }
         None => by_target(urls, headers)?,
@@ -144,6 +150,21 @@ fn tags(headers: &HeaderMap, more: &[HeaderName]) -> Result<Vec<What>, PurgeFail
     Ok(found)
 }
 
+/// The groups that an order names.
+fn groups(headers: &HeaderMap) -> Result<Vec<What>, PurgeFailure> {
+    if !headers.contains_key(&PURGE_GROUP) {
+        return Ok(Vec::new());
+    }
+    if headers.contains_key(&PURGE_SCOPE) {
+        return Err(bad("say Purge-Scope or Purge-Group, not both".to_owned()));
+    }
+    let lines = headers.get_all(&PURGE_GROUP).into_iter();
+    let names = lines.map(|line| line.to_str().ok().map(str::trim).filter(|name| !name.is_empty()));
+    let groups = names.map(|name| name.map(|name| What::Group(name.to_owned())));
+    let wanted = || bad("`Purge-Group` is the name of a group, of plain letters".to_owned());
+    groups.collect::<Option<_>>().ok_or_else(wanted)
+}
+
 /// Magento asks for tags by `((^|,)cat_p_1(,|$))|((^|,)cat_p(,|$))`, and for everything by `.*`:
 /// of all hosts, as it gives its orders to the cache by the cache's own name.
 fn magento_tags(pattern: &str) -> Option<Vec<What>> {
@@ -219,6 +240,14 @@ mod tests {
         latin.insert("surrogate-key", HeaderValue::from_bytes(b"caf\xe9").unwrap());
         let tag = What::Tag(b"caf\xe9".to_vec());
         assert_eq!(order_of_method(&[], &latin, &[]), Ok((vec![tag], PurgeKind::Hard)));
+        let group = |name: &str| What::Group(name.to_owned());
+        let two = order(&[("purge-group", "shop"), ("purge-group", "page:http://h/a")]);
+        assert_eq!(two, Ok((vec![group("shop"), group("page:http://h/a")], PurgeKind::Hard)));
+        let both = order(&[("purge-group", "shop"), ("surrogate-key", "x"), ("soft-purge", "1")]);
+        assert_eq!(both, Ok((vec![What::Tag(b"x".to_vec()), group("shop")], PurgeKind::Soft)));
+        assert!(order(&[("purge-group", "shop"), ("purge-scope", "all")]).is_err());
+        assert!(order(&[("purge-group", " ")]).is_err());
+        assert!(order(&[("purge-scope", "group")]).is_err());
         assert!(order(&[("purge-scope", "world")]).is_err());
         assert!(order(&[("purge-scope", "url"), ("purge-scope", "all")]).is_err());
         let how = |word| order(&[("soft-purge", word)]).map(|(_, kind)| kind);

@@ -5,7 +5,7 @@ use http::HeaderMap;
 
 use crate::config::{Grouping, ProxyConfig};
 use crate::request::Ask;
-use crate::rules::group::{Groups, is_grouped};
+use crate::rules::group::{Groups, Rule, full_name, is_grouped};
 use crate::ruleset::ResponseEffects;
 
 impl ResponseEffects<'_> {
@@ -43,6 +43,32 @@ impl ResponseEffects<'_> {
 /// The group that a rule names. Operators' group names are shared by all hosts, as rules are.
 pub(crate) fn rule_group(name: &str) -> GroupId {
     GroupId::of(named_group("r", "", name.as_bytes()))
+}
+
+/// The group of a page of this host and what it embeds.
+pub(crate) fn page_group(host: &str, path_and_query: &str) -> GroupId {
+    GroupId::of(full_name(Rule::Page, host, path_and_query.as_bytes()))
+}
+
+/// The group of a host, where responses are grouped so.
+pub(crate) fn host_group(host: &str) -> GroupId {
+    GroupId::of(named_group("h", host, b""))
+}
+
+/// The groups of a host's first path segments: that of the grouping by path, and that of responses
+/// whose page is not known.
+pub(crate) fn path_groups(host: &str, segments: &str) -> [GroupId; 2] {
+    let first = segments.split('/').next().unwrap_or_default();
+    [
+        named_group("d", host, segments.as_bytes()),
+        full_name(Rule::HostAndSegment, host, first.as_bytes()),
+    ]
+    .map(GroupId::of)
+}
+
+/// The group of a host's responses with this value of the header that they are grouped by.
+pub(crate) fn header_group(host: &str, value: &str) -> GroupId {
+    GroupId::of(named_group("v", host, value.as_bytes()))
 }
 
 /// The group by the configured grouping; `None` to group by what the origin names, or else by page.
