@@ -7,9 +7,9 @@
 //! paper: one table of two slots rather than two tables. What decays is only the count that defends
 //! a slot: what is shown was counted since the name has it, so that hits and times belong to the
 //! requests. Counts are never too high, except when 64-bit hashes collide, and a little too low.
-//! Counting proceeds in windows, and the last complete
-//! one is shown, so that the numbers are recent. Memory is fixed except for the names. Threads: one
-//! worker counts, the admin listener reads, a lock between them.
+//! Counting proceeds in windows. The last complete one is shown together with the one that lasts,
+//! so that the numbers are recent, and are not of a moment only. Memory is fixed except for the
+//! names. Threads: one worker counts, the admin listener reads, a lock between them.
 
 use std::time::{Duration, Instant};
 
@@ -154,17 +154,20 @@ impl HeavyHitters {
         }
     }
 
-    /// The last complete window if that ended lately, or else the one that lasts.
+    /// The window that lasts, and the last complete one if that ended lately, as one.
     pub(crate) fn busiest(&mut self, now: Instant) -> Busiest {
         self.turn(now);
-        let is_recent =
-            self.ended.is_some_and(|ended| now.saturating_duration_since(ended) < 2 * WINDOW);
-        if is_recent && !self.last.window.is_zero() {
-            return self.last.clone();
-        }
-        let window =
-            self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
-        Busiest { urls: self.urls.rows(), hosts: self.hosts.rows(), window }
+        let since = |moment: Instant| now.saturating_duration_since(moment);
+        let lasts = self.began.map_or(Duration::ZERO, since);
+        let is_recent = self.ended.is_some_and(|ended| since(ended) < 2 * WINDOW);
+        let mut shown = if is_recent { self.last.clone() } else { Busiest::default() };
+        let sum = |before: &mut Vec<Row>, now: Vec<Row>| {
+            *before = merged([std::mem::take(before), now], usize::MAX);
+        };
+        sum(&mut shown.urls, self.urls.rows());
+        sum(&mut shown.hosts, self.hosts.rows());
+        shown.window += lasts;
+        shown
     }
 }
 
@@ -251,13 +254,15 @@ mod tests {
         hot.record(b"http://h:1/a", true, Duration::from_millis(1), at(0));
         assert_eq!(hot.busiest(at(1)).urls.len(), 1, "the first window is shown as it grows");
         hot.record(b"http://h:1/b", false, Duration::from_millis(1), at(11));
+        hot.record(b"http://h:1/b", false, Duration::from_millis(1), at(11));
         let shown = hot.busiest(at(12));
-        assert_eq!(shown.urls.len(), 1);
-        assert_eq!(
-            (shown.urls[0].name.as_str(), shown.hosts[0].name.as_str()),
-            ("http://h:1/a", "h:1")
-        );
-        assert_eq!(hot.busiest(at(22)).urls[0].name, "http://h:1/b");
+        let urls: Vec<_> = shown.urls.iter().map(|row| (row.name.as_str(), row.requests)).collect();
+        assert_eq!(urls, [("http://h:1/b", 2), ("http://h:1/a", 1)], "what is new is there");
+        assert_eq!((shown.hosts.len(), shown.hosts[0].requests), (1, 3));
+        assert_eq!((shown.hosts[0].hits, shown.hosts[0].took_us), (1, 3000));
+        assert_eq!(shown.window, Duration::from_secs(11 + 1), "of both");
+        let shown = hot.busiest(at(22));
+        assert_eq!((shown.urls.len(), shown.urls[0].name.as_str()), (1, "http://h:1/b"));
         hot.record(b"http://h:1/c", false, Duration::from_millis(1), at(23));
         assert!(hot.busiest(at(90)).urls.is_empty());
         hot.record(b"http://h:1/d", false, Duration::from_millis(1), at(100));
