@@ -143,7 +143,9 @@ pub(crate) fn from_store(
         (Outcome::NotModified, _) => not_modified(worker, found.response.headers),
         (Outcome::Failed, _) => precondition_failed(worker, &found.response.headers),
         (Outcome::Proceed, Answer::Whole) => whole(found),
-        (Outcome::Proceed, Answer::Unsatisfiable) => unsatisfiable(worker, complete_bytes),
+        (Outcome::Proceed, Answer::Unsatisfiable) => {
+            unsatisfiable(worker, &found.response.headers, complete_bytes)
+        }
         (Outcome::Proceed, Answer::One(range)) => one_part(found, range, complete_bytes),
         (Outcome::Proceed, Answer::Several(ranges)) => {
             several_parts(found, &ranges, complete_bytes)
@@ -162,24 +164,34 @@ pub(crate) fn not_modified(worker: &Worker, mut headers: HeaderMap) -> Response<
 
 /// 412, with the validators of the stored response.
 pub(crate) fn precondition_failed(worker: &Worker, stored: &HeaderMap) -> Response<ProxyBody> {
-    const KEPT: [HeaderName; 7] = [AGE, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY];
     worker.counters.client_preconditions_failed.one();
-    worker.counters.own_errors.one();
     let words = "The resource is another one than the request's condition allows.";
-    let mut response = text(StatusCode::PRECONDITION_FAILED, words);
+    refused(worker, StatusCode::PRECONDITION_FAILED, words, stored)
+}
+
+/// 416, with the length and the validators of the stored response.
+fn unsatisfiable(worker: &Worker, stored: &HeaderMap, complete_bytes: u64) -> Response<ProxyBody> {
+    let words = "Nothing of the resource lies within the ranges asked for.";
+    let mut response = refused(worker, StatusCode::RANGE_NOT_SATISFIABLE, words, stored);
+    response.headers_mut().insert(CONTENT_RANGE, ranges::unsatisfied(complete_bytes));
+    response
+}
+
+/// What is refused because of what is stored, of which it has age and validators.
+fn refused(
+    worker: &Worker,
+    status: StatusCode,
+    words: &str,
+    stored: &HeaderMap,
+) -> Response<ProxyBody> {
+    const KEPT: [HeaderName; 7] = [AGE, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY];
+    worker.counters.own_errors.one();
+    let mut response = text(status, words);
     for name in KEPT {
         if let Some(value) = stored.get(&name) {
             response.headers_mut().insert(name, value.clone());
         }
     }
-    response
-}
-
-fn unsatisfiable(worker: &Worker, complete_bytes: u64) -> Response<ProxyBody> {
-    worker.counters.own_errors.one();
-    let words = "Nothing of the resource lies within the ranges asked for.";
-    let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, words);
-    response.headers_mut().insert(CONTENT_RANGE, ranges::unsatisfied(complete_bytes));
     response
 }
 

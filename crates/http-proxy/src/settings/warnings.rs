@@ -8,18 +8,33 @@ use crate::ruleset::Rule;
 
 /// Rules, by their places, of which something should be known.
 pub(super) fn find(settings: &Settings) -> Vec<(usize, String)> {
-    let rules = settings.proxy.ruleset.rules().iter().enumerate();
+    let rules = || settings.proxy.ruleset.rules().iter().enumerate();
+    let by_hearsay =
+        rules().filter_map(|(place, rule)| Some((place, client_by_hearsay(settings, rule)?)));
     let may_be_stored = |(_, rule): &(usize, &Rule)| {
         let then = &rule.then;
         then.pass != Some(true) && then.store != Some(false) && !then.respond.answers()
     };
-    rules
-        .filter(may_be_stored)
-        .flat_map(|(place, rule)| {
-            let found = [stored_for_all(settings, rule), keeps_errors(settings, rule)];
-            found.into_iter().flatten().map(move |problem| (place, problem))
-        })
-        .collect()
+    let stored = rules().filter(may_be_stored).flat_map(|(place, rule)| {
+        let found = [stored_for_all(settings, rule), keeps_errors(settings, rule)];
+        found.into_iter().flatten().map(move |problem| (place, problem))
+    });
+    let mut all: Vec<_> = stored.chain(by_hearsay).collect();
+    all.sort_by_key(|(place, _)| *place);
+    all
+}
+
+/// A condition on who asks, which anybody may say.
+fn client_by_hearsay(settings: &Settings, rule: &Rule) -> Option<String> {
+    let fields = &settings.proxy.forwarded;
+    let is_hearsay = fields.trust_client && fields.trust_networks.is_empty();
+    (is_hearsay && !rule.when.clients.is_empty()).then(|| {
+        format!(
+            "{}: with `forwarded.trust_client` whoever connects says what `client` it is: list the \
+             proxies before this one in `forwarded.trust_networks`",
+            rule.name
+        )
+    })
 }
 
 /// A lifetime that the origin's errors get as well.
@@ -92,6 +107,26 @@ mod tests {
             let warnings = Settings::parse(&file).unwrap().warnings();
             assert_eq!(warnings.len(), usize::from(warned), "{rule}");
             assert!(warnings.iter().all(|warning| warning.problem.contains("60 s")), "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_anybody_may_say_to_be_is_named() {
+        for (forwarded, rule, warned) in [
+            ("trust_client = true", "client = \"10.0.0.0/8\"\npass = true", true),
+            ("trust_client = true", "client = \"10.0.0.0/8\"\nrespond = 403", true),
+            ("trust_client = true", "path = \"/a\"\npass = true", false),
+            ("trust_client = false", "client = \"10.0.0.0/8\"\npass = true", false),
+            (
+                "trust_client = true\ntrust_networks = [\"10.1.0.0/16\"]",
+                "client = \"10.0.0.0/8\"\npass = true",
+                false,
+            ),
+        ] {
+            let file = format!("[forwarded]\n{forwarded}\n[[rule]]\n{rule}\n");
+            let warnings = Settings::parse(&file).unwrap().warnings();
+            assert_eq!(warnings.len(), usize::from(warned), "{file}");
+            assert!(warnings.iter().all(|one| one.problem.contains("trust_networks")), "{file}");
         }
     }
 

@@ -65,8 +65,10 @@ fn ranges_of_a_stored_whole() {
         assert_eq!(answer.header("content-length"), body.len().to_string());
         assert!(answer.cache().contains("; hit") && answer.has("age"), "{}", answer.cache());
     }
+    proxy.pass_seconds(5);
     let beyond = proxy.get_with("/", "Range: bytes=10-");
     assert_eq!((beyond.status(), beyond.header("content-range").as_str()), (416, "bytes */10"));
+    assert_eq!((beyond.age(), beyond.header("etag").as_str()), (Some(5), "\"v1\""));
     let head = proxy.ask("HEAD", "/", "Range: bytes=2-5");
     assert_eq!((head.status(), head.header("content-length").as_str()), (200, "10"));
     assert_eq!(origin.count(), 1);
