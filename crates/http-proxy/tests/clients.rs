@@ -393,6 +393,40 @@ fn one_client_has_so_many_connections_and_no_more() {
     eventually("what it does not use makes room", || open("198.51.100.3").1 == 200);
 }
 
+/// To the last byte, and no further: what is longer or shorter than it says breaks clients.
+#[test]
+fn who_is_turned_away_is_told_why_in_a_sound_message() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        listen(config, "proxy+tcp:127.0.0.1:0");
+        config.proxy_protocol.networks = vec!["127.0.0.0/8".parse().expect("network")];
+        config.limits.connections_per_client_max = 1;
+    });
+    let address = tcp_address(&proxy.info, 0);
+    let open = |header: &str| {
+        let mut stream = connect(address);
+        stream.write_all(&[header.as_bytes(), GET].concat()).expect("write");
+        let mut reader = BufReader::new(stream);
+        let answer = read_message(&mut reader, false).expect("an answer");
+        (answer, reader)
+    };
+    let header = "PROXY TCP4 198.51.100.1 192.0.2.1 1000 80\r\n";
+    let (first, in_use) = open(header);
+    assert_eq!(first.status(), 200);
+    (&mut in_use.get_ref()).write_all(&GET[..5]).expect("write");
+    for (header, status, words) in [
+        ("", 400, "400 The connection must begin with a PROXY protocol header.\n"),
+        (header, 429, "429 Too many connections from your address.\n"),
+    ] {
+        let (answer, mut rest) = open(header);
+        assert_eq!((answer.status(), answer.text().as_str()), (status, words));
+        assert!(answer.complete && answer.header("connection") == "close");
+        let mut behind = Vec::new();
+        let _ = rest.read_to_end(&mut behind);
+        assert_eq!(String::from_utf8_lossy(&behind), "", "behind the answer");
+    }
+}
+
 #[test]
 fn a_balancer_that_is_listed_is_not_one_client() {
     let origin = hello();

@@ -28,10 +28,8 @@ use crate::worker::Worker;
 /// The client preface of HTTP/2 (RFC 9113 §3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n\
-    Content-Length: 39\r\nConnection: close\r\n\r\n429 Too many connections from your IP.\n";
-const BAD_PROXY_HEADER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
-    Content-Length: 40\r\nConnection: close\r\n\r\n400 A PROXY protocol header must lead in\n";
+const TOO_MANY: &str = "Too many connections from your address.";
+const PROXY_HEADER_WANTED: &str = "The connection must begin with a PROXY protocol header.";
 
 /// How long what a client still sends that was told why its connection ends is read.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -44,8 +42,8 @@ enum Refused {
     Gone,
     /// It began something and did not finish it in time.
     TooSlow(Box<Prefixed<Socket>>),
-    /// The client is sent these bytes, if possible.
-    With(&'static [u8], Box<Prefixed<Socket>>),
+    /// The client is sent this status and these words, if possible.
+    With(StatusCode, &'static str, Box<Prefixed<Socket>>),
 }
 
 /// A connection as it was accepted.
@@ -114,11 +112,24 @@ pub(crate) async fn serve_connection(
             counters.client_timeouts.one();
             say_goodbye(REQUEST_TIMEOUT, *stream, kind, activity, &gate, limit).await;
         }
-        Err(Refused::With(words, stream)) => {
+        Err(Refused::With(status, words, stream)) => {
             counters.connections_refused.one();
-            say_goodbye(words, *stream, kind, activity, &gate, limit).await;
+            let answer = refusal(status, words);
+            say_goodbye(answer.as_bytes(), *stream, kind, activity, &gate, limit).await;
         }
     }
+}
+
+/// The last answer of a connection that brings no request.
+fn refusal(status: StatusCode, words: &str) -> String {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let body = format!("{} {words}\n", status.as_str());
+    format!(
+        "HTTP/1.1 {} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        status.as_str(),
+        body.len()
+    )
 }
 
 /// Tells a client why its connection ends, unless it expects TLS. It holds no place while what it
@@ -179,13 +190,15 @@ async fn prepare(
             ProxyHeader::Anonymous => {}
             ProxyHeader::TooSlow => return Err(Refused::TooSlow(Box::new(stream))),
             ProxyHeader::Missing => {
-                return Err(Refused::With(BAD_PROXY_HEADER, Box::new(stream)));
+                let status = StatusCode::BAD_REQUEST;
+                return Err(Refused::With(status, PROXY_HEADER_WANTED, Box::new(stream)));
             }
         }
     }
     if !worker.shared.config.forwarded.lists(client) {
         let Some(counted) = gate.clients.admit(client, activity).await else {
-            return Err(Refused::With(TOO_MANY, Box::new(stream)));
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            return Err(Refused::With(status, TOO_MANY, Box::new(stream)));
         };
         activity.count(counted);
     }
