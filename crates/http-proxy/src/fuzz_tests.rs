@@ -8,16 +8,23 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use damelo::ByteSize;
-use http::header::{LOCATION, PROXY_AUTHORIZATION};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{
+    CONTENT_LENGTH, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION, SEC_WEBSOCKET_ACCEPT,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version};
+use http_body_util::Full;
 
+use crate::admin::explain::read_written;
+use crate::config::tables::Limits;
 use crate::config::transport::{Listener, OriginChoice};
 use crate::config::{Grouping, OriginTarget};
 use crate::forward::access_rule::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
 use crate::forward::users;
-use crate::handler::purge::order_of_json;
+use crate::handler::purge::{What, order_of_json, url_parts};
 use crate::handler::purge_method::order_of_method;
+use crate::handler::{screen, upgrade};
 use crate::listen::proxy_protocol::{Parsed, parse};
 use crate::purge::PurgeKind;
 use crate::purge::marks::{Marks, Scope, Standing, Subject};
@@ -25,8 +32,9 @@ use crate::purge::saved::{Delta, Known, Snapshot};
 use crate::purge::stamp::Stamp;
 use crate::request::forwarded::{self, ClientGiven};
 use crate::rules::key::is_plain_authority;
-use crate::ruleset::{Glob, Segments};
+use crate::ruleset::{Glob, Segments, cookies};
 use crate::settings::Settings;
+use crate::upstream::head::{check_head, kept_for};
 use crate::upstream::redirects::OwnName;
 use crate::vault::entry::Entry;
 use crate::vault::variants::{decode_variants, encode_variants};
@@ -150,10 +158,116 @@ fn fields(data: &[u8]) -> HeaderMap {
     headers
 }
 
-/// Purge orders: the same bytes read as JSON, and as `name:value` header lines of a request.
+/// Heads of messages: a line of version, method and target, and header lines, which are also read
+/// as those of an answer.
+pub fn messages(data: &[u8]) {
+    let (line, rest) = data.split_at(data.iter().position(|b| *b == b'\n').unwrap_or(data.len()));
+    let headers = fields(rest);
+    if let Some(request) = std::str::from_utf8(line).ok().and_then(|line| asked(line, &headers)) {
+        screened(request);
+    }
+    let lines = |name: &HeaderName| headers.get_all(name).iter().count();
+    if check_head(&headers, 64 << 10).is_ok() {
+        assert!(lines(&CONTENT_LENGTH) + lines(&TRANSFER_ENCODING) <= 1);
+    }
+    let _ = kept_for(&headers);
+    answered(&headers);
+    let mut left = headers.clone();
+    let names = [Glob::new("_ga*", Segments::None).expect("a pattern")];
+    let removed = cookies::remove(&names, &mut left);
+    let is_named = |pair: &Vec<u8>| {
+        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+        name.trim_ascii().starts_with(b"_ga")
+    };
+    let mut pairs = cookie_pairs(&headers);
+    assert_eq!(removed, pairs.iter().any(is_named));
+    if removed {
+        pairs.retain(|pair| !pair.is_empty() && !is_named(pair));
+    }
+    assert_eq!(cookie_pairs(&left), pairs);
+}
+
+/// A request by its first line.
+fn asked(line: &str, headers: &HeaderMap) -> Option<Request<Full<Bytes>>> {
+    let mut words = line.splitn(3, ' ');
+    let version = match words.next()? {
+        "1.0" => Version::HTTP_10,
+        "1.1" => Version::HTTP_11,
+        _ => Version::HTTP_2,
+    };
+    let (method, target) = (words.next()?, words.next()?);
+    let request = Request::builder().version(version).method(method).uri(target);
+    let mut request = request.body(Full::from("x")).ok()?;
+    *request.headers_mut() = headers.clone();
+    Some(request)
+}
+
+/// What passes means one thing, and passes again.
+fn screened(mut request: Request<Full<Bytes>>) {
+    let limits = Limits::default();
+    if screen::screen(&mut request, &limits).is_err() {
+        return;
+    }
+    let headers = request.headers();
+    let lines = |name: HeaderName| headers.get_all(name).iter().count();
+    assert!(lines(HOST) <= 1 && lines(TRANSFER_ENCODING) <= 1);
+    assert!(request.version() != Version::HTTP_2 || lines(CONTENT_LENGTH) <= 1);
+    if let Some(authority) = request.uri().authority()
+        && *request.method() != Method::CONNECT
+    {
+        assert_eq!(headers[HOST], authority.as_str());
+    }
+    let mut again = request.clone();
+    assert!(screen::screen(&mut again, &limits).is_ok());
+    assert_eq!(again.headers(), headers);
+    screen::join_cookies(again.headers_mut());
+    assert!(again.headers().get_all(COOKIE).iter().count() <= 1);
+    assert_eq!(cookie_pairs(again.headers()), cookie_pairs(headers));
+}
+
+/// An answer to the wish for WebSocket: without the proof of the key it opens nothing.
+fn answered(headers: &HeaderMap) {
+    let protocol = HeaderValue::from_static("websocket");
+    // That of RFC 6455 §1.3, with its proof.
+    let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
+    let proof = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+    for status in [101, 103, 200, 404] {
+        let status = StatusCode::from_u16(status).expect("a status");
+        let told = upgrade::may_be_told((status, headers), &protocol, Some(&key));
+        let is_proven = status == 101
+            && headers.get(UPGRADE).is_some_and(|value| value.as_bytes().len() == 9)
+            && headers.get(SEC_WEBSOCKET_ACCEPT).is_some_and(|value| value == proof);
+        assert!(!told || is_proven || status == 404, "{status} {headers:?}");
+    }
+}
+
+fn cookie_pairs(headers: &HeaderMap) -> Vec<Vec<u8>> {
+    let lines = headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes);
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.map(|pair| pair.trim_ascii().to_vec()).collect()
+}
+
+/// Purge orders, and those to explain: the same bytes read as JSON, and as `name:value` header
+/// lines of a request.
 pub fn purge_order(data: &[u8]) {
+    let mut urls = Vec::new();
     if let Ok((what, _)) = order_of_json(data) {
         assert!(!what.is_empty());
+        urls.extend(what.into_iter().filter_map(|one| match one {
+            What::Url(url) | What::Prefix(url) => Some(url),
+            _ => None,
+        }));
+    }
+    if let Ok(written) = read_written(data) {
+        assert!(written.client.is_none_or(|client| client == client.to_canonical()));
+        urls.push(written.url);
+    }
+    for url in &urls {
+        for has_hosts in [false, true] {
+            let Ok(parts) = url_parts(url, has_hosts) else { continue };
+            assert!(parts.path_and_query.starts_with('/') && !parts.path_and_query.contains('#'));
+            assert!(!has_hosts || is_plain_authority(parts.host.as_bytes()));
+        }
     }
     if let Ok((what, _)) = order_of_method(&["http://h/a".to_owned()], &fields(data), &[]) {
         assert!(!what.is_empty());
@@ -255,6 +369,8 @@ pub fn proxy_values(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use damelo_store_sim::damaged;
+
     use super::*;
     use crate::documents::{hold_seed, seeds};
     use crate::purge::stamp::TagId;
@@ -268,18 +384,7 @@ mod tests {
         for seed in &seeds {
             parser(seed);
             for _ in 0..500 {
-                let mut bytes = seed.clone();
-                for _ in 0..random.usize(1..4) {
-                    let at = random.usize(..=bytes.len());
-                    match random.u8(..4) {
-                        0 => bytes.truncate(at),
-                        1 => bytes.insert(at, random.u8(..)),
-                        2 => bytes.extend_from_within(at..),
-                        _ if at < bytes.len() => bytes[at] ^= 1 << random.u8(..8),
-                        _ => {}
-                    }
-                }
-                parser(&bytes);
+                parser(&damaged(seed, &mut random));
             }
         }
     }
@@ -292,6 +397,7 @@ mod tests {
         try_damaged("proxy_header", proxy_header);
         try_damaged("credentials", credentials);
         try_damaged("purge_order", purge_order);
+        try_damaged("messages", messages);
         try_damaged("configuration", configuration);
         try_damaged("stored_entry", stored_entry);
         try_damaged("purge_marks", purge_marks);

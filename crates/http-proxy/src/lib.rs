@@ -117,8 +117,8 @@ pub use forward::users::hash_credentials;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use fuzz_tests::{
-    configuration, credentials, forwarded_fields, proxy_header, proxy_values, purge_marks,
-    purge_order, redirects, stored_entry, users_file,
+    configuration, credentials, forwarded_fields, messages, proxy_header, proxy_values,
+    purge_marks, purge_order, redirects, stored_entry, users_file,
 };
 pub use ruleset::Ruleset;
 pub use say::say;

@@ -15,6 +15,7 @@
 
 mod clock;
 pub mod content;
+mod damage;
 mod device;
 mod disk;
 pub mod driver;
@@ -27,6 +28,7 @@ pub mod workload;
 mod world;
 
 pub use clock::SimClock;
+pub use damage::damaged;
 pub use device::{Completion, SimDevice, SimOptions};
 pub use disk::{SECTOR_BYTES, SimDisk};
 pub use fault::{Effect, FaultPlan, OpKind, Rule, When};

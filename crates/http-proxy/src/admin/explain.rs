@@ -176,6 +176,27 @@ impl Order {
 }
 
 fn read_order(shared: &Shared, order: &[u8]) -> Result<Order, PurgeFailure> {
+    let Written { url, headers, client } = read_written(order)?;
+    let asked = purge::asked_url(shared, &url)?;
+    Ok(Order {
+        url: purge::key_of_url(shared, &url)?,
+        scheme: asked.scheme,
+        host: normal_host(asked.host, asked.scheme),
+        path_and_query: asked.path_and_query,
+        headers,
+        client,
+    })
+}
+
+/// An order as it was written.
+pub(crate) struct Written {
+    pub(crate) url: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) client: Option<IpAddr>,
+}
+
+/// Parses an order: an object with `url`, and perhaps `headers` and `client`.
+pub(crate) fn read_written(order: &[u8]) -> Result<Written, PurgeFailure> {
     let bad = |text: &str| PurgeFailure::BadOrder(text.to_owned());
     let order: Value =
         serde_json::from_slice(order).map_err(|_| bad("an object with `url` is expected"))?;
@@ -195,15 +216,7 @@ fn read_order(shared: &Shared, order: &[u8]) -> Result<Order, PurgeFailure> {
             Some(client.ok_or_else(|| bad("`client` is an address"))?.to_canonical())
         }
     };
-    let asked = purge::asked_url(shared, url)?;
-    Ok(Order {
-        url: purge::key_of_url(shared, url)?,
-        scheme: asked.scheme,
-        host: normal_host(asked.host, asked.scheme),
-        path_and_query: asked.path_and_query,
-        headers,
-        client,
-    })
+    Ok(Written { url: url.to_owned(), headers, client })
 }
 
 async fn look(shared: &Shared, key: &[u8]) -> Result<Option<StoredObject>, Late> {

@@ -9,7 +9,7 @@
 //! one, with its own event loop.
 
 pub(crate) mod client;
-mod explain;
+pub(crate) mod explain;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, TcpListener as StdListener};

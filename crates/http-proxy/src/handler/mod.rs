@@ -35,7 +35,7 @@ pub(crate) mod record;
 // What a rule answers.
 mod respond;
 // Refusals of requests.
-mod screen;
+pub(crate) mod screen;
 // Two byte streams joined.
 mod tunnel;
 // Upgrades, to a tunnel.

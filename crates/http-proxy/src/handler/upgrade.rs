@@ -14,7 +14,6 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::response::Parts;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
@@ -108,7 +107,8 @@ impl Upgrade {
         status.forward_status = Some(response.status());
         let origin = hyper::upgrade::on(&mut response);
         let (mut parts, mut body) = response.into_parts();
-        if !self.may_be_told(&parts) {
+        let answer = (parts.status, &parts.headers);
+        if !may_be_told(answer, &self.protocol, self.key.as_ref()) {
             let text = "The origin did not answer the wish for another protocol as it must.";
             status.detail = Some("bad-handshake");
             return answer::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
@@ -158,20 +158,21 @@ impl Upgrade {
         }
         request
     }
+}
 
-    /// Whether the client may get this answer: a refusal, or a 101 for the requested protocol. If
-    /// this proxy made the handshake, the 101 must also prove the key (RFC 9110 §7.8, RFC 6455
-    /// §4.1).
-    fn may_be_told(&self, answer: &Parts) -> bool {
-        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
-            let is_ours = self.key.is_some();
-            return !is_ours || !(answer.status.is_success() || answer.status.is_informational());
-        }
-        let same =
-            |agreed: &HeaderValue| agreed.as_bytes().eq_ignore_ascii_case(self.protocol.as_bytes());
-        answer.headers.get(UPGRADE).is_some_and(same)
-            && self.key.as_ref().is_none_or(|key| knows(&answer.headers, key))
+/// Whether a client that asked for this protocol may get this answer: a refusal, or a 101 for the
+/// protocol. If this proxy made the handshake, with this key, the 101 must also prove the key (RFC
+/// 9110 §7.8, RFC 6455 §4.1).
+pub(crate) fn may_be_told(
+    (status, headers): (StatusCode, &HeaderMap),
+    protocol: &HeaderValue,
+    key: Option<&HeaderValue>,
+) -> bool {
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        return key.is_none() || !(status.is_success() || status.is_informational());
     }
+    let same = |agreed: &HeaderValue| agreed.as_bytes().eq_ignore_ascii_case(protocol.as_bytes());
+    headers.get(UPGRADE).is_some_and(same) && key.is_none_or(|key| knows(headers, key))
 }
 
 /// Whether `Sec-WebSocket-Accept` matches the key of the handshake.

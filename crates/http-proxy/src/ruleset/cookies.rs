@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use super::Glob;
 
 /// Removes the cookies of these names. True if there were any.
-pub(super) fn remove(names: &[Glob], headers: &mut HeaderMap) -> bool {
+pub(crate) fn remove(names: &[Glob], headers: &mut HeaderMap) -> bool {
     let is_removed = |pair: &&[u8]| {
         let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
         names.iter().any(|glob| glob.matches(name.trim_ascii()))

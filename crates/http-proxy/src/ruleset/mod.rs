@@ -9,7 +9,7 @@
 // Edits of what leaves.
 mod answers;
 // Cookies taken off requests.
-mod cookies;
+pub(crate) mod cookies;
 // Values filled in.
 mod filled;
 // Patterns.

@@ -18,7 +18,7 @@ const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// one length or by one `chunked`. hyper is more lenient (RFC 9112 §6.3, §11.2): it accepts
 /// `chunked` combined with other codings, repeated equal lengths, and `chunked` beside a length,
 /// which it leaves in the headers for later recipients.
-pub(super) fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), FetchError> {
+pub(crate) fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), FetchError> {
     let (mut bytes, mut framings, mut plain) = (0, 0, true);
     for (name, value) in headers {
         // The status line is not counted.
@@ -53,7 +53,7 @@ pub(super) fn without_false_length<B>(mut response: Response<B>) -> Response<B> 
 }
 
 /// How long an idle connection may be reused, by its origin's `Keep-Alive: timeout=SECONDS`.
-pub(super) fn kept_for(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn kept_for(headers: &HeaderMap) -> Option<Duration> {
     let name = KEEP_ALIVE;
     let parameters = list_members(headers, &name).filter_map(|member| {
         let (name, value) = std::str::from_utf8(member).ok()?.split_once('=')?;

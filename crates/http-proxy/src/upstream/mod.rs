@@ -24,7 +24,7 @@ mod dial;
 // Origins: their URLs, and streams to them.
 mod endpoint;
 // What an answer's head says of its connection.
-mod head;
+pub(crate) mod head;
 // Whether an origin may be asked.
 mod health;
 // Bodies as they come in, and the limit on their silence.

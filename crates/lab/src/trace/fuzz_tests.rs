@@ -274,6 +274,8 @@ fn check_written(records: &[Owned]) {
 
 #[cfg(test)]
 mod tests {
+    use damelo_store_sim::damaged;
+
     use super::*;
 
     /// The target's seeds, whole and damaged.
@@ -285,18 +287,7 @@ mod tests {
             let sample = std::fs::read(file.expect("a seed").path()).expect("a seed");
             fuzz_trace(&sample);
             for _ in 0..300 {
-                let mut bytes = sample.clone();
-                for _ in 0..random.usize(1..4) {
-                    let at = random.usize(..=bytes.len());
-                    match random.u8(..4) {
-                        0 => bytes.truncate(at),
-                        1 => bytes.insert(at, random.u8(..)),
-                        2 => bytes.extend_from_within(at..),
-                        _ if at < bytes.len() => bytes[at] ^= 1 << random.u8(..8),
-                        _ => {}
-                    }
-                }
-                fuzz_trace(&bytes);
+                fuzz_trace(&damaged(&sample, &mut random));
             }
         }
     }
