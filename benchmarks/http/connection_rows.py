@@ -7,7 +7,8 @@ import shutil
 import subprocess
 
 import cgroups
-import rows
+import measuring
+import origin_server
 
 HOT = 100
 CONNECTIONS = 16
@@ -42,14 +43,14 @@ def with_tls(settings, rivals):
 
 def in_turn(args, settings, rivals, load):
     """`turns` with an origin that answers everything alike."""
-    with contextlib.closing(rows.Origin(settings)) as origin:
+    with contextlib.closing(origin_server.Origin(settings)) as origin:
         return turns(args, rivals, origin, load)
 
 
 def turns(args, rivals, origin, load):
     """What `load` measured of each proxy in each round; before the first one it fills their caches."""
     samples = {proxy.name: [] for proxy in rivals}
-    rows.start_all(rivals)
+    measuring.start_all(rivals)
     for number in range(-1, args.rounds):
         for turn in range(len(rivals)):
             proxy = rivals[(turn + number) % len(rivals)]
@@ -72,7 +73,7 @@ def wrk_script(settings, asked, more=""):
     with open(f"{settings.dir}/paths", "w") as file:
         file.write("\n".join(asked))
     with open(lua, "w") as file:
-        file.write(more + rows.WRK_LUA.format(paths=f"{settings.dir}/paths"))
+        file.write(more + measuring.WRK_LUA.format(paths=f"{settings.dir}/paths"))
     return lua
 
 
@@ -82,21 +83,21 @@ COLUMNS = ["req/s", "p99 us", "cpu us/req", "origin requests", "failed"]
 def tls(args, settings, rivals):
     needs("wrk", "which speaks TLS")
     rivals, lua = with_tls(settings, rivals), wrk_script(settings, paths())
-    samples = in_turn(args, settings, rivals, lambda origin, proxy: rows.wrk(
+    samples = in_turn(args, settings, rivals, lambda origin, proxy: measuring.wrk(
         args, origin, proxy, lua, f"https://127.0.0.1:{proxy.tls_port}"))
     what = (
         f"{HOT} objects of 8 KiB in memory, over TLS as client and proxy agree, 32 connections that "
         "stay; load by wrk. Varnish is left out: it leaves TLS to another program."
     )
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def churn(args, settings, rivals):
     needs("wrk", "which ends connections")
     lua = wrk_script(settings, paths(), 'wrk.headers["Connection"] = "close"\n')
-    samples = in_turn(args, settings, rivals, lambda origin, proxy: rows.wrk(args, origin, proxy, lua))
+    samples = in_turn(args, settings, rivals, lambda origin, proxy: measuring.wrk(args, origin, proxy, lua))
     what = f"{HOT} objects of 8 KiB in memory, a new connection for each request, 32 at once; load by wrk."
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def h2load(args, settings, origin, proxy):
@@ -104,7 +105,7 @@ def h2load(args, settings, origin, proxy):
     urls = f"{settings.dir}/urls"
     with open(urls, "w") as file:
         file.writelines(f"https://127.0.0.1:{proxy.tls_port}{path}\n" for path in paths())
-    command = rows.locked(args) + rows.on_core(args) + [
+    command = measuring.locked(args) + measuring.on_core(args) + [
         "h2load", "-D", str(args.seconds), "-c", str(CONNECTIONS), "-m", str(STREAMS), "-i", urls]
     out = subprocess.run(command, capture_output=True, text=True).stdout
     if "Application protocol: h2" not in out:
@@ -128,7 +129,7 @@ def http2(args, settings, rivals):
         f"{HOT} objects of 8 KiB in memory, over HTTP/2 and TLS, {CONNECTIONS} connections that stay with {STREAMS} streams "
         "each; load by h2load. Squid does not speak HTTP/2 to clients, and Varnish leaves TLS to another program."
     )
-    return rows.compared(what, samples, ["req/s", "mean us", "cpu us/req", "origin requests", "failed"])
+    return measuring.compared(what, samples, ["req/s", "mean us", "cpu us/req", "origin requests", "failed"])
 
 
 RUN = {"tls": tls, "http2": http2, "churn": churn}

@@ -4,8 +4,10 @@ import os
 import subprocess
 import time
 
+import basic_rows
 import cgroups
-import rows
+import measuring
+import origin_server
 
 READS_PER_SECOND = 150
 SECONDS_MIN = 10  # At so few reads a second less says nothing.
@@ -26,7 +28,7 @@ def drop_caches():
 
 def filled(args, settings, proxy, workload="zipf"):
     """Asks once for every object, the popular ones last; the run to ask for again."""
-    m, = rows.measured(args, settings, [proxy], workload, "--origin-listen", settings.origin,
+    m, = measuring.measured(args, settings, [proxy], workload, "--origin-listen", settings.origin,
                        "--requests", "1", *objects(settings, workload))
     return m["run"]
 
@@ -39,13 +41,13 @@ def objects(settings, workload):
 
 def slow_disk(args, settings, rivals, before, workload):
     """Over a catalogue that does not fit, reads held while it is measured."""
-    rows.limit(args, settings)
+    measuring.limit(args, settings)
     settings.reads_held = True
     seconds = str(max(args.seconds, SECONDS_MIN))
     samples, runs = {proxy.name: [] for proxy in rivals}, {}
     cgroups.with_reads("probe", settings.dir, 0)
     cgroups.remove("probe")
-    rows.start_all(rivals)
+    measuring.start_all(rivals)
     for proxy in rivals:
         runs[proxy.name] = filled(args, settings, proxy, workload)
     time.sleep(5)  # What is still to be written.
@@ -56,13 +58,13 @@ def slow_disk(args, settings, rivals, before, workload):
             pids = ",".join(map(str, proxy.pids()[:1]))
             hold(settings, proxy, READS_PER_SECOND)
             try:
-                m, = rows.measured(
+                m, = measuring.measured(
                     args, settings, [proxy], workload, "--origin-listen", settings.origin,
                     "--again", str(runs[proxy.name]), "--seconds", seconds, "--connections", "32",
                     "--first-round", str(number + 2), "--pid", pids, *objects(settings, workload))
             finally:
                 hold(settings, proxy, 0)
-            samples[proxy.name].append(rows.sample_of(m))
+            samples[proxy.name].append(measuring.sample_of(m))
     return samples
 
 
@@ -70,10 +72,10 @@ def throttled(args, settings, rivals, workload="zipf"):
     samples = slow_disk(args, settings, rivals, lambda proxy: None, workload)
     over = " over pages of 16 objects" if workload == "pages" else ""
     what = (
-        f"{rows.limited(args)}{over}; reads of the disk held to {READS_PER_SECOND}/s for each proxy by blkio, "
+        f"{measuring.limited(args)}{over}; reads of the disk held to {READS_PER_SECOND}/s for each proxy by blkio, "
         "which counts those of nginx's and Squid's files before they are merged."
     )
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def throttled_pages(args, settings, rivals):
@@ -95,7 +97,7 @@ def cold(args, settings, rivals, workload="zipf"):
         f"The same as throttled{'-pages' if workload == 'pages' else ''} right after kill -9 and a start, the kernel's caches emptied, too. "
         "Varnish is left out: its cache does not outlive it."
     )
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def cold_pages(args, settings, rivals):
@@ -116,7 +118,7 @@ def restart1m(args, settings, rivals):
         run = filled(args, settings, proxy)
         time.sleep(8)
         paths = [f"/c/{run}/{number}/0" for number in range(settings.objects)]
-        origin = rows.Origin(settings)
+        origin = origin_server.Origin(settings)
         samples[proxy.name] = []
         try:
             for _ in range(args.rounds):
@@ -124,7 +126,7 @@ def restart1m(args, settings, rivals):
                 proxy.start()
                 proxy.wait()
                 samples[proxy.name].append(
-                    rows.until_hit(origin, proxy, paths, settings.object_bytes, settings.origin))
+                    basic_rows.until_hit(origin, proxy, paths, settings.object_bytes, settings.origin))
         finally:
             origin.close()
         # Millions of files take disk that the next one may want.
@@ -134,7 +136,7 @@ def restart1m(args, settings, rivals):
         f"{settings.objects:,} objects of 1 KiB, kill -9, start: time from exec to the first answer "
         "that did not come from the origin, and the share of 500 objects then still there."
     )
-    return rows.compared(what, samples, ["seconds to first hit", "kept"], "less")
+    return measuring.compared(what, samples, ["seconds to first hit", "kept"], "less")
 
 
 RUN = {

@@ -7,8 +7,9 @@ import subprocess
 import time
 
 import cgroups
+import measuring
+import origin_server
 import proxies
-import rows
 
 HOT = 100
 
@@ -17,14 +18,14 @@ def beside(args, settings, proxy, workload, hits):
     """Hits by few connections while many others put this load on the same proxy: both as measured."""
     # It outlasts the hits, as it is their origin, too.
     hot = ["--hot", str(HOT)] if workload == "hit" else []
-    command = rows.bench_command(
+    command = measuring.bench_command(
         args, settings, [proxy], workload, "--origin-listen", settings.origin, *hot,
         "--connections", "32", "--seconds", str(args.seconds + 4))
     load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         time.sleep(1)
-        seen, = rows.measured(args, settings, [proxy], "hit", "--origin-listen", "127.0.0.1:0", *hits)
-        other, = rows.measurements(command, load)
+        seen, = measuring.measured(args, settings, [proxy], "hit", "--origin-listen", "127.0.0.1:0", *hits)
+        other, = measuring.measurements(command, load)
     finally:
         load.kill()
         load.wait()
@@ -34,12 +35,12 @@ def beside(args, settings, proxy, workload, hits):
 def filling(args, settings, rivals):
     """Hits by few connections alone, beside many others' hits, and beside their fill."""
     samples = {proxy.name: [] for proxy in rivals}
-    rows.start_all(rivals)
+    measuring.start_all(rivals)
     hits = ["--hot", str(HOT), "--connections", "4", "--warmup", "1"]
     for number in range(args.rounds):
         for turn in range(len(rivals)):
             proxy = rivals[(turn + number) % len(rivals)]
-            alone, = rows.measured(
+            alone, = measuring.measured(
                 args, settings, [proxy], "hit", "--origin-listen", settings.origin, *hits)
             busy, _ = beside(args, settings, proxy, "hit", hits)
             filled, fill = beside(args, settings, proxy, "fill", hits)
@@ -58,7 +59,7 @@ def filling(args, settings, rivals):
     )
     columns = ["times", "times busy", "p99 us alone", "p99 us busy", "p99 us filling",
                "hits/s filling", "fills/s", "failed"]
-    return rows.compared(what, samples, columns, "less")
+    return measuring.compared(what, samples, columns, "less")
 
 
 async def head_of(port, path):
@@ -78,14 +79,14 @@ def hyper(args, settings, rivals):
     if own is None or not os.path.exists(bare.program):
         raise cgroups.Missing(
             "needs damelo, and cargo build --release -p damelo-http-proxy --example bare_hyper")
-    origin = rows.Origin(settings)
-    rows.start_all([own])
+    origin = origin_server.Origin(settings)
+    measuring.start_all([own])
     path = f"/h/{settings.object_bytes}"
-    asyncio.run(rows.get(own.port, path, "bench"))
+    asyncio.run(origin_server.get(own.port, path, "bench"))
     bare.head = asyncio.run(head_of(own.port, path))
     origin.close()
     try:
-        samples = rows.bench(args, settings, [own, bare], "hit", "--hot", str(HOT))
+        samples = measuring.bench(args, settings, [own, bare], "hit", "--hot", str(HOT))
     finally:
         bare.kill()
         shutil.rmtree(bare.dir, ignore_errors=True)
@@ -95,7 +96,7 @@ def hyper(args, settings, rivals):
         "CPU of a hit of 8 KiB in memory, and of the same head and body from a server that has "
         "nothing else: hyper and tokio with the same options. 32 connections that stay."
     )
-    return rows.compared(what, samples, ["cpu us/req", "beyond bare %", "req/s", "p99 us", "failed"], "none")
+    return measuring.compared(what, samples, ["cpu us/req", "beyond bare %", "req/s", "p99 us", "failed"], "none")
 
 
 RUN = {"filling": filling, "hyper": hyper}

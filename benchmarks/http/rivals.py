@@ -17,15 +17,16 @@ import subprocess
 import sys
 import time
 
+import basic_rows
 import cgroups
 import connection_rows
 import disk_rows
 import load_rows
+import measuring
 import proxies
-import rows
 import traffic_rows
 
-RUN = {**rows.RUN, **connection_rows.RUN, **traffic_rows.RUN, **load_rows.RUN, **disk_rows.RUN}
+RUN = {**basic_rows.RUN, **connection_rows.RUN, **traffic_rows.RUN, **load_rows.RUN, **disk_rows.RUN}
 # Of the others one needs a file, and one takes as long as all of these.
 DEFAULT = [row for row in RUN if row not in ("trace", "restart1m")]
 
@@ -193,7 +194,7 @@ def main():
                 keep(args, about, results)
             except cgroups.Missing as missing:
                 print(f"{row} is left out: {missing}", file=sys.stderr)
-            except rows.RowFailed as failure:
+            except measuring.RowFailed as failure:
                 failed.append(row)
                 print(f"{row} failed: {failure}", file=sys.stderr)
             finally:

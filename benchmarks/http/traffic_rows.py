@@ -12,7 +12,7 @@ import time
 import urllib.request
 
 import connection_rows
-import rows
+import measuring
 
 ORIGIN = """
 daemon off; worker_processes 1; pid {dir}/nginx.pid; error_log {dir}/error.log error; {user}
@@ -77,7 +77,7 @@ class Origin:
         user = "user root;" if os.geteuid() == 0 else ""
         with open(path, "w") as file:
             file.write(ORIGIN.format(dir=self.dir, origin=settings.origin, user=user))
-        command = rows.on_core(args) + ["nginx", "-p", self.dir, "-c", path]
+        command = measuring.on_core(args) + ["nginx", "-p", self.dir, "-c", path]
         self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         time.sleep(0.5)
         if self.child.poll() is not None:
@@ -122,7 +122,7 @@ def in_turn(args, settings, rivals, name, fields, **more):
         lua = script(settings, name, given, **more)
 
         def load(_, proxy):
-            found = rows.wrk(args, origin, proxy, lua)
+            found = measuring.wrk(args, origin, proxy, lua)
             # The share of requests that reached the origin; the count's own are none of them.
             asked = max(found["origin requests"] - 1, 0)
             return {**found, "asked of origin": asked / max(found["requests"], 1)}
@@ -133,31 +133,31 @@ def in_turn(args, settings, rivals, name, fields, **more):
 def browser(args, settings, rivals):
     samples = in_turn(args, settings, rivals, "site", BROWSER)
     what = "Hits of 8 KiB with 14 fields that a browser sends, and 12 that sites add to what servers say."
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def conditional(args, settings, rivals):
     samples = in_turn(args, settings, rivals, "kept", lambda settings: {"If-None-Match": etag(settings)})
     what = "Clients that have the newest already and ask with If-None-Match: 304 from memory."
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def validated(args, settings, rivals):
     samples = in_turn(args, settings, rivals, "asked", {})
     what = "8 KiB with no-cache: each hit asks the origin first, which says 304."
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def passed(args, settings, rivals):
     samples = in_turn(args, settings, rivals, "own", {})
     what = "8 KiB with no-store: each request goes to the origin and nothing is kept."
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def uploads(args, settings, rivals):
     samples = in_turn(args, settings, rivals, "form", {}, method="POST", body_bytes=65536)
     what = "POST with 64 KiB, which the origin reads and answers with 204."
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 def redirects(args, settings, rivals):
@@ -169,7 +169,7 @@ def redirects(args, settings, rivals):
         f"Hits of 8 KiB beside {settings.redirects} redirects of other paths: rules in damelo, a map in nginx, lines of "
         "remap.config in Traffic Server. Squid has none without a helper, and Varnish takes minutes to compile so many conditions."
     )
-    return rows.compared(what, samples, COLUMNS)
+    return measuring.compared(what, samples, COLUMNS)
 
 
 RUN = {"browser": browser, "conditional": conditional, "validated": validated, "passed": passed, "uploads": uploads,
