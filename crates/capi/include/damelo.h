@@ -73,7 +73,7 @@ enum damelo_residency {
     DAMELO_RESIDENCY_S3_FIFO = 0,    /* scan-resistant queues */
     DAMELO_RESIDENCY_LRU = 1,        /* oldest goes first, unless used since */
     DAMELO_RESIDENCY_CLOCK = 2,      /* first in, first out with a second chance */
-    DAMELO_RESIDENCY_HIT_DENSITY = 3 /* asked for most often for its bytes stays (default) */
+    DAMELO_RESIDENCY_HIT_DENSITY = 3 /* keeps what is read most for its size (default) */
 };
 
 /* Which objects survive a turn of the ring. */
@@ -87,7 +87,7 @@ enum damelo_disk_policy {
 /* Which new objects are written to disk. */
 enum damelo_admission {
     DAMELO_ADMIT_ALWAYS = 0,       /* every object (default) */
-    DAMELO_ADMIT_SECOND_HIT = 1,   /* those that were to be created once before */
+    DAMELO_ADMIT_SECOND_HIT = 1,   /* objects that are created a second time */
     DAMELO_ADMIT_WRITE_BUDGET = 2, /* every object until a rate of bytes is reached */
     DAMELO_ADMIT_SIZE_MAX = 3,     /* those up to a size */
     DAMELO_ADMIT_PROBABILITY = 4   /* a percentage of them, by chance */

@@ -1,7 +1,7 @@
 //! The connections of clients that are open, so that those that nobody uses make room for others.
 //!
-//! Invariant: a connection that is in use stays: it looks itself whether nobody uses it when it
-//! hears that it should leave. Threads: shared by all workers; a lock where connections open and
+//! Invariant: a connection that is in use stays: asked to leave, it checks first whether it is idle.
+//! Threads: shared by all workers; a lock where connections open and
 //! end, none for requests.
 
 use std::collections::BTreeMap;

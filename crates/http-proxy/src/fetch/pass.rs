@@ -245,14 +245,14 @@ fn written_by(worker: &Worker, ask: &Ask) -> Vec<Written> {
     [ask.target_written(shared)].into_iter().chain(destination).collect()
 }
 
-/// After a request of which nobody sees what it does.
+/// Invalidates what a request may have changed; the cache cannot see what it did.
 async fn invalidate_written(shared: &Shared, counters: &Counters, written: &Written) {
     counters.invalidations.one();
     shared.vault.invalidate(key_of(written)).await;
     mark(shared, written, PurgeKind::Hard);
 }
 
-/// After a request of which nobody knows whether it did anything. An origin that fails answers none,
+/// The same where nobody knows whether the request did anything. An origin that fails answers none,
 /// and anybody can send one: what is stored may still stand in for it.
 async fn doubt_written(shared: &Shared, counters: &Counters, written: &Written) {
     counters.invalidations.one();

@@ -31,9 +31,9 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const TOO_MANY: &str = "Too many connections from your address.";
 const PROXY_HEADER_WANTED: &str = "The connection must begin with a PROXY protocol header.";
 
-/// How long what a client still sends that was told why its connection ends is read.
+/// How long to keep reading from a client that was told why its connection is closing.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The most that is read of it.
+/// At most this many bytes of that are read.
 const FAREWELL_BYTES: u64 = 64 << 10;
 
 /// Why a connection ends before its first request.

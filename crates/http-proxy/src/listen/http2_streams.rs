@@ -2,9 +2,9 @@
 //!
 //! hyper asks a body for more only once its stream has had window for the last piece, and waits
 //! for that as long as the client likes. Dropping the task of a stream resets it; so each task here
-//! runs beside a watch.
-//! A stream that becomes a tunnel has a second task, which sends what comes through it, and which
-//! is dropped when the tunnel is broken off.
+//! runs beside a watch. A stream that becomes a tunnel has a second task, which sends what comes
+//! through it, and which is dropped when the tunnel is broken off.
+//!
 //! Invariants: hyper starts the task of a stream right after it has called the service for it, so
 //! that the progress left by one call is of the next task; it starts the one that sends for a
 //! tunnel while it polls that of the stream. Threads: the connection's worker.

@@ -73,7 +73,7 @@ pub(crate) struct Ask {
     pub(crate) scheme_written: Option<&'static str>,
     /// What its connection says of the client, and of what that asked for, is believed.
     trusts: bool,
-    /// What is so, and what few requests have.
+    /// What few requests have, boxed to keep this small.
     given: Option<Box<Given>>,
     /// Rules that the client's request matched, if this one differs from it in what they look at.
     pub(crate) met: Option<Box<[bool]>>,

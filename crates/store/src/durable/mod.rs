@@ -1,6 +1,7 @@
 //! Durable state. `journal` and `marks`: deletes and purges; `checkpoint`: the index; `replay`: the
-//! journal of an earlier life; `deletes`: those of it; `recovery`: restoring a store after open; `lives` and
-//! `lives_at_open`: the life of each segment; `segment_contents`: the records of a segment on disk;
+//! journal of an earlier life; `deletes`: those of it; `recovery`: restoring a store after open;
+//! `lives` and `lives_at_open`: the life of each segment; `segment_contents`: the records of a
+//! segment on disk;
 //! `superblocks`: a damaged copy is written again; `progress`: the state of recovery and
 //! checkpoints. Each module states its invariants and threads.
 
