@@ -662,3 +662,50 @@ fn what_was_removed_on_its_way_to_disk_is_gone_once_a_second_try_succeeds() {
         assert_eq!(get(&store, "key"), None);
     }
 }
+
+/// The index cannot tell two keys apart: who removes the one has the other forgotten. That one is
+/// gone, too, when it is removed later, though nothing was known of it by then, and the checkpoint
+/// that said so is lost.
+#[test]
+fn what_was_forgotten_with_another_key_is_not_there_again_without_the_checkpoint_since() {
+    let disk = Disk::new(12 << 20);
+    let open = |disk: &Disk| {
+        let store = open(disk, |config| {
+            config.objects_max = Some(64);
+            config.tags_alone = true;
+            config.background = false;
+        });
+        store.wait_recovered();
+        store
+    };
+    let store = open(&disk);
+    put(&store, "one", 1, b"value");
+    store.sync().unwrap();
+    let alike = |name: &String| store.may_contain(name.as_bytes());
+    let other = (0..).map(|n| format!("other {n}")).find(alike).unwrap();
+    assert!(store.remove(b"one").unwrap());
+    store.sync().unwrap();
+    store.checkpoint().unwrap();
+    // None is written between that one and the next.
+    store.sync().unwrap();
+
+    put(&store, &other, 1, b"old");
+    put(&store, "kept", 1, b"value");
+    store.sync().unwrap();
+    assert!(store.remove(b"one").unwrap(), "for all that is known it is there");
+    store.drop_memory();
+    assert!(get(&store, &other).is_none(), "it went along");
+    store.checkpoint().unwrap();
+    assert!(!store.remove(other.as_bytes()).unwrap(), "nothing is known of it");
+
+    let disk = killed(store, &disk);
+    let layout = disk.with_bytes(|bytes| Superblock::decode(bytes).unwrap());
+    for slot in 0..2 {
+        let disk = disk.copied();
+        let lost = layout.checkpoint_offset + slot * layout.checkpoint_bytes;
+        disk.device().write_at(lost, &[0; 4096]).unwrap();
+        let store = open(&disk);
+        assert_eq!(get(&store, &other), None, "without slot {slot}");
+        assert!(get(&store, "kept").is_some());
+    }
+}

@@ -1,17 +1,20 @@
 //! Remembers families of entries (same tag, same buckets) that lost an entry whose record is still
 //! on disk.
 //!
-//! Recovery finds such a record again, until a checkpoint begun after the drop is complete. A
-//! writer that stores the key anew must therefore write to the journal that earlier versions are
-//! dead, although the index no longer knows of them; this set tells the writer so. It is a fixed
-//! number of bits, so another family may share a bit: that costs a needless journal record.
+//! Recovery finds such a record again, until two checkpoints begun after the drop are complete:
+//! with one, the checkpoint before may still have it, and is what recovery goes by if the newest is
+//! damaged. A writer that stores the key anew must therefore write to the journal that earlier
+//! versions are dead, although the index no longer knows of them; this set tells the writer so. So
+//! must who removes it: the journal may say of another key of the family that it is dead, and
+//! nothing of this one. It is a fixed number of bits, so another family may share a bit: that costs
+//! a needless journal record.
 //!
 //! Most records that are dropped are dead by the journal. Of others, *lost* ones, only such a
 //! checkpoint does not tell: an older one still has them.
 //!
-//! Invariants: a bit is set before its entry vanishes from its slot; it stays set until a
-//! checkpoint begun afterwards is complete. Threads: set and rotated under the shard's lock, read
-//! without.
+//! Invariants: a bit is set before its entry vanishes from its slot; it stays set until two
+//! checkpoints begun afterwards are complete. Threads: set and rotated under the shard's lock, read
+//! without; one thread at a time writes checkpoints.
 
 use super::geometry::Pair;
 use super::sync::{AtomicU64, Ordering};
@@ -24,6 +27,8 @@ pub(super) struct Dropped {
     current: [AtomicU64; WORDS],
     /// Earlier drops that no complete checkpoint covers yet.
     previous: [AtomicU64; WORDS],
+    /// Drops that the newest complete checkpoint covers, and the one before does not.
+    covered_once: [AtomicU64; WORDS],
     /// One if any of the former, and of the latter, were of records that the journal does not say
     /// to be dead.
     current_lost: AtomicU64,
@@ -41,7 +46,8 @@ impl Dropped {
     pub(super) fn new() -> Dropped {
         let none = || std::array::from_fn(|_| AtomicU64::new(0));
         let (current_lost, previous_lost) = (AtomicU64::new(0), AtomicU64::new(0));
-        Dropped { current: none(), previous: none(), current_lost, previous_lost }
+        let (current, previous, covered_once) = (none(), none(), none());
+        Dropped { current, previous, covered_once, current_lost, previous_lost }
     }
 
     /// Marks a family. Call with the shard's lock held, before the entry is removed.
@@ -67,9 +73,10 @@ impl Dropped {
     /// bit is seen too.
     pub(super) fn is_set(&self, pair: Pair) -> bool {
         let (word, bit) = place(pair);
-        // Read in this order, since `rotate` writes `previous` first.
+        // Read in this order, in which bits move on: they are written there first.
         let seen = self.current[word].load(Ordering::Acquire);
-        (seen | self.previous[word].load(Ordering::Acquire)) & bit != 0
+        let seen = seen | self.previous[word].load(Ordering::Acquire);
+        (seen | self.covered_once[word].load(Ordering::Acquire)) & bit != 0
     }
 
     /// A checkpoint begins. Call with the shard's lock held.
@@ -90,9 +97,14 @@ impl Dropped {
         self.previous_lost.load(Ordering::Relaxed) != 0
     }
 
-    /// The checkpoint that began with the last `rotate` is complete.
-    pub(super) fn clear_previous(&self) {
-        self.previous.iter().for_each(|word| word.store(0, Ordering::Release));
+    /// The checkpoint that began with the last `rotate` is complete; the one before may still be
+    /// believed, or not.
+    pub(super) fn clear_previous(&self, is_older_believed: bool) {
+        for (previous, covered) in self.previous.iter().zip(&self.covered_once) {
+            let seen = if is_older_believed { previous.load(Ordering::Relaxed) } else { 0 };
+            covered.store(seen, Ordering::Release);
+            previous.store(0, Ordering::Release);
+        }
         self.previous_lost.store(0, Ordering::Relaxed);
     }
 }

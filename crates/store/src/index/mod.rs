@@ -286,9 +286,12 @@ impl Index {
     }
 
     /// The checkpoint last begun is complete: recovery will not find entries dropped before it
-    /// began.
+    /// began, unless it has to go by the one before. With the next it will not find them at all.
+    /// Neither will it if this one lacked something ([`Index::checkpoint_lacks`]): then the caller
+    /// has seen to it that the one before is not believed any more.
     pub fn checkpoint_done(&self) {
-        self.heads.iter().for_each(|head| head.dropped.clear_previous());
+        let is_older_believed = !self.checkpoint_lacks();
+        self.heads.iter().for_each(|head| head.dropped.clear_previous(is_older_believed));
     }
 
     /// Removes all entries that [`Index::candidates`] would find: the key's, and rarely another's.

@@ -539,8 +539,15 @@ fn what_was_dropped_is_remembered_until_a_later_checkpoint_is_complete() {
     assert!(index.has_dropped(removed) && index.has_dropped(kept), "it did: another begins");
     assert_eq!(index.drop_at(hashes[1997], Location::new(1997)), Some(0));
     index.checkpoint_done();
-    assert!(!index.has_dropped(removed) && !index.has_dropped(kept));
+    assert!(index.has_dropped(removed) && index.has_dropped(kept), "the one before has them");
     assert!(index.has_dropped(hashes[1997]), "dropped after it began");
+    index.checkpoint_begins();
+    index.checkpoint_done();
+    assert!(!index.has_dropped(removed) && !index.has_dropped(kept));
+    assert!(index.has_dropped(hashes[1997]), "only one lacks it");
+    index.checkpoint_begins();
+    index.checkpoint_done();
+    assert!(!index.has_dropped(hashes[1997]));
 }
 
 #[test]
