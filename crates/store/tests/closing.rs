@@ -3,16 +3,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+mod tapped;
 mod troubled;
 
 use std::pin::pin;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use damelo::device::{Device, Io};
 use damelo::{
     ByteSize, Config, CreateError, GroupId, IoEngine, OpenError, ReadError, Store, SyncError,
 };
+use tapped::{Tap, Tapped};
 use troubled::{Disk, Stopped, put};
 
 fn open(disks: &[Disk]) -> Store {
@@ -241,4 +245,54 @@ fn a_store_whose_last_handle_a_waker_drops_is_closed() {
         let last = store.read(b"last").wait().unwrap();
         assert_eq!(last.as_deref(), Some(&b"value"[..]), "{engine:?}: what a close writes");
     }
+}
+
+/// Hands all I/O to a thread of its own, which completes it.
+struct Apart(Sender<Io>);
+
+impl Tap for Apart {
+    fn submit(&self, _disk: &dyn Device, io: Io) {
+        self.0.send(io).unwrap();
+    }
+}
+
+/// The same with a device of the program's, of whose threads the store knows nothing.
+#[test]
+fn a_store_whose_last_handle_is_dropped_on_a_device_s_own_thread_is_closed() {
+    let disk = Disk::new(32 << 20);
+    filled(&disk, 600).close().unwrap();
+    let (submit, submitted) = channel::<Io>();
+    let device = Arc::new(Tapped { disk: disk.device(), tap: Apart(submit) });
+    let (below, is_there) = (disk.device(), Arc::downgrade(&device));
+    let gate = Arc::new(Mutex::new(()));
+    let opens = Arc::clone(&gate);
+    std::thread::spawn(move || {
+        for io in submitted {
+            let _open = opens.lock().unwrap();
+            below.submit(io);
+        }
+    });
+    let mut config = Config::new("closing", ByteSize::new(32 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.checkpoint_period = Duration::ZERO;
+    config.flush_period = Duration::from_secs(3_600);
+    let store = Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap();
+    store.wait_recovered();
+    put(&store, "last", 2, b"value");
+    let owner = Arc::new(Owner::default());
+    let waker = Waker::from(Arc::clone(&owner));
+    let mut context = Context::from_waker(&waker);
+    let shut = gate.lock().unwrap();
+    let mut read = Box::pin(store.read(b"key/1"));
+    assert!(read.as_mut().poll(&mut context).is_pending());
+    *owner.0.lock().unwrap() = Some(store);
+    drop(shut);
+    let begun = Instant::now();
+    while is_there.strong_count() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is not closed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let store = open(&[disk]);
+    let last = store.read(b"last").wait().unwrap();
+    assert_eq!(last.as_deref(), Some(&b"value"[..]), "what a close writes");
 }

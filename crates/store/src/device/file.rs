@@ -133,7 +133,21 @@ pub(super) fn mark_completion_thread() {
     ON_COMPLETION_THREAD.set(true);
 }
 
-/// True on a thread that runs `done` closures of any file or block device.
+/// Runs a `done` closure, on whatever thread the device has for that: until it returns, this is one
+/// that must not wait for other I/Os, also where the device is the program's own.
+pub(crate) fn completing<T>(done: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            ON_COMPLETION_THREAD.set(self.0);
+        }
+    }
+    let _before = Before(ON_COMPLETION_THREAD.replace(true));
+    done()
+}
+
+/// True on a thread that runs `done` closures of a file or block device, and within those of any
+/// other.
 pub(crate) fn on_completion_thread() -> bool {
     ON_COMPLETION_THREAD.get()
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub(crate) use absent::Absent;
 pub use batch::{Deferral, submit_deferred};
-pub(crate) use file::on_completion_thread;
+pub(crate) use file::{completing, on_completion_thread};
 pub use open::{IoEngine, OpenOptions, Opened, open};
 pub(crate) use open::{UndoOnDrop, bytes_anew, no_device, open_undoable};
 pub use open_error::DeviceOpenError;

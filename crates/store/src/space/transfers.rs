@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::{SegmentId, Space, Spot, Volume};
-use crate::device::{Io, IoBuf, IoOp};
+use crate::device::{Io, IoBuf, IoOp, completing};
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
 
@@ -202,7 +202,9 @@ impl Space {
         let volume = spot.volume.superblock.volume_index as usize;
         let events = spot.volume.error_events(op).count();
         let asked = SubmittedIo { space: Arc::clone(self), volume, op, events };
-        let done = Box::new(move |outcome: io::Result<()>| done(asked.noted(outcome)));
+        let done = Box::new(move |outcome: io::Result<()>| {
+            completing(|| done(asked.noted(outcome)));
+        });
         Some(Io { op, offset: spot.offset, bufs, done })
     }
 }
