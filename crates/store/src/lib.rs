@@ -119,13 +119,16 @@ pub use entries::{Entries, Entry};
 pub use error::{CreateError, MetadataError, OpenError, PurgeError, ReadError, SyncError};
 pub use group::GroupStats;
 pub use object::{Object, ObjectInfo, ObjectRange};
-pub use ops::{Commit, Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
+pub use ops::{
+    Commit, Create, Length, Lookup, OpenReader, Prefetch, Purge, Read, ReadRange, Remove,
+    SetMetadata, Syncing,
+};
 pub use policy::Hint;
 pub use read::prefetch::PrefetchReport;
 pub use read::stream::{NextChunk, Reader};
 pub use read_through::{Fetched, ReadThrough, ReadThroughStats, Served};
 pub use stats::{Latency, Metric, MetricKind, Stats};
-pub use store::{CreateOptions, Store, StoreInfo, VolumeInfo};
+pub use store::{Awaited, CreateOptions, Store, StoreInfo, VolumeInfo};
 pub use types::{ByteSize, Clock, GroupId, ParseByteSizeError, SystemClock};
 pub use write::writer::{Write, Writer, WriterOptions};
 

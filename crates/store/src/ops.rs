@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::deferred::Deferred;
-use crate::error::{CreateError, MetadataError, ReadError};
+use crate::error::{CreateError, MetadataError, PurgeError, ReadError, SyncError};
 use crate::object::{Object, ObjectInfo, ObjectRange};
 use crate::read::prefetch::PrefetchReport;
 use crate::read::stream::Reader;
@@ -83,6 +83,12 @@ operations! {
     Commit -> Result<(), CreateError>;
     /// New metadata for an object; see [`Store::set_metadata`](crate::Store::set_metadata).
     SetMetadata -> Result<bool, MetadataError>;
+    /// The removal of an object; see [`Awaited::remove`](crate::Awaited::remove).
+    Remove -> Result<bool, PurgeError>;
+    /// A purge; see [`Awaited::purge_group`](crate::Awaited::purge_group).
+    Purge -> Result<(), PurgeError>;
+    /// A sync or a checkpoint; see [`Awaited::sync`](crate::Awaited::sync).
+    Syncing -> Result<(), SyncError>;
     /// Bringing a group into memory; see [`Store::prefetch`](crate::Store::prefetch).
     Prefetch -> Result<PrefetchReport, ReadError>;
 }

@@ -3,11 +3,14 @@
 //! Invariants: a handle is cheap to clone; dropping the last one closes the store, on this thread
 //! unless it completes I/O; guards and readers may outlive it. Threads: any number, sync or async.
 
+mod awaited;
 mod info;
 mod shared;
 
+pub use awaited::Awaited;
 pub use info::{StoreInfo, VolumeInfo};
 
+use self::awaited::checked_prefix;
 use self::shared::Shared;
 use crate::sync::Arc;
 use std::ops::Range;
@@ -70,7 +73,8 @@ pub struct CreateOptions<'a> {
 /// [`Store::entries`] for as long as the disk takes; [`Store::remove`] and the purges while the
 /// journal is full, and with [`Durability::Synced`](crate::Durability::Synced) for a sync of the
 /// disk. So does, for the version that it was to replace, a [`Store::writer`] or a write that is
-/// refused. An asynchronous program calls them on a thread that may block.
+/// refused. [`Store::awaited`] has removes, purges, syncs and checkpoints as futures; an
+/// asynchronous program calls the others on a thread that may block.
 ///
 /// # Wakers
 /// The wakers of those who await are called, and dropped, on threads of the store, among them those
@@ -95,7 +99,8 @@ pub struct CreateOptions<'a> {
 /// (a time-out, an aborted task) has taken effect before the drop, or never does. A dropped
 /// [`Create`], [`Commit`](crate::Commit) or [`SetMetadata`] therefore never overrides its caller's
 /// next operation on the same key, and never survives a remove or a purge made after the drop. The
-/// store does not tell whether it took effect: a caller that must know reads, or creates again. A
+/// store does not tell whether it took effect: a caller that must know reads, or creates again. So
+/// it is with a dropped [`Remove`](crate::Remove) or [`Purge`](crate::Purge). A
 /// `Create` or `Commit` without effect counts as abandoned. A dropped read wastes only the I/O
 /// already begun.
 #[derive(Clone)]
@@ -506,6 +511,11 @@ impl Store {
         self.engine().remove(key)
     }
 
+    /// Removes, purges, syncs and checkpoints as operations that can be awaited.
+    pub fn awaited(&self) -> Awaited<'_> {
+        Awaited(self)
+    }
+
     /// Loves a group: its objects are evicted last, from memory and from disk. A hint holds until
     /// it is removed, or until more groups have a hint than are tracked
     /// ([`Config::groups_tracked_max`]): then the groups known longest lose theirs. What is in
@@ -552,7 +562,7 @@ impl Store {
     /// # Errors
     /// The purge is in effect, but the journal could not be written.
     pub fn purge_group(&self, group: GroupId) -> Result<(), PurgeError> {
-        self.engine().purge(JournalOp::PurgeGroup { group: group.get() })
+        self.engine().purge(JournalOp::PurgeGroup { group: group.get() }, None)
     }
 
     /// Purges every object whose key starts with `prefix` (1 to 8,192 bytes), in constant time.
@@ -560,11 +570,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::purge_group`], and for a prefix outside the limits.
     pub fn purge_prefix(&self, prefix: &[u8]) -> Result<(), PurgeError> {
-        let max = crate::durable::marks::PURGE_PREFIX_BYTES_MAX;
-        if prefix.is_empty() || prefix.len() > max {
-            return Err(PurgeError::PrefixLength { length: prefix.len(), max });
-        }
-        self.engine().purge(JournalOp::PurgePrefix { prefix: prefix.to_vec() })
+        self.engine().purge(checked_prefix(prefix)?, None)
     }
 
     /// Purges everything, in constant time.
@@ -572,7 +578,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::purge_group`].
     pub fn purge_all(&self) -> Result<(), PurgeError> {
-        self.engine().purge(JournalOp::PurgeAll)
+        self.engine().purge(JournalOp::PurgeAll, None)
     }
 
     /// Statistics of a group; `None` if the group is not tracked.
@@ -652,8 +658,7 @@ impl Store {
         if self.engine().is_closed() {
             return Err(SyncError::Closed);
         }
-        self.engine().recovery.wait_done();
-        self.engine().write_checkpoint(false).map_err(SyncError::Io)
+        self.engine().checkpoint()
     }
 
     /// Every counter and gauge.

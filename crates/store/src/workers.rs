@@ -36,7 +36,8 @@ pub(crate) enum Lane {
     Soon,
     /// Prefetches, which may read three quarters of the memory.
     Ahead,
-    /// Creates and metadata changes, which may wait for memory.
+    /// Creates and metadata changes, which may wait for memory; removes, purges and syncs that
+    /// somebody awaits, which wait for the disk.
     Creates,
     /// Pieces and commits of streamed creates, which may wait for memory or for their parts to be
     /// written.

@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// Whether a remove of the key would block: for room in the journal, or a sync of the disk.
-    pub(super) fn remove_blocks(&self, key: &[u8]) -> bool {
+    pub(crate) fn remove_blocks(&self, key: &[u8]) -> bool {
         // Without background threads, only the caller can make room.
         let needs_room = || !self.journal.has_room() && self.may_be_journalled(self.hash(key));
         !self.is_inline() && (needs_room() || self.change_syncs(key))
@@ -68,12 +68,7 @@ impl Engine {
     /// Whether what changes this key waits for a sync of the disk: if a version of it may be there,
     /// which must not come back. The first change after a clean close waits for one, too.
     pub(super) fn change_syncs(&self, key: &[u8]) -> bool {
-        let syncs = match self.config.durability {
-            Durability::None => false,
-            Durability::Flushed => self.space.is_untouched(),
-            Durability::Synced => true,
-        };
-        syncs && !self.is_inline() && self.may_be_journalled(self.hash(key))
+        self.journal_syncs() && !self.is_inline() && self.may_be_journalled(self.hash(key))
     }
 
     /// Whether a change of the key has to be journalled, unless it changes meanwhile: if a version
@@ -85,7 +80,12 @@ impl Engine {
             || self.index.has_dropped(hash.get())
     }
 
-    fn remove_for(&self, key: &[u8], caller: Option<&Caller>) -> Result<bool, PurgeError> {
+    /// As `remove`. If the caller is gone, nothing is removed.
+    pub(crate) fn remove_for(
+        &self,
+        key: &[u8],
+        caller: Option<&Caller>,
+    ) -> Result<bool, PurgeError> {
         if self.is_closed() {
             return Err(PurgeError::Closed);
         }
@@ -126,8 +126,23 @@ impl Engine {
         Ok(known)
     }
 
-    /// Sets a purge mark: older objects that it covers are dead when this returns.
-    pub(crate) fn purge(&self, op: JournalOp) -> Result<(), PurgeError> {
+    /// Whether what is journalled waits for a sync of the disk.
+    fn journal_syncs(&self) -> bool {
+        match self.config.durability {
+            Durability::None => false,
+            Durability::Flushed => self.space.is_untouched(),
+            Durability::Synced => true,
+        }
+    }
+
+    /// Whether a purge would block: for room in the journal, or a sync of the disk.
+    pub(crate) fn purge_blocks(&self) -> bool {
+        !self.is_inline() && (self.journal_syncs() || !self.journal.has_room())
+    }
+
+    /// Sets a purge mark: older objects that it covers are dead when this returns. If the caller is
+    /// gone, none is set.
+    pub(crate) fn purge(&self, op: JournalOp, caller: Option<&Caller>) -> Result<(), PurgeError> {
         if self.is_closed() {
             return Err(PurgeError::Closed);
         }
@@ -136,6 +151,10 @@ impl Engine {
         let room = self.wait_journal_room(begun);
         let purging = exclusive(&self.purge_lock);
         let seq = self.new_seq();
+        // After the number: what a caller does that goes later has a greater one.
+        if caller.is_some_and(Caller::is_gone) {
+            return Ok(());
+        }
         self.marks.apply(&op, seq);
         drop(purging);
         add(&self.counters.purges, 1);

@@ -32,6 +32,12 @@ impl Engine {
         Err(SyncError::Dropped { objects: dropped - told, reason })
     }
 
+    /// Writes a checkpoint, once recovery is done.
+    pub(crate) fn checkpoint(self: &Arc<Engine>) -> Result<(), SyncError> {
+        self.recovery.wait_done();
+        self.write_checkpoint(false).map_err(SyncError::Io)
+    }
+
     /// Makes the removes and purges so far durable.
     pub(crate) fn sync_removes(&self) -> Result<(), SyncError> {
         self.journal.sync().map_err(|error| SyncError::Io(self.space.of_journal(error)))
