@@ -31,7 +31,7 @@ use crate::error::{MetadataError, ReadError};
 use crate::format::JournalOp;
 use crate::group::GroupStats;
 use crate::object::{ObjectInfo, ObjectRange};
-use crate::open::{RawVolume, check_sizes, open_devices, start, validate};
+use crate::open::{OpenDevices, RawVolume, check_sizes, open_devices, start, validate};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
 use crate::read::disk::Source;
@@ -114,8 +114,8 @@ impl Store {
     /// See [`OpenError`]; on an error, nothing has been changed.
     pub fn open(config: Config) -> Result<Store, OpenError> {
         validate(&config)?;
-        let (volumes, warnings) = open_devices(&config)?;
-        Store::start(config, volumes, warnings, Arc::new(SystemClock::new()))
+        let opened = open_devices(&config)?;
+        Store::start(config, opened, Arc::new(SystemClock::new()))
     }
 
     /// Opens a store on the caller's devices and clock: for tests and simulation. `config.volumes`
@@ -129,7 +129,7 @@ impl Store {
         clock: Arc<dyn Clock>,
     ) -> Result<Store, OpenError> {
         validate(&config)?;
-        let volumes = devices
+        let volumes: Vec<RawVolume> = devices
             .into_iter()
             .map(|device| RawVolume {
                 path: PathBuf::from(&device.info().name),
@@ -140,7 +140,8 @@ impl Store {
                 missing: None,
             })
             .collect();
-        Store::start(config, volumes, Vec::new(), clock)
+        let opened = OpenDevices { volumes, warnings: Vec::new(), allocated: None };
+        Store::start(config, opened, clock)
     }
 
     /// Checks that [`Store::open_on`] could create a new store on devices of these sizes: that the
@@ -154,12 +155,12 @@ impl Store {
 
     fn start(
         config: Config,
-        mut volumes: Vec<RawVolume>,
-        warnings: Vec<String>,
+        opened: OpenDevices,
         clock: Arc<dyn Clock>,
     ) -> Result<Store, OpenError> {
+        let OpenDevices { mut volumes, warnings, allocated } = opened;
         let made: Vec<_> = volumes.iter_mut().filter_map(|volume| volume.undo.take()).collect();
-        let (engine, threads) = start(config, volumes, warnings, clock)?;
+        let (engine, threads) = start(config, volumes, warnings, clock, allocated)?;
         made.into_iter().for_each(UndoOnDrop::keep);
         engine.recovery.wait_done_for(engine.config.open_wait);
         Ok(Store(Arc::new(Shared::new(engine, threads))))

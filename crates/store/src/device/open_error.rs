@@ -124,7 +124,7 @@ pub enum DeviceOpenError {
         path: PathBuf,
     },
     /// The engine could not start.
-    #[error("{}: cannot start the I/O engine: {source}; set `io_engine` to `auto` or `threads`",
+    #[error("{}: cannot start the I/O engine; set `io_engine` to `auto` or `threads`",
             path.display())]
     IoEngine {
         /// The path asked for.
@@ -133,7 +133,7 @@ pub enum DeviceOpenError {
         source: io::Error,
     },
     /// Any other error of the system.
-    #[error("{}: cannot {doing}: {source}", path.display())]
+    #[error("{}: cannot {doing}", path.display())]
     Io {
         /// The path asked for.
         path: PathBuf,

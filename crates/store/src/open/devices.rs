@@ -9,21 +9,27 @@ use std::path::{Path, PathBuf};
 
 use super::contents::{VolumeContents, inspect};
 use super::missing::{is_gone, may_be_left_out};
-use super::{RawVolume, check_anew};
+use super::{Allocated, RawVolume, check_anew};
 use crate::config::Config;
 use crate::device::{OpenOptions, no_device};
 use crate::error::OpenError;
 use crate::types::ByteSize;
 
+/// The devices that a configuration names, warnings about them, and the memory for a store that is
+/// to be made in place of what they hold.
+pub(crate) struct OpenDevices {
+    pub(crate) volumes: Vec<RawVolume>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) allocated: Option<Allocated>,
+}
+
 /// Opens the devices that the configuration names.
-pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
+pub(crate) fn open_devices(config: &Config) -> Result<OpenDevices, OpenError> {
     let paths: Vec<&Path> = config.volumes.iter().map(|v| v.path.as_path()).collect();
     let lets_go = may_be_left_out(config);
     // Without the first there is nothing to open.
     check_paths(&paths, config.must_exist && !(lets_go && holds_something(paths[0])))?;
-    if config.anew {
-        check_anew(config)?;
-    }
+    let allocated = config.anew.then(|| check_anew(config)).transpose()?;
     // Those that hold something first: where they are of a store, none is made for one that is
     // missing, as on a mount point without its disk, for which there may not even be room.
     let mut order: Vec<usize> = (0..paths.len()).collect();
@@ -41,7 +47,8 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
         volumes.push((index, volume));
     }
     volumes.sort_by_key(|(index, _)| *index);
-    Ok((volumes.into_iter().map(|(_, volume)| volume).collect(), warnings))
+    let volumes = volumes.into_iter().map(|(_, volume)| volume).collect();
+    Ok(OpenDevices { volumes, warnings, allocated })
 }
 
 /// Opens one that holds something, or that none of those `there` belong with.

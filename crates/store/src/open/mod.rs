@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use self::contents::{VolumeContents, inspect};
 pub(crate) use self::contents::{is_zero, read_superblocks};
-pub(crate) use self::devices::{check_paths, open_devices};
+pub(crate) use self::devices::{OpenDevices, check_paths, open_devices};
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
 use crate::config::{Config, VolumeConfig};
@@ -107,8 +107,25 @@ pub(crate) fn check_belong<'a>(
     Ok(())
 }
 
-/// Checks that the volumes are not in use and are large enough, before any file is emptied.
-fn check_anew(config: &Config) -> Result<(), OpenError> {
+/// Memory of a store that is to be made in place of another, taken before that one is given up.
+pub(crate) struct Allocated {
+    cache: Cache,
+    index: Arc<Index>,
+    geometry: Geometry,
+}
+
+/// What memory depends on: segments, and bytes of each, bytes of a page, slots of the index.
+type Geometry = (u32, u64, u32, u64);
+
+fn geometry_of(superblocks: &[Superblock]) -> Geometry {
+    let first = &superblocks[0];
+    let segments = superblocks.iter().map(|superblock| superblock.segment_count).sum();
+    (segments, first.segment_bytes, first.page_bytes, first.index_slots)
+}
+
+/// Checks that the volumes are not in use and are large enough, and takes the memory for the store,
+/// before any file is emptied.
+fn check_anew(config: &Config) -> Result<Allocated, OpenError> {
     let mut found = Vec::new();
     for volume in &config.volumes {
         let declared_bytes = volume.size.map(ByteSize::bytes);
@@ -116,7 +133,9 @@ fn check_anew(config: &Config) -> Result<(), OpenError> {
         found.push((volume.path.as_path(), bytes, declared_bytes));
     }
     let planned = making::plan(config, &found, &SystemClock::new())?;
-    new_index(&planned[0]).map(drop)
+    enough_memory(config, u64::from(planned[0].page_bytes))?;
+    let (cache, index) = new_cache(config, &planned)?;
+    Ok(Allocated { cache, index, geometry: geometry_of(&planned) })
 }
 
 /// Checks that a store could be made of devices of these sizes.
@@ -124,8 +143,15 @@ pub(crate) fn check_sizes(config: &Config, device_bytes: &[u64]) -> Result<(), O
     validate(config)?;
     let named: Vec<&Path> = config.volumes.iter().map(|volume| volume.path.as_path()).collect();
     check_paths(&named, false)?;
-    let paths = named.into_iter().chain(std::iter::repeat(Path::new("")));
-    let found: Vec<_> = paths.zip(device_bytes).map(|(path, bytes)| (path, *bytes, None)).collect();
+    // Devices may be more than have names.
+    let paths: Vec<PathBuf> = (0..device_bytes.len())
+        .map(|n| named.get(n).map_or_else(|| format!("volume {n}").into(), PathBuf::from))
+        .collect();
+    let found: Vec<_> = paths
+        .iter()
+        .zip(device_bytes)
+        .map(|(path, bytes)| (path.as_path(), *bytes, None))
+        .collect();
     let planned = making::plan(config, &found, &SystemClock::new())?;
     planned.first().map_or(Ok(()), |first| enough_memory(config, u64::from(first.page_bytes)))
 }
@@ -302,12 +328,14 @@ fn other_index(config: &Config, found: &Superblock) -> Option<String> {
     })
 }
 
-/// Builds the engine on open volumes and starts its threads.
+/// Builds the engine on open volumes, with the memory that was taken for it, if it was, and starts
+/// its threads.
 pub(crate) fn start(
     config: Config,
     mut raw: Vec<RawVolume>,
     mut warnings: Vec<String>,
     clock: Arc<dyn Clock>,
+    allocated: Option<Allocated>,
 ) -> Result<(Arc<Engine>, Threads), OpenError> {
     validate(&config)?;
     let StoreFound { superblocks, damaged, created } =
@@ -319,7 +347,10 @@ pub(crate) fn start(
     warnings.extend(damaged.iter().map(|copy| copy.warning(&paths)));
     let first = superblocks[0];
     enough_memory(&config, u64::from(first.page_bytes))?;
-    let (cache, index) = new_cache(&config, &superblocks)?;
+    let (cache, index) = match allocated.filter(|a| a.geometry == geometry_of(&superblocks)) {
+        Some(Allocated { cache, index, .. }) => (cache, index),
+        None => new_cache(&config, &superblocks)?,
+    };
     if created {
         making::write(&raw, &superblocks)?;
     }

@@ -40,6 +40,9 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     if config.volumes.is_empty() || config.volumes.len() > 64 {
         return bad("volumes", config.volumes.len().to_string(), "a store has 1 to 64 volumes");
     }
+    if config.volumes.iter().any(|volume| volume.path.as_os_str().is_empty()) {
+        return bad("volumes", "\"\"".to_owned(), "each volume has a path");
+    }
     if config.anew && config.must_exist {
         return bad("anew", "true".to_owned(), "not together with must_exist");
     }
