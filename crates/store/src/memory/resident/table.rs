@@ -4,7 +4,8 @@
 //! A table of powers of two is a third empty on average, and all shards of the resident table,
 //! which hold about equally many objects, double together. Here the place of an entry follows from
 //! the table's length whatever it is, and since a longer or shorter table has its entries in the
-//! same order, resizing is one pass over both.
+//! same order, resizing is one pass over both. Short tables, which are not mapped, have few lengths
+//! all the same: allocators keep what each length leaves.
 //!
 //! Invariants: entries are in ascending order of `rest`; each is at its home or behind it, and no
 //! slot between the two is empty; no two have the same `rest`. Threads: under the shard's lock.
@@ -34,13 +35,23 @@ impl Default for Table {
     }
 }
 
+/// The shortest table; others that are not mapped have twice as much, or four times, and so on.
+const SHORTEST_BYTES: usize = 1024;
+/// The shortest that is mapped.
+const MAPPED_BYTES: usize = MAPPED_BYTES_MIN.next_multiple_of(PAGE_BYTES);
+
+/// Memory of a table with so many slots.
+fn memory_of(slots: usize) -> usize {
+    match slots * size_of::<Packed>() {
+        0 => 0,
+        bytes if bytes < MAPPED_BYTES_MIN => bytes.next_power_of_two().max(SHORTEST_BYTES),
+        bytes => bytes.next_multiple_of(PAGE_BYTES),
+    }
+}
+
 /// Slots for at least `wanted` homes, and as many more as fit into the same memory.
 fn slots_for(wanted: usize) -> usize {
-    let bytes = (wanted + SPILL) * size_of::<Packed>();
-    if bytes < MAPPED_BYTES_MIN {
-        return wanted + SPILL;
-    }
-    bytes.next_multiple_of(PAGE_BYTES) / size_of::<Packed>()
+    memory_of(wanted + SPILL) / size_of::<Packed>()
 }
 
 impl Table {
@@ -48,10 +59,11 @@ impl Table {
         self.len
     }
 
-    /// Memory that the table takes, in bytes.
+    /// Memory that the table takes, in bytes, with what it took before it was mapped: other shards
+    /// have left as much at that length and want it no more, and the allocator has no use for it.
     pub(super) fn bytes(&self) -> usize {
-        let bytes = self.slots.len() * size_of::<Packed>();
-        if bytes < MAPPED_BYTES_MIN { bytes } else { bytes.next_multiple_of(PAGE_BYTES) }
+        let bytes = memory_of(self.slots.len());
+        bytes + bytes.min(MAPPED_BYTES).saturating_sub(SHORTEST_BYTES)
     }
 
     /// The home of an entry; ascends with `rest`.
@@ -151,7 +163,7 @@ impl Table {
                 *self = table;
                 return;
             }
-            slots += SPILL;
+            slots = slots_for(slots);
         }
     }
 
@@ -226,6 +238,8 @@ mod tests {
 
     #[test]
     fn a_table_takes_little_more_than_its_entries_whatever_their_number() {
+        // Short ones double, and leave their former lengths.
+        const SHORT_BYTES: usize = 2 * MAPPED_BYTES;
         let mut rng = fastrand::Rng::with_seed(1);
         let mut table = Table::default();
         let mut held = Vec::new();
@@ -233,15 +247,33 @@ mod tests {
             let rest = rng.u64(..) & Packed::REST_MAX;
             assert!(table.insert(entry(rest, 1)).is_none());
             held.push(rest);
-            let most = count * size_of::<Packed>() * 130 / 100 + SPILL * size_of::<Packed>() + 8192;
+            let most =
+                count * size_of::<Packed>() * 130 / 100 + SPILL * size_of::<Packed>() + SHORT_BYTES;
             assert!(table.bytes() <= most, "{} bytes for {count} entries", table.bytes());
         }
         for count in (0..held.len()).rev() {
             assert!(table.remove(held[count]).is_some());
             table.settle();
-            let most = count * size_of::<Packed>() * 165 / 100 + SPILL * size_of::<Packed>() + 8192;
+            let most =
+                count * size_of::<Packed>() * 165 / 100 + SPILL * size_of::<Packed>() + SHORT_BYTES;
             assert!(table.bytes() <= most, "{} bytes for {count} entries", table.bytes());
         }
         assert_eq!(table.bytes(), 0);
+    }
+
+    /// With many, 256 shards that grow alike would leave each of them to the allocator.
+    #[test]
+    fn short_tables_have_few_lengths() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut lengths = std::collections::BTreeSet::new();
+        for _ in 0..20 {
+            let mut table = Table::default();
+            for _ in 0..400 {
+                table.insert(entry(rng.u64(..) & Packed::REST_MAX, 1));
+                lengths.insert(memory_of(table.slots.len()));
+            }
+        }
+        let short = lengths.iter().filter(|bytes| **bytes < MAPPED_BYTES_MIN);
+        assert!(short.eq(&[1024, 2048, 4096]), "{lengths:?}");
     }
 }
