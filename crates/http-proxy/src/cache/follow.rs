@@ -1,14 +1,15 @@
 //! Waiting for another request for the same resource, and reading its response along with it.
 //!
-//! Invariant: nobody follows a leader that has brought nothing within `timeouts.collapse`, nor
-//! waits longer than that for the end of what it brings. Threads: the worker's.
+//! Invariant: a leader that has brought nothing yet is followed for as long as the origin may be
+//! silent, by who may have what is stale for `timeouts.collapse`; nobody waits longer than that for
+//! the end of what it brings. Threads: the worker's.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use http::header::ACCEPT_RANGES;
 use http::{Method, StatusCode};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::{self, Answer, serve_hit};
 use crate::cache::stand_in::{share_failure, stand_in_too, waited_for};
@@ -44,10 +45,15 @@ pub(super) enum Next {
 }
 
 /// Waits for a leader, and reads along if its response also suits this request, or does as the
-/// leader's outcome says.
-pub(super) async fn follow(worker: &Arc<Worker>, ask: &Ask, behind: &Behind) -> Next {
+/// leader's outcome says. A silent origin is waited for until `silent_until`.
+pub(super) async fn follow(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    behind: &Behind,
+    silent_until: Instant,
+) -> Next {
     let reason = behind.reason;
-    let outcome = match wait(worker, ask, behind).await {
+    let outcome = match wait(worker, ask, behind, silent_until).await {
         ControlFlow::Break(next) => return next,
         ControlFlow::Continue(outcome) => outcome,
     };
@@ -94,12 +100,22 @@ async fn wait(
     worker: &Arc<Worker>,
     ask: &Ask,
     behind: &Behind,
+    silent_until: Instant,
 ) -> ControlFlow<Next, Option<Outcome>> {
     let Behind { leader, key, reason, brings } = behind;
     let (shared, abandoned) = (&worker.shared, ControlFlow::Continue(Some(Outcome::Abandoned)));
     let limit = shared.config.timeouts.collapse;
     let _waiting = shared.collapse.wait();
-    let fill = match timeout_at(leader.began() + limit, leader.news()).await {
+    let mut news = timeout_at(leader.began() + limit, leader.news()).await;
+    if news.is_err() {
+        let silent = (Failure::Disconnected, FetchError::HeaderTimeout.name());
+        if let Some(answer) = stand_in_too(worker, ask, silent, *reason).await {
+            return ControlFlow::Break(Next::Answered(Box::new(answer)));
+        }
+        // Were the origin asked again, it would have one request more for each such time.
+        news = timeout_at(silent_until, leader.news()).await;
+    }
+    let fill = match news {
         Err(_) => return ControlFlow::Continue(None),
         Ok(News::Ended(Outcome::Head(subject))) => {
             return match head::shared(worker, ask, &subject, *reason) {

@@ -253,7 +253,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
             ControlFlow::Break(answer) => return answer,
             ControlFlow::Continue(behind) => behind,
         };
-        let next = follow(worker, ask, &behind).await;
+        let next = follow(worker, ask, &behind, rounds.silent_until()).await;
         let is_silent = matches!(next, Next::Silent(_));
         broke = None;
         match next {

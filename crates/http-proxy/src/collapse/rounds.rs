@@ -23,6 +23,11 @@ impl Rounds {
         Rounds { left: ROUNDS_MAX, silent_until: Instant::now() + silence_max }
     }
 
+    /// Until when it waits for an origin that says nothing.
+    pub(crate) fn silent_until(&self) -> Instant {
+        self.silent_until
+    }
+
     pub(crate) fn is_one_left(&self) -> bool {
         self.left > 0
     }

@@ -169,7 +169,8 @@ pub struct Timeouts {
     pub pool_idle: Duration,
     /// How long an origin connection gets new requests at most. Default 1 h.
     pub pool_age: Duration,
-    /// Longest wait of a request for another one that fetches the same resource. Default 10 s.
+    /// Longest wait of a request that may have what is stale for another one that fetches the same
+    /// resource, and of any for the end of an answer that it cannot read along. Default 10 s.
     pub collapse: Duration,
     /// Time during which a proxy that was told to stop still takes connections while `/readyz` says
     /// 503, so that a balancer sends its clients elsewhere before any is refused; `drain` follows.

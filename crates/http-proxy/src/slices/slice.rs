@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use crate::collapse::rounds::Rounds;
 use crate::collapse::unsliceable::Unsliceable;
@@ -304,7 +304,7 @@ async fn follow(
 ) -> Followed {
     let shared = &worker.shared;
     let _waiting = shared.collapse.wait();
-    let until = leader.began() + shared.config.timeouts.collapse;
+    let until = Instant::now() + ask.origin_header(&shared.config);
     let outcome = match timeout_at(until, leader.news()).await {
         Err(_) => return Followed::Silent,
         Ok(News::Ended(outcome)) => outcome,
