@@ -148,6 +148,9 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the end of a request to the origin's headers. Default 60 s.
     pub origin_header: Duration,
+    /// How long the body of a request with `Expect: 100-continue` waits for the origin to say that
+    /// it wants it; then it is sent all the same. Default 1 s; 0: the origin is not asked.
+    pub origin_continue: Duration,
     /// Longest silence within a body, in either direction. Default 60 s.
     pub body_idle: Duration,
     /// From the first byte of a request to the end of its headers, also for a TLS handshake or a
@@ -185,6 +188,7 @@ impl Default for Timeouts {
         Timeouts {
             connect: Duration::from_secs(5),
             origin_header: Duration::from_secs(60),
+            origin_continue: Duration::from_secs(1),
             body_idle: Duration::from_secs(60),
             client_header: Duration::from_secs(10),
             client_idle: Duration::from_secs(75),

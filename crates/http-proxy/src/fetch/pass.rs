@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use damelo::Clock;
+use http::header::{CONNECTION, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::sync::mpsc;
 
@@ -21,7 +22,7 @@ use crate::purge::{PurgeKind, url_hash, url_of_key};
 use crate::request::{Ask, Written, hooks};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
-use crate::upstream::{ClientUpload, FetchedBody, OriginBody, Timed};
+use crate::upstream::{ClientUpload, FetchedBody, OriginBody, Timed, UploadUnwanted};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX, Vault};
 use crate::worker::{Shared, Worker};
 
@@ -35,8 +36,12 @@ pub(crate) async fn pass(
     let limits = &worker.shared.config.limits;
     let bytes_max = ask.upload_bytes_max(&worker.shared.config);
     let second_bytes = limits.upload_second_bytes_min;
-    let body =
+    let mut body =
         OriginBody::stream(body, ask.body_idle(&worker.shared.config), second_bytes, bytes_max);
+    let patience = worker.shared.config.timeouts.origin_continue;
+    if ask.expects_100() && !patience.is_zero() {
+        body = body.expecting(patience);
+    }
     let sent = Sent::now(worker, &ask.target.primary);
     let request = |body| ask.to_origin_request(&worker.shared, body);
     let sending = worker.fetcher.send(request(body), &request);
@@ -56,12 +61,19 @@ pub(crate) async fn pass(
                 unsettled.end();
             }
             status.forward_status = Some(parts.status);
+            let is_unwanted = parts.extensions.remove::<UploadUnwanted>().is_some();
             let mut body =
                 Timed::of_response(body, ask.body_idle(&worker.shared.config), parts.version);
             if body.begins_broken().await {
                 return origin_failed(worker, FetchError::Broken, status);
             }
-            (pass_on(ask, parts, body), status)
+            let mut response = pass_on(ask, parts, body);
+            if is_unwanted {
+                // Its client may send the body all the same, or the next request.
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            (response, status)
         }
     }
 }

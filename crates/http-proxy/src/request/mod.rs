@@ -24,7 +24,7 @@ use http::header::{
     TRAILER, TRANSFER_ENCODING, VIA,
 };
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Uri, Version};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 
 use crate::client::Peer;
 use crate::collapse::Who;
@@ -265,7 +265,13 @@ impl Ask {
         if let Some(sender) = self.peer.interim.clone() {
             // Only HTTP/1.1 origins send interim responses.
             let via = shared.via.received(Version::HTTP_11);
+            let expectation = request.body().expectation();
             hyper::ext::on_informational(&mut request, move |interim| {
+                if interim.status() == StatusCode::CONTINUE
+                    && let Some(expectation) = &expectation
+                {
+                    expectation.met();
+                }
                 sender.push(interim.status(), interim.headers(), via.as_bytes());
             });
         }
@@ -342,6 +348,11 @@ impl Ask {
     /// Takes what rules have in place of the configuration's limits.
     fn set_limits(&mut self, limits: Arc<OwnLimits>) {
         self.given.get_or_insert_default().limits = Some(limits);
+    }
+
+    /// Whether its client waits to be told that its body is wanted. Over HTTP/2 nobody tells it.
+    pub(crate) fn expects_100(&self) -> bool {
+        self.version == Version::HTTP_11 && self.headers.contains_key(EXPECT)
     }
 
     /// Longest silence within a body.

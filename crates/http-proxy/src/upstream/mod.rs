@@ -23,6 +23,8 @@ mod balance;
 mod dial;
 // Origins: their URLs, and streams to them.
 mod endpoint;
+// Whether the origin wants a body.
+mod expectation;
 // What an answer's head says of its connection.
 pub(crate) mod head;
 // Whether an origin may be asked.
@@ -85,7 +87,7 @@ pub(crate) use endpoint::{check_tls_name, check_url};
 pub(crate) use health::{Checking, check_all};
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pinned::{Pin, Pinned, are_shown, are_wanted};
-pub(crate) use pool::PoolSettings;
+pub(crate) use pool::{PoolSettings, UploadUnwanted};
 pub(crate) use redirects::X_FORWARDED_HOST;
 pub(crate) use request_body::OriginBody;
 pub(crate) use response_body::{FetchedBody, Hold};

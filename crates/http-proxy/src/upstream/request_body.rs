@@ -9,7 +9,7 @@
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::io::deadline::poll_deadline;
 use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
+use crate::upstream::expectation::{Expectation, Held};
 use crate::upstream::incoming::Timed;
 use crate::upstream::upload::ClientUpload;
 
@@ -51,6 +52,8 @@ pub(crate) struct Upload {
     pace: Pace,
     /// Bytes that may still come.
     left_bytes: u64,
+    /// What it waits for before any of it is read.
+    held: Option<Held>,
     /// Number of the latest sending that has asked for a frame.
     number: u32,
     kept: Kept,
@@ -149,6 +152,10 @@ impl Upload {
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(held) = &mut self.held {
+            ready!(held.poll_wanted(cx));
+            self.held = None;
+        }
         let mut polled = self.body.next_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             match self.left_bytes.checked_sub(data_bytes(frame)) {
@@ -243,8 +250,27 @@ impl OriginBody {
             let pace = Pace::new(second_bytes, limit);
             let (kept, failure) = (Kept::default(), None);
             let left_bytes = bytes_max.unwrap_or(u64::MAX);
-            let upload = Upload { body, idle, pace, left_bytes, number: 0, kept, failure };
+            let held = None;
+            let upload = Upload { body, idle, pace, left_bytes, held, number: 0, kept, failure };
             OriginBody::Stream(Sending { upload: Arc::new(Mutex::new(upload)), number: 0 })
+        }
+    }
+
+    /// Holds the body for so long at most until the origin says that it wants it.
+    pub(crate) fn expecting(self, limit: Duration) -> OriginBody {
+        if let OriginBody::Stream(sending) = &self {
+            sending.upload().held = Some(Held::new(limit));
+        }
+        self
+    }
+
+    /// What it waits for, if it does.
+    pub(crate) fn expectation(&self) -> Option<Expectation> {
+        match self {
+            OriginBody::Empty => None,
+            OriginBody::Stream(sending) => {
+                sending.upload().held.as_ref().map(|held| held.expectation.clone())
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: a request survives a conversion to HTTP/2 and back, announcements of trailers aside.
 //! Pure; no threads.
 
-use http::header::{CONNECTION, HOST, TE, TRAILER, TRANSFER_ENCODING};
+use http::header::{CONNECTION, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Uri, Version};
 use hyper::body::Body as _;
@@ -12,6 +12,11 @@ use crate::upstream::OriginBody;
 
 /// Converts a request to HTTP/2: `Host` becomes `:authority` (RFC 9113 §8.3.1).
 pub(super) fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Request<OriginBody> {
+    // The library does not tell whether the origin says 100.
+    if let Some(expectation) = request.body().expectation() {
+        expectation.met();
+    }
+    request.headers_mut().remove(EXPECT);
     // HTTP/2 forbids connection-specific fields (§8.2.2).
     request.headers_mut().remove(TRANSFER_ENCODING);
     request.headers_mut().remove(CONNECTION);
@@ -34,6 +39,12 @@ pub(super) fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> 
     if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
         // Without this header hyper omits the body of a GET if its length is unknown.
         request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    match request.body().expectation() {
+        Some(expectation) if expectation.is_open() => {
+            request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
+        }
+        _ => drop(request.headers_mut().remove(EXPECT)),
     }
     if request.headers().contains_key(TE) {
         // `TE` is hop-by-hop, so `Connection` must list it (RFC 9110 §10.1.4).

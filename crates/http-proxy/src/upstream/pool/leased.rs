@@ -52,6 +52,8 @@ pub(super) struct Lease {
     pub(super) connection: Http1,
     /// The owner to return the connection to, instead of the pool.
     pub(super) pinned: Option<Pinned>,
+    /// The rest of the request is never sent.
+    pub(super) is_unwanted: bool,
 }
 
 impl Lease {
@@ -113,6 +115,7 @@ impl Leased {
         self.stream = None;
         let exchange = self.answering.take().map(|answering| answering.0.clone());
         match (self.lease.take(), exchange) {
+            (Some(lease), _) if lease.is_unwanted => lease.connection.task.abort(),
             (Some(lease), Some(exchange)) if !lease.connection.sender.is_ready() => {
                 tokio::spawn(lease.give_back_after(exchange));
             }

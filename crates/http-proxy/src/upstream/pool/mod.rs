@@ -43,7 +43,7 @@ use crate::upstream::shared::{Place, Shared};
 pub(in crate::upstream) use age::Age;
 pub(crate) use leased::Leased;
 pub(in crate::upstream) use rest::RestClock;
-pub(crate) use send::{Again, Outgoing, SendError, may_repeat};
+pub(crate) use send::{Again, Outgoing, SendError, UploadUnwanted, may_repeat};
 
 /// Longest idle time of a connection that may carry a request which must not be sent twice, where
 /// the origin did not announce how long it keeps one. It may be closing a connection that has been

@@ -40,6 +40,10 @@ pub(crate) type Outgoing = Box<Request<OriginBody>>;
 /// in vain for nearly all.
 pub(crate) type Again<'a> = dyn Fn(OriginBody) -> Request<OriginBody> + Sync + 'a;
 
+/// Beside an answer for which the origin wanted none of the request's body, of which none was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UploadUnwanted;
+
 /// The failure of a request, with the request itself if none of its bytes were written, or if it
 /// may be sent twice and the HTTP/2 origin sent nothing on a new connection.
 pub(crate) struct SendError {
@@ -160,6 +164,13 @@ impl Pool {
         let timer = idle.is_none().then_some(&mut connection.timer);
         let pinned = request.extensions().get::<Pinned>().cloned();
         let method = request.method().clone();
+        let expectation = request.body().expectation();
+        if connection.lengths_only
+            && let Some(expectation) = &expectation
+        {
+            // HTTP/1.0 has no 100.
+            expectation.met();
+        }
         let sending = connection.sender.try_send_request(as_http1(*request));
         let asked = AskedConnection(Some(connection.task.clone()));
         let sent = match timer {
@@ -186,8 +197,12 @@ impl Pool {
         // connection to this client: the pool must not get it back.
         let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
         let pinned = pinned.or_else(wanted);
-        let lease = Lease { pool: self.clone(), connection, pinned };
-        let response = without_false_length(response);
+        let is_unwanted = expectation.is_some_and(|expectation| expectation.answered());
+        let lease = Lease { pool: self.clone(), connection, pinned, is_unwanted };
+        let mut response = without_false_length(response);
+        if is_unwanted {
+            response.extensions_mut().insert(UploadUnwanted);
+        }
         Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None, idle)))
     }
 
