@@ -77,6 +77,7 @@ fn the_end_of_what_has_no_length_is_not_waited_for() {
     let end = proxy.get_with("/chunked", "Range: bytes=-500");
     assert!(end.status() == 206 && end.body == body[LENGTH - 500..], "{}", end.cache());
     gate.open();
+    assert!(rest(first).ends_with(b"\r\n0\r\n\r\n"), "it was still coming");
 }
 
 /// Whatever its origin says of ranges, unless it says that it has none.
