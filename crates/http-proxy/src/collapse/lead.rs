@@ -70,6 +70,11 @@ impl Leader {
         }
     }
 
+    /// Whether its followers have been told anything.
+    pub(super) fn has_news(&self) -> bool {
+        lock(&self.news).is_some()
+    }
+
     fn tell(&self, change: impl FnOnce(&mut Option<News>)) {
         change(&mut lock(&self.news));
         self.changed.notify_waiters();

@@ -4,10 +4,10 @@
 //! Invariants: a leader that ends in any manner, panics included, tells its followers by dropping
 //! its [`Lead`]; no follower waits without a deadline; a key is in the table only while its `Lead`
 //! lives, and until a follower finds that a change has outdated the leader's response, or that the
-//! leader waits in vain: then one who comes after it leads. When a resource turns out to vary, its
-//! lead also becomes the lead for the variant. HEADs lead under keys of their own, but follow a
-//! GET's lead while there is one. Uncacheable resources are remembered for a while, so that
-//! requests for them do not queue.
+//! leader waits in vain, or new settings find it waiting: then one who comes after it leads. When a
+//! resource turns out to vary, its lead also becomes the lead for the variant. HEADs lead under
+//! keys of their own, but follow a GET's lead while there is one. Uncacheable resources are
+//! remembered for a while, so that requests for them do not queue.
 //!
 //! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 
@@ -211,6 +211,11 @@ impl Collapse {
         let (mut leads, head) = (lock(&self.leads), Who { is_head: true, ..Who::default() });
         take_out(&mut leads, key, leader);
         take_out(&mut leads, &head.key(key), leader);
+    }
+
+    /// Nobody else follows a leader that has brought nothing yet: the settings have changed.
+    pub(crate) fn outdate_silent(&self) {
+        lock(&self.leads).retain(|_, leader| leader.has_news());
     }
 
     /// Remembers that these requests, and those without credentials or a cookie, can share the

@@ -256,6 +256,8 @@ impl Control {
                 "damelo: a worker is busy and still uses the settings from before the reload"
             ));
         }
+        // They may ask an origin that hangs, and is not the site's any more.
+        running.collapse.outdate_silent();
     }
 
     /// Reopens the file of the access log, for example after it was renamed.
