@@ -348,6 +348,7 @@ impl Engine {
         let counters = &self.cache.counters;
         stats.evicted_memory = counters.evicted_objects.load(Ordering::Relaxed);
         stats.prefetch_wasted = counters.prefetch_wasted.load(Ordering::Relaxed);
+        stats.journal_bytes = self.journal.written_bytes();
         stats.index_objects = self.index.len();
         stats.index_slots = self.index.slots();
         stats.index_bytes = self.index.memory_bytes();

@@ -155,6 +155,8 @@ registry! {
         extents_written "damelo_extents_written" [] "Extents written.";
         written_bytes "damelo_written_bytes" [] "Bytes written to segments, summaries included.";
         written_object_bytes "damelo_written_object_bytes" [] "Bytes of new records written.";
+        checkpoint_bytes "damelo_checkpoint_bytes" [] "Bytes written for checkpoints of the index.";
+        journal_bytes "damelo_journal_bytes" [] "Bytes written to the journal, in both of its copies.";
         reinserted_objects "damelo_reinserted_objects" [] "Objects kept when their segment was reused.";
         reinserted_bytes "damelo_reinserted_bytes" [] "Bytes of records kept when reused.";
         segments_sealed "damelo_segments_sealed" [] "Segments filled.";
@@ -208,12 +210,15 @@ registry! {
 }
 
 impl Stats {
-    /// Bytes written for each byte of new records; 1 if nothing was written.
+    /// Bytes written for each byte of new records, those of checkpoints and of the journal
+    /// included; 1 if no record was written. Of the journal these are the bytes of its records: the
+    /// system writes them out as whole blocks, several records together unless each is synced.
     pub fn write_amplification(&self) -> f64 {
         if self.written_object_bytes == 0 {
             return 1.0;
         }
-        self.written_bytes as f64 / self.written_object_bytes as f64
+        let beside = self.checkpoint_bytes + self.journal_bytes;
+        (self.written_bytes + beside) as f64 / self.written_object_bytes as f64
     }
 
     /// Every metric with its value, in a fixed order.
@@ -222,7 +227,7 @@ impl Stats {
         all.extend(self.gauge_metrics());
         all.push(gauge(
             "damelo_write_amplification",
-            "Bytes written for each byte of new records.",
+            "Bytes written for each byte of new records, checkpoints and journal included.",
             self.write_amplification(),
         ));
         let queues = ["hated", "probation", "protected", "loved"];
@@ -420,6 +425,18 @@ mod tests {
         let times = "damelo_disk_read_seconds_count 2\ndamelo_disk_read_seconds_sum 2\n";
         assert!(text.contains(times), "{text}");
         assert!(text.contains("damelo_queue_frames{queue=\"loved\"} 0"), "{text}");
+    }
+
+    #[test]
+    fn what_is_written_beside_records_counts_as_written_for_them() {
+        let counters = Counters::default();
+        add(&counters.written_bytes, 110);
+        add(&counters.checkpoint_bytes, 30);
+        add(&counters.journal_bytes, 10);
+        let amplification = || counters.snapshot().write_amplification();
+        assert!((amplification() - 1.0).abs() < 1e-9, "for nothing new");
+        add(&counters.written_object_bytes, 100);
+        assert!((amplification() - 1.5).abs() < 1e-9);
     }
 
     #[test]

@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use damelo::{ByteSize, Config, GroupId, Store};
+
+mod in_memory;
+use in_memory::{Memory, State, Stopped};
 
 fn open(dir: &tempfile::TempDir) -> Store {
     let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
@@ -69,4 +73,52 @@ fn each_read_of_the_device_counts_under_a_unit() {
             store.prefetch(GroupId::new(group)).wait().unwrap();
         }
     });
+}
+
+/// On a device that notes each write, those to the journal too.
+#[test]
+fn each_byte_that_is_written_counts_as_segment_checkpoint_or_journal() {
+    let state = State::new(32 << 20, true);
+    let written = || -> u64 {
+        let log = state.lock().unwrap().take_log();
+        log.iter().filter(|(is_write, ..)| *is_write).map(|(.., bytes, _)| *bytes as u64).sum()
+    };
+    let mut config = Config::new("memory", ByteSize::new(32 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.segment = Some(ByteSize::new(1 << 20));
+    config.checkpoint_period = Duration::ZERO;
+    config.seed = Some(1);
+    let store = Store::open_on(config, vec![Memory::device(&state)], Arc::new(Stopped)).unwrap();
+    store.wait_recovered();
+    let _made = written();
+    let before = store.stats();
+    let counted = || {
+        let now = store.stats();
+        let by_kind = |stats: &damelo::Stats| {
+            [stats.written_bytes, stats.checkpoint_bytes, stats.journal_bytes]
+        };
+        let (now, before) = (by_kind(&now), by_kind(&before));
+        [0, 1, 2].map(|kind| now[kind] - before[kind])
+    };
+    let mut did = 0;
+    let mut check = |what: &str| {
+        did += written();
+        assert_eq!(counted().iter().sum::<u64>(), did, "{what}: {:?}", counted());
+    };
+    // More than once round the ring.
+    (0..1_500).for_each(|n| create(&store, n));
+    store.sync().unwrap();
+    check("creates");
+    (0..1_500).for_each(|n| assert!(store.remove(&key(n)).is_ok()));
+    store.purge_prefix(&[7; 300]).unwrap();
+    check("removes and a purge");
+    store.checkpoint().unwrap();
+    check("a checkpoint");
+    let [segments, checkpoints, journal] = counted();
+    assert!(segments > 20 << 20 && checkpoints > 200_000 && journal > 32_000, "{:?}", counted());
+    let stats = store.stats();
+    let all = (stats.written_bytes + stats.checkpoint_bytes + stats.journal_bytes) as f64;
+    let amplification = all / stats.written_object_bytes as f64;
+    assert!((stats.write_amplification() - amplification).abs() < 1e-9);
+    store.close().unwrap();
 }

@@ -292,30 +292,36 @@ impl Engine {
         mut header: CheckpointHeader,
         mut tables: CheckpointTables,
     ) -> io::Result<CheckpointHeader> {
-        let volume = &self.space.volumes[0];
-        let superblock = &volume.superblock;
+        let superblock = &self.space.volumes[0].superblock;
         let (_, placed) = tables.encode(header).map_err(io::Error::other)?;
         if placed.total_bytes() > superblock.checkpoint_bytes {
             return Err(io::Error::other("a checkpoint larger than its slot"));
         }
         // The old header must not vouch for new shards.
-        volume.write_at(slot, &AlignedBuf::zeroed(BLOCK_BYTES as usize))?;
+        self.put_checkpoint(slot, &AlignedBuf::zeroed(BLOCK_BYTES as usize))?;
         let crcs = &mut tables.shard_crcs;
         image_pieces(&self.index, plan, |number, piece| {
             let at = placed.shard_offset(number).ok_or_else(|| io::Error::other("shard number"))?;
             crcs[number as usize] = crc32c::crc32c(piece);
-            volume.write_at(slot + at, piece)
+            self.put_checkpoint(slot + at, piece)
         })?;
         let (bytes, sealed) = tables.encode(header).map_err(io::Error::other)?;
         header = sealed;
         let mut region = AlignedBuf::zeroed(bytes.len().next_multiple_of(BLOCK_BYTES as usize));
         region[..bytes.len()].copy_from_slice(&bytes);
-        volume.write_at(slot + header.tables_offset(), &region)?;
+        self.put_checkpoint(slot + header.tables_offset(), &region)?;
         for volume in self.space.volumes.iter().filter(|volume| !volume.is_out()) {
             self.space.sync(volume)?;
         }
         write_header(self, slot, header)?;
         Ok(header)
+    }
+
+    /// Writes a part of a checkpoint, and counts it.
+    fn put_checkpoint(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.space.volumes[0].write_at(at, bytes)?;
+        add(&self.counters.checkpoint_bytes, bytes.len() as u64);
+        Ok(())
     }
 
     /// First life whose segment may hold objects that the checkpoint misses.
@@ -387,7 +393,7 @@ fn write_header(engine: &Engine, slot: u64, header: CheckpointHeader) -> io::Res
     let volume = &engine.space.volumes[0];
     let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
     block.copy_from_slice(&header.encode());
-    volume.write_at(slot, &block)?;
+    engine.put_checkpoint(slot, &block)?;
     engine.space.sync(volume)
 }
 

@@ -19,7 +19,7 @@
 mod requirement;
 mod syncs;
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, Padded, lock};
 use std::collections::VecDeque;
 use std::io;
@@ -81,6 +81,8 @@ pub(crate) struct Journal {
     durability: Durability,
     state: Padded<Mutex<State>>,
     syncs: Syncs,
+    /// Bytes written, in both copies.
+    written_bytes: AtomicU64,
     /// A sync failed, and what it was for could not be written again yet.
     is_unwritten: AtomicBool,
     covered: Signal,
@@ -119,6 +121,7 @@ impl Journal {
             durability,
             state: Padded(Mutex::new(state)),
             syncs: Syncs::default(),
+            written_bytes: AtomicU64::new(0),
             is_unwritten: AtomicBool::new(false),
             covered: Signal::default(),
             wants_checkpoint: AtomicBool::new(contents.epoch > 1),
@@ -200,12 +203,25 @@ impl Journal {
         let mut bytes = Vec::with_capacity(record.encoded_len());
         record.encode_into(self.nonce, &mut bytes).map_err(io::Error::other)?;
         for half in self.half_starts(state.epoch) {
-            area.write(half + state.offset, &bytes)?;
+            self.put(area, half + state.offset, &bytes)?;
         }
         state.offset += bytes.len() as u64;
         state.newest_seq = state.newest_seq.max(record.seq);
         self.note_room(state);
         Ok(())
+    }
+
+    /// Writes to the area, and counts it.
+    fn put(&self, area: &dyn JournalArea, at: u64, bytes: &[u8]) -> io::Result<()> {
+        area.write(at, bytes)?;
+        // Only statistics read it.
+        self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes written since the open, in both copies.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     /// Makes ready for writes, in each copy, where the next record will be and where others will be
@@ -235,7 +251,7 @@ impl Journal {
             record.encode_into(self.nonce, &mut bytes).map_err(io::Error::other)?;
             let halves = self.half_starts(record.epoch).into_iter().zip(lacking);
             for (half, _) in halves.filter(|(_, lacks)| **lacks) {
-                area.write(half + offset, &bytes)?;
+                self.put(area.as_ref(), half + offset, &bytes)?;
             }
         }
         self.sync()
@@ -353,7 +369,7 @@ impl Journal {
             return Ok(());
         }
         for half in lost.iter().flat_map(|half| self.half_starts(half.0)) {
-            area.write(half, &[0; JOURNAL_CELL_BYTES])?;
+            self.put(area.as_ref(), half, &[0; JOURNAL_CELL_BYTES])?;
         }
         self.sync()
     }
@@ -534,7 +550,7 @@ impl Journal {
     fn write_again(&self, area: &dyn JournalArea) -> io::Result<()> {
         // Keeps out what would be overwritten by what was there before.
         let _state = lock(&self.state);
-        area.write(0, &area.read_all()?)?;
+        self.put(area, 0, &area.read_all()?)?;
         self.is_unwritten.store(false, Ordering::Relaxed);
         Ok(())
     }

@@ -176,7 +176,10 @@ pub(super) const ROWS: &[(&str, &[Panel])] = &[
             Panel(
                 "Write amplification",
                 "short",
-                &[(Now("max", "", "damelo_write_amplification"), "bytes written for each new one")],
+                &[(
+                    Now("max", "", "damelo_write_amplification"),
+                    "bytes written for each new one, in all",
+                )],
             ),
             Panel(
                 "Objects",
