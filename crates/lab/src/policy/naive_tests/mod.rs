@@ -3,6 +3,7 @@
 //! objects are of one size.
 
 mod naive;
+mod naive_density;
 mod naive_lirs;
 mod naive_queues;
 mod naive_store;
@@ -10,10 +11,11 @@ mod naive_store;
 use proptest::prelude::*;
 
 use self::naive::{KEYS, naive};
+use self::naive_density::{UNIT_BYTES, UNITS_MIN, naive_density};
 use super::{NEVER, POLICIES, PolicySpec, Step, Tally};
 
 /// Small means, so that aging happens; a window that holds something in a small cache.
-const SPECS: [(&str, &str); 23] = [
+const SPECS: [(&str, &str); 26] = [
     ("fifo", "fifo"),
     ("lru", "lru"),
     ("clock", "clock"),
@@ -35,20 +37,18 @@ const SPECS: [(&str, &str); 23] = [
     ("belady-size", "belady-size"),
     ("store-disk-fifo", "store-disk-fifo:segments=4"),
     ("store-disk-lru", "store-disk-lru:segments=4"),
+    ("store-disk-fbc", "store-disk-fbc:segments=4"),
+    ("store-disk-lfu-aging", "store-disk-lfu-aging:segments=4"),
+    ("store-memory-s3-fifo", "store-memory-s3-fifo"),
     ("store-memory-lru", "store-memory-lru"),
     ("store-memory-clock", "store-memory-clock"),
 ];
 
-/// The store's other policies, for what must hold of all.
-const STORE: [&str; 4] = [
-    "store-disk-fbc:segments=4",
-    "store-disk-lfu-aging:segments=4",
-    "store-memory-hit-density",
-    "store-memory-s3-fifo",
-];
+/// Beside its naive version with large objects only, and here for what must hold of all.
+const HIT_DENSITY: &str = "store-memory-hit-density";
 
 fn all_specs() -> impl Iterator<Item = &'static str> {
-    SPECS.into_iter().map(|(_, spec)| spec).chain(STORE)
+    SPECS.into_iter().map(|(_, spec)| spec).chain([HIT_DENSITY])
 }
 
 /// Steps with next uses, from keys and sizes.
@@ -100,6 +100,21 @@ proptest! {
                 prop_assert_eq!(fast.used_bytes(), slow.used(), "{} after request {}", kind, at);
                 prop_assert!(fast.used_bytes() <= capacity);
             }
+        }
+    }
+
+    #[test]
+    fn hit_density_hits_where_its_naive_version_does(requests in requests(9), capacity in UNITS_MIN..260) {
+        let requests: Vec<_> =
+            requests.iter().map(|(key, units)| (*key, units * UNIT_BYTES)).collect();
+        let capacity = capacity * UNIT_BYTES;
+        let mut fast = PolicySpec::parse(HIT_DENSITY).expect("known").build(capacity);
+        let mut slow = naive_density(capacity);
+        // More than once: so many requests that counts are halved.
+        for (at, step) in [(); 4].iter().flat_map(|()| steps(&requests)).enumerate() {
+            let (got, expected) = (fast.get(&step), slow.get(&step));
+            prop_assert_eq!(got, expected, "at request {} of {:?}", at, step);
+            prop_assert_eq!(fast.used_bytes(), slow.used(), "after request {}", at);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::naive_lirs::naive_lirs;
 use super::naive_queues::{naive_2q, naive_arc, naive_slru};
-use super::naive_store::{naive_disk, naive_memory};
+use super::naive_store::{Keeps, naive_disk, naive_memory, naive_two_lines};
 use crate::policy::{NEVER, Step};
 
 /// Key and size, oldest first.
@@ -485,7 +485,11 @@ pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
         "store-memory-lru" | "store-memory-clock" => {
             naive_memory(capacity, kind == "store-memory-clock")
         }
-        "store-disk-fifo" | "store-disk-lru" => naive_disk(capacity, kind == "store-disk-lru"),
+        "store-memory-s3-fifo" => naive_two_lines(capacity),
+        "store-disk-fifo" => naive_disk(capacity, Keeps::Nobody),
+        "store-disk-lru" => naive_disk(capacity, Keeps::Used),
+        "store-disk-fbc" => naive_disk(capacity, Keeps::Counted),
+        "store-disk-lfu-aging" => naive_disk(capacity, Keeps::Average),
         _ => Box::new(OneLine { capacity, line: Vec::new(), kind, hand: 0 }),
     }
 }
