@@ -82,7 +82,7 @@ pub(crate) struct Designs {
     /// then. Those that stand behind later ones are put in order first
     #[arg(long)]
     pub(super) at_trace_pace: bool,
-    /// Do not count the first so many requests
+    /// Leave the first N requests out of the count (warm-up)
     #[arg(long, value_name = "N", default_value = "0")]
     pub(super) warmup_req: usize,
     /// Love the groups with most requests in the warm-up, a share of all groups such as top=0.1, and

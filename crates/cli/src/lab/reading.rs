@@ -47,7 +47,7 @@ pub(crate) struct ReadArgs {
     /// trace's column says, as `time_ms`
     #[arg(long, value_name = "UNIT", value_parser = time_unit)]
     pub(crate) time_unit: Option<TimeUnit>,
-    /// Read only so many requests, those among them that are then left out; -1 for all
+    /// Stop after N requests, including those left out later; -1: no limit
     #[arg(long, short = 'n', value_name = "N", value_parser = num_req, allow_negative_numbers = true)]
     pub(crate) num_req: Option<u64>,
 }

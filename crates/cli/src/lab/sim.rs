@@ -50,17 +50,17 @@ pub(crate) struct Sim {
     fourth: Option<String>,
     #[command(flatten)]
     read: ReadArgs,
-    /// Every object counts as one: sizes are numbers of objects
+    /// Count every object as one: sizes are numbers of objects
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "false",
           hide_default_value = true, value_name = "BOOL", value_parser = truth)]
     ignore_obj_size: bool,
-    /// Do not count what comes within so many seconds of the first request
+    /// Leave the first S seconds of the trace out of the count
     #[arg(long, value_name = "S", conflicts_with = "warmup_req")]
     warmup_sec: Option<u64>,
-    /// Do not count the first so many requests
+    /// Leave the first N requests out of the count (warm-up)
     #[arg(long, value_name = "N")]
     warmup_req: Option<u64>,
-    /// Count also for each so many seconds of the trace
+    /// Also print counts for every S seconds of the trace
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     report_interval: Option<u64>,
     /// Threads; 0, or if not given, one for each processor

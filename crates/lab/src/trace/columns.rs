@@ -64,6 +64,10 @@ impl Columns {
         } else {
             named = Some(columns.by_header(first_line, options)?);
         }
+        if columns.has_header {
+            let name = columns.time.and_then(|time| columns.column(first_line, time));
+            columns.unit = name.and_then(header::unit_of);
+        }
         let read = columns.read();
         columns.last = read.iter().copied().max().unwrap_or(columns.object);
         columns.note(named.map_or_else(Vec::new, |named| named.unread(&read)));
@@ -160,9 +164,7 @@ impl Columns {
              -t time-col=..,obj-id-col=..,obj-size-col=.."
                 .to_owned()
         })?;
-        if self.time.is_none() {
-            (self.time, self.unit) = (named.time, named.unit);
-        }
+        self.time = self.time.or(named.time);
         self.operation = self.operation.or(named.operation);
         // That of the whole object, if it is there, says all.
         if self.size.is_none() && self.value_size.is_none() {
@@ -526,6 +528,30 @@ mod tests {
             let told = columns.counting(Some(TimeUnit::Milliseconds));
             assert_eq!(record(&told, "7,a,5").time_us, 7_000, "{name}");
         }
+    }
+
+    /// Whoever writes which column has the times need not write once more what it is named after.
+    #[test]
+    fn a_column_of_times_that_an_option_chose_tells_its_unit_too() {
+        for (name, us) in [
+            ("time_ms", 7_000),
+            ("\"timestamp (us)\"", 7),
+            ("begin [ms]", 7_000),
+            ("arrival_seconds", 7_000_000),
+            // Neither a word for times nor one of its own.
+            ("items", 7_000_000),
+            ("ms", 7_000_000),
+        ] {
+            let first = format!("op,{name},obj_id,size");
+            for options in ["time-col=2", "time-col=2,obj-id-col=3", "time-col=2,obj-size-col=4"] {
+                let columns = columns(options, &first);
+                assert_eq!(record(&columns, "get,7,a,5").time_us, us, "{name}, {options}");
+                let told = columns.counting(Some(TimeUnit::Nanoseconds));
+                assert_eq!(record(&told, "get,7000,a,5").time_us, 7, "{name}, {options}");
+            }
+        }
+        let no_header = columns("time-col=1,obj-id-col=2,has-header=false", "time_ms,a");
+        assert_eq!(no_header.unit, None);
     }
 
     #[test]

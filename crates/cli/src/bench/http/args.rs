@@ -89,7 +89,7 @@ pub(crate) struct Http {
     /// Length of a measurement [default: 10; a trace goes to its end]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) seconds: Option<u32>,
-    /// So many requests instead of a time
+    /// End a measurement after COUNT requests instead of after a time
     #[arg(long, value_name = "COUNT", conflicts_with = "seconds",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
@@ -111,8 +111,8 @@ pub(crate) struct Http {
     /// Kill our own proxy after the warm-up, start it again, measure from exec on
     #[arg(long, conflicts_with_all = ["url", "against", "requests", "rounds", "pid"])]
     pub(crate) restart: bool,
-    /// Soak: check every byte while our own proxy is killed and started again all the time, on
-    /// average so often
+    /// Soak: check every byte while our own proxy is killed and started again, every SECONDS on
+    /// average
     #[arg(long, value_name = "SECONDS",
           conflicts_with_all = ["url", "against", "requests", "rounds", "restart", "warmup", "first_round", "pid"])]
     pub(crate) kill_every: Option<f64>,

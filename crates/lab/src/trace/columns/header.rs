@@ -9,8 +9,6 @@ use crate::trace::fields::TimeUnit;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) time: Option<usize>,
-    /// What the time counts, if its name says so.
-    pub(super) unit: Option<TimeUnit>,
     pub(super) object: Option<usize>,
     pub(super) size: Option<usize>,
     pub(super) key_size: Option<usize>,
@@ -74,19 +72,16 @@ impl Named {
             names.push(String::from_utf8_lossy(name.text.trim_ascii()).into_owned());
             let (at, plain) = (names.len(), plain(name.text));
             best.iter_mut().zip(ranks).for_each(|(best, ranks)| best.consider(&plain, ranks, at));
-            if unit_of(&plain).is_some() {
+            if unit_behind_time(&plain).is_some() {
                 best[0].consider(TIME_NAMES[0][0], &TIME_NAMES, at);
             }
         }
-        let time_column = match time_given {
-            Some(_) => None,
-            None => best[0].column("times", "time-col")?,
-        };
-        let unit_of = |column: usize| unit_of(&plain(names[column - 1].as_bytes()));
-        let [_, object, size, key_size, value_size, operation] = best;
+        let [time, object, size, key_size, value_size, operation] = best;
         Ok(Named {
-            time: time_column,
-            unit: time_column.and_then(unit_of),
+            time: match time_given {
+                Some(_) => None,
+                None => time.column("times", "time-col")?,
+            },
             object: object.column("objects", "obj-id-col")?,
             size: match size_given {
                 Some(_) => None,
@@ -110,8 +105,17 @@ impl Named {
     }
 }
 
-/// What a column of times counts, if its name says so.
-fn unit_of(plain: &str) -> Option<TimeUnit> {
+/// What a column of times counts, if its name says so: behind a word for times (`timestamp_us`), or
+/// in a last word of its own (`begin [ms]`), which says it of what is known as times by an option.
+pub(super) fn unit_of(name: &[u8]) -> Option<TimeUnit> {
+    let mut words = name.rsplit(|byte| !byte.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
+    let last = words.next().map(plain).filter(|_| words.next().is_some());
+    let by_last = || UNIT_NAMES.iter().find(|(unit, _)| last.as_deref() == Some(*unit));
+    unit_behind_time(&plain(name)).or_else(|| by_last().map(|(_, unit)| *unit))
+}
+
+/// The unit at the end of a name that begins with a word for times.
+fn unit_behind_time(plain: &str) -> Option<TimeUnit> {
     let is_time = |name: &str| TIME_NAMES.iter().any(|names| names.contains(&name));
     let named = |(end, _): &&(&str, TimeUnit)| plain.strip_suffix(end).is_some_and(is_time);
     UNIT_NAMES.iter().find(named).map(|(_, unit)| *unit)
