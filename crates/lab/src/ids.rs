@@ -7,7 +7,7 @@
 //! grows by a fifth: at most 15.0 bytes, for twice the time that growing takes. Not for more than
 //! 2^32 - 1 names. One thread at a time.
 
-use crate::near;
+use crate::cpu_prefetch;
 
 /// Ids in a bucket: tags, ids and padding fill 64 bytes.
 const BUCKET_SLOTS: usize = 12;
@@ -29,9 +29,9 @@ const EMPTY: Bucket = Bucket { tags: [0; 16], ids: [0; BUCKET_SLOTS] };
 
 /// A name mixed so that every bit of it counts in bucket and tag.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mixed(u64);
+pub(crate) struct MixedName(u64);
 
-impl Mixed {
+impl MixedName {
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
@@ -39,11 +39,11 @@ impl Mixed {
 
 /// Mixes a name. The finalizer of SplitMix64, a bijection: no two names are mixed into one.
 #[inline]
-pub(crate) fn mix(name: u64) -> Mixed {
+pub(crate) fn mix(name: u64) -> MixedName {
     let mut z = name.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Mixed(z ^ (z >> 31))
+    MixedName(z ^ (z >> 31))
 }
 
 /// From names to dense ids.
@@ -81,23 +81,23 @@ impl IdTable {
 
     /// Begins to fetch the bucket of a name.
     #[inline]
-    pub(crate) fn fetch_bucket(&self, mixed: Mixed) {
-        near::fetch(&self.buckets, self.home(mixed));
+    pub(crate) fn fetch_bucket(&self, mixed: MixedName) {
+        cpu_prefetch::fetch(&self.buckets, self.home(mixed));
     }
 
     /// Begins to fetch the name that the bucket points at; the bucket should be near already.
     #[inline]
-    pub(crate) fn fetch_name(&self, mixed: Mixed) {
+    pub(crate) fn fetch_name(&self, mixed: MixedName) {
         let bucket = &self.buckets[self.home(mixed)];
         let matches = matches(bucket, tag(mixed));
         if matches != 0 {
-            near::fetch(&self.names, bucket.ids[first_slot(matches)] as usize);
+            cpu_prefetch::fetch(&self.names, bucket.ids[first_slot(matches)] as usize);
         }
     }
 
     /// Id of a name, new or known; `None` when ids have run out.
     #[inline]
-    pub(crate) fn intern(&mut self, name: u64, mixed: Mixed) -> Option<u32> {
+    pub(crate) fn intern(&mut self, name: u64, mixed: MixedName) -> Option<u32> {
         let tag = tag(mixed);
         let mut at = self.home(mixed);
         loop {
@@ -118,7 +118,7 @@ impl IdTable {
     }
 
     #[cold]
-    fn insert(&mut self, name: u64, mixed: Mixed) -> Option<u32> {
+    fn insert(&mut self, name: u64, mixed: MixedName) -> Option<u32> {
         let id = u32::try_from(self.names.len()).ok().filter(|id| *id != u32::MAX)?;
         if (self.names.len() + 1) * 100 > self.buckets.len() * BUCKET_SLOTS * self.full_percent {
             self.grow();
@@ -128,7 +128,7 @@ impl IdTable {
         Some(id)
     }
 
-    fn place(&mut self, id: u32, mixed: Mixed) {
+    fn place(&mut self, id: u32, mixed: MixedName) {
         let mut at = self.home(mixed);
         loop {
             let free = matches(&self.buckets[at], 0);
@@ -150,7 +150,7 @@ impl IdTable {
         self.buckets = vec![EMPTY; buckets];
         for id in 0..self.names.len() {
             if let Some(name) = self.names.get(id + AHEAD) {
-                near::fetch(&self.buckets, self.home(mix(*name)));
+                cpu_prefetch::fetch(&self.buckets, self.home(mix(*name)));
             }
             self.place(id as u32, mix(self.names[id]));
         }
@@ -158,7 +158,7 @@ impl IdTable {
 
     /// Scales the hash to the number of buckets, which is no power of two.
     #[inline]
-    fn home(&self, mixed: Mixed) -> usize {
+    fn home(&self, mixed: MixedName) -> usize {
         ((u128::from(mixed.0) * self.buckets.len() as u128) >> 64) as usize
     }
 
@@ -170,7 +170,7 @@ impl IdTable {
 
 /// The tag takes low bits, the bucket high ones. Never 0, which means empty.
 #[inline]
-fn tag(mixed: Mixed) -> u8 {
+fn tag(mixed: MixedName) -> u8 {
     (mixed.0 as u8).max(1)
 }
 

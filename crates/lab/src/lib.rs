@@ -9,6 +9,7 @@
 //! disks in virtual time ([`disk`], [`machine`]), or plays the actions on real ones. [`paper`]
 //! prints published tables and figures beside what comes out.
 
+mod cpu_prefetch;
 pub mod design;
 pub mod disk;
 mod error;
@@ -18,8 +19,7 @@ mod ids;
 mod linked;
 mod lru;
 pub mod machine;
-mod near;
-mod nearest;
+mod name_hint;
 mod new_file;
 mod number_index;
 pub mod output;

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::cpu_prefetch;
 use crate::linked::{Link, Linked, List, NONE};
-use crate::near;
 use crate::number_index::NumberIndex;
 
 /// Mixes numbers; not for keys an adversary chooses.
@@ -154,7 +154,7 @@ impl<V> Lru<V> {
     fn fetch_oldest(&self) {
         let Some(node) = self.nodes.get(self.order.oldest() as usize) else { return };
         self.map.fetch(node.key);
-        near::fetch(&self.nodes, node.link.newer as usize);
+        cpu_prefetch::fetch(&self.nodes, node.link.newer as usize);
     }
 
     /// From the least recently used on.

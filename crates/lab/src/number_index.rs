@@ -7,9 +7,9 @@
 //! the entries that are not `NONE`; a leaf, once made, stays, at 256 bytes for 64 numbers. Threads:
 //! one user.
 
+use crate::cpu_prefetch;
 use crate::linked::NONE;
 use crate::lru::NumberMap;
-use crate::near;
 
 const LEAF_BITS: u32 = 6;
 const LEAF_LEN: usize = 1 << LEAF_BITS;
@@ -70,7 +70,7 @@ impl NumberIndex {
     #[inline]
     pub(crate) fn fetch(&self, number: u64) {
         if let Some(leaf) = self.leaf(number) {
-            near::fetch(&self.leaves[leaf], slot(number));
+            cpu_prefetch::fetch(&self.leaves[leaf], slot(number));
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::design::spec::{YES_NO, choice, number, size};
 use crate::fs::FfsParams;
-use crate::nearest::there_are;
+use crate::name_hint::there_are;
 use crate::vm::VmParams;
 
 /// Memory of the system where only the block size of ext2 is chosen; as a machine has it.

@@ -15,7 +15,7 @@ use damelo_lab::policy::PolicySpec;
 use damelo_lab::trace::{ReadOptions, Trace};
 use serde_json::json;
 
-use super::manifest::manifest;
+use super::manifest::kept_manifest;
 use crate::failure::Failure;
 use crate::leftovers::{Leftover, ending_with_us};
 use crate::output::{Out, thousands};
@@ -210,7 +210,7 @@ fn print(args: &Bench, objects: u64, rows: &[Row]) -> Result<(), Failure> {
             .collect();
         let trace = Trace::open(&generator(args.requests, args.objects), &ReadOptions::default())?;
         out.json(&json!({
-            "manifest": manifest(TraceIdentity::of(&trace), true)?,
+            "manifest": kept_manifest(TraceIdentity::of(&trace))?,
             "requests": args.requests,
             "objects": objects,
             "synthetic": true,

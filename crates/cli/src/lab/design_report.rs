@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use damelo::ByteSize;
 use damelo_lab::disk::Direction;
-use damelo_lab::machine::{Histogram, IoCounts, KINDS, Kind, MAP_PARTS, Report};
+use damelo_lab::machine::{IoCounts, KINDS, Kind, MAP_PARTS, Report, ResponseTimes};
 use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table, Unit};
 use serde_json::{Value, json};
 
@@ -155,7 +155,7 @@ pub(super) fn json_with<R>(
     own: Value,
     played: &Played<'_>,
     done: &Done<R>,
-    responses: &Histogram,
+    responses: &ResponseTimes,
     facts: &[(&'static str, u64)],
 ) -> Value {
     let facts: BTreeMap<_, _> = facts.iter().copied().collect();
@@ -321,9 +321,9 @@ const BARS: i32 = 4;
 
 /// Which share of the requests took how long, of several runs with their names: the outlines of
 /// bars, so that several can be seen in one chart.
-pub(super) fn response_histogram(runs: &[(String, Histogram)]) -> LineChart {
+pub(super) fn response_histogram(runs: &[(String, ResponseTimes)]) -> LineChart {
     let us = |n: i32| 10f64.powf(1.0 + f64::from(n) / f64::from(BARS));
-    let outline = |responses: &Histogram| {
+    let outline = |responses: &ResponseTimes| {
         let mut points = Vec::new();
         let mut before = 0.0;
         for n in 0..=BARS * TENFOLDS {
@@ -347,8 +347,8 @@ pub(super) fn response_histogram(runs: &[(String, Histogram)]) -> LineChart {
 fn shares_by_time(
     title: &str,
     x_label: &str,
-    runs: &[(String, Histogram)],
-    points: impl Fn(&Histogram) -> Vec<(f64, f64)>,
+    runs: &[(String, ResponseTimes)],
+    points: impl Fn(&ResponseTimes) -> Vec<(f64, f64)>,
 ) -> LineChart {
     LineChart {
         title: title.to_owned(),
@@ -366,8 +366,8 @@ fn shares_by_time(
 }
 
 /// How long requests took at most, of several runs with their names.
-pub(super) fn responses(runs: &[(String, Histogram)]) -> LineChart {
-    let shares = |responses: &Histogram| {
+pub(super) fn responses(runs: &[(String, ResponseTimes)]) -> LineChart {
+    let shares = |responses: &ResponseTimes| {
         let within = |n: i32| {
             let us = 10f64.powf(1.0 + f64::from(n) / f64::from(STEPS));
             (us / 1e3, responses.percent_within_us(us as u64))

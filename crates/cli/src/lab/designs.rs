@@ -8,8 +8,8 @@ use std::time::Instant;
 use clap::Args;
 use damelo::ByteSize;
 use damelo_lab::design::{
-    Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, Grouper, Hinted, REGISTRY, Values,
-    mapped_bytes_max, parse_choice, parse_size,
+    DesignInputs, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, Grouper, Hinted, REGISTRY,
+    Values, mapped_bytes_max, parse_choice, parse_size,
 };
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
@@ -346,8 +346,9 @@ fn run_one(
     let begun = Instant::now();
     let &Played { args, loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::base(setting, cache_bytes, false))?;
-    let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
-    let mut design = spec.make(&context);
+    let inputs =
+        DesignInputs { options: &options, requests: &loaded.requests, drive: &config.drive };
+    let mut design = spec.make(&inputs);
     if let Some(top_share) = args.love.filter(|_| spec.entry.takes_hints) {
         let grouper = Grouper::new(options.grouping, &loaded.requests);
         design = Box::new(Hinted::new(design, grouper, top_share));

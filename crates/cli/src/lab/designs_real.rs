@@ -3,7 +3,7 @@
 //! besides the store's.
 
 use damelo::ByteSize;
-use damelo_lab::design::{Context, DesignSpec, mapped_bytes_max};
+use damelo_lab::design::{DesignInputs, DesignSpec, mapped_bytes_max};
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{RealConfig, RealMachine, RealPlace, RealReport, run_real};
 use damelo_lab::output::{BarChart, Report as Page, Table, Unit};
@@ -112,10 +112,10 @@ fn run_one(
 ) -> Result<RealReport, Failure> {
     let &Played { loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::base(setting, cache_bytes, true))?;
-    let context = Context { options: &options, requests: &loaded.requests, drive };
+    let inputs = DesignInputs { options: &options, requests: &loaded.requests, drive };
     let mut machine = RealMachine::new(config)?;
     // Dropped before the machine, in whose directory it may lie.
-    let design = machine.design(spec.entry, &context)?;
+    let design = machine.design(spec.entry, &inputs)?;
     let mut design = Watched::new(design, loaded.requests.len());
     Ok(run_real(&mut design, &mut machine, &loaded.requests, &loaded.names)?)
 }

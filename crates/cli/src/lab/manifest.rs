@@ -11,22 +11,31 @@ use damelo_lab::trace::manifest_path;
 
 use crate::failure::Failure;
 
-/// What says how to run it again. The digest costs reading the file once more: only where the
-/// manifest is written down.
+/// What says how to run it again, where it is written down if `is_kept`: the digest costs reading
+/// the file once more.
 pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, Failure> {
+    if is_kept { kept_manifest(trace) } else { Ok(without_digest(trace)) }
+}
+
+/// What says how to run it again, with the digest of the file.
+pub(super) fn kept_manifest(trace: TraceIdentity) -> Result<Manifest, Failure> {
     let name = trace.name.clone();
     let reading = |source| Failure::io(format!("read `{name}`"), source);
+    Ok(without_digest(trace.with_digest().map_err(reading)?))
+}
+
+fn without_digest(trace: TraceIdentity) -> Manifest {
     // Only where a report goes may be no text, which is not run again.
     let words = std::env::args_os().skip(1);
     let mut command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     command.insert(0, "damelo".to_owned());
-    Ok(Manifest {
+    Manifest {
         command,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        trace: if is_kept { trace.with_digest().map_err(reading)? } else { trace },
+        trace,
         drive: None,
         machine: Machine::this(),
-    })
+    }
 }
 
 /// Which file a drive is of, if it is of one; its digest is read only where the manifest is written

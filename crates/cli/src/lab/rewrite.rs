@@ -14,7 +14,7 @@ use damelo_lab::trace::{
 use damelo_lab::{NewFile, TraceError};
 use serde_json::json;
 
-use super::manifest::{is_same_file, manifest};
+use super::manifest::{is_same_file, kept_manifest};
 use super::reading::{ReadArgs, Reading, remarks};
 use crate::failure::Failure;
 use crate::output::{say, thousands};
@@ -279,7 +279,7 @@ fn write_manifest(path: &Path, trace: &Requests, written: &WrittenTrace) -> Resu
     let file_bytes = path.metadata().map_err(reading)?.len();
     let digest = file_digest(path).map_err(reading)?;
     let written = WrittenTrace { file_bytes, digest, ..written.clone() };
-    let manifest = manifest(TraceIdentity::of(trace), true)?;
+    let manifest = kept_manifest(TraceIdentity::of(trace))?;
     let text = serde_json::to_string_pretty(&json!({ "manifest": manifest, "written": written }))?;
     let path = manifest_path(path);
     let writing = |source| Failure::io(format!("write `{}`", path.display()), source);

@@ -1,7 +1,7 @@
 //! A wrapper that counts a design's requests, so that a long run can report its progress, rate and
 //! remaining time. Does not change the design's behaviour. Threads: one.
 
-use damelo_lab::design::{Design, Outcome};
+use damelo_lab::design::{Around, Design, Outcome};
 use damelo_lab::machine::Action;
 use damelo_lab::{Catalogue, Request};
 
@@ -24,9 +24,13 @@ impl Watched {
     }
 }
 
-impl Design for Watched {
-    fn prepare(&mut self, out: &mut Vec<Action>) {
-        self.design.prepare(out);
+impl Around for Watched {
+    fn inside(&self) -> &dyn Design {
+        &*self.design
+    }
+
+    fn inside_mut(&mut self) -> &mut dyn Design {
+        &mut *self.design
     }
 
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
@@ -35,29 +39,5 @@ impl Design for Watched {
             self.progress.set(self.done, self.total);
         }
         self.design.request(request, names, out)
-    }
-
-    fn own_group(&self, group: u64) -> u64 {
-        self.design.own_group(group)
-    }
-
-    fn counting_begins(&mut self) {
-        self.design.counting_begins();
-    }
-
-    fn love(&mut self, group: u64) {
-        self.design.love(group);
-    }
-
-    fn hate(&mut self, group: u64) {
-        self.design.hate(group);
-    }
-
-    fn finish(&mut self, out: &mut Vec<Action>) {
-        self.design.finish(out);
-    }
-
-    fn facts(&self) -> Vec<(&'static str, u64)> {
-        self.design.facts()
     }
 }

@@ -13,15 +13,15 @@
 
 use super::hades::{CHUNK, FETCH_US, HadesOptions, LINK_MBIT};
 use super::spec::Parameter;
-use super::{Cache, Context, Design, Served};
+use super::{Cache, Design, DesignInputs, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, FileId};
 use crate::request::{Catalogue, Request};
 
 pub(super) const PARAMETERS: &[Parameter] = &[CHUNK, FETCH_US, LINK_MBIT];
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let options = HadesOptions::of(context);
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    let options = HadesOptions::of(inputs);
     let cache = Afs {
         options,
         chunks: Lru::new(),
@@ -31,7 +31,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
         free: Vec::new(),
         next_file: 1,
     };
-    Box::new(Served { cache, rules: context.rules(options.cache_bytes) })
+    Box::new(Served { cache, rules: inputs.rules(options.cache_bytes) })
 }
 
 const ITEMS_FILE: FileId = 0;

@@ -13,7 +13,7 @@
 //! is replaced: the paper gives it no limit, and `cache_bytes` is none.
 
 use super::grouping::{NameHash, directory_of};
-use super::{Cache, Context, Design, Served};
+use super::{Cache, Design, DesignInputs, Served};
 use crate::lru::{NumberMap, mix};
 use crate::machine::{Action, DirId, FileId};
 use crate::number_index::NumberIndex;
@@ -21,8 +21,8 @@ use crate::request::{Catalogue, Request};
 
 const METADATA_BYTES: u64 = 4 << 10;
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    Box::new(Served { cache: Cern::default(), rules: context.rules(u64::MAX) })
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    Box::new(Served { cache: Cern::default(), rules: inputs.rules(u64::MAX) })
 }
 
 /// What is known of a key: its directory, so that names are looked at once, and what is stored.

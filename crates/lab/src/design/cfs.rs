@@ -16,7 +16,7 @@
 use super::free_map::FreeMap;
 use super::spec::{Parameter, Values, YES_NO, choice, size};
 use super::wanted::Rules;
-use super::{Cache, Changes, Context, Design, Served};
+use super::{Cache, Changes, Design, DesignInputs, Served};
 use crate::disk::{Direction, SECTOR_BYTES};
 use crate::lru::Lru;
 use crate::machine::{Action, Kind};
@@ -65,10 +65,10 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let device_bytes = context.options.cache_bytes.min(context.space_bytes());
-    let cache = Cfs::new(CfsOptions { device_bytes, ..context.options.cfs });
-    Box::new(Served { cache, rules: context.rules(device_bytes) })
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    let device_bytes = inputs.options.cache_bytes.min(inputs.space_bytes());
+    let cache = Cfs::new(CfsOptions { device_bytes, ..inputs.options.cfs });
+    Box::new(Served { cache, rules: inputs.rules(device_bytes) })
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -19,7 +19,7 @@ use damelo::ByteSize;
 use super::grouping::{GroupRule, Grouper};
 use super::spec::{Parameter, Values, choice, memory_check, number};
 use super::wanted::Rules;
-use super::{Cache, Changes, Context, Design, DesignOptions, Outcome, serve};
+use super::{Cache, Changes, Design, DesignInputs, DesignOptions, Outcome, serve};
 use crate::disk::Direction;
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, Kind};
@@ -109,15 +109,15 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
 /// One is filled while another is read.
 const FRAMES_MIN: u64 = 2;
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
     let options = DameloOptions {
-        page_bytes: context.options.page_bytes,
-        pool_bytes: context.options.memory_bytes,
-        disk_bytes: context.options.cache_bytes.min(context.space_bytes()),
-        grouping: context.options.grouping,
-        ..context.options.damelo
+        page_bytes: inputs.options.page_bytes,
+        pool_bytes: inputs.options.memory_bytes,
+        disk_bytes: inputs.options.cache_bytes.min(inputs.space_bytes()),
+        grouping: inputs.options.grouping,
+        ..inputs.options.damelo
     };
-    Box::new(Damelo::new(options, context.requests, context.options.changes))
+    Box::new(Damelo::new(options, inputs.requests, inputs.options.changes))
 }
 
 const DESCRIPTOR_BYTES: u64 = 24;

@@ -18,7 +18,7 @@ use damelo::ByteSize;
 
 use super::free_map::FreeMap;
 use super::spec::{Parameter, Values, number, size};
-use super::{Cache, Context, Design, DesignOptions, Served};
+use super::{Cache, Design, DesignInputs, DesignOptions, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, FileId};
 use crate::request::{Catalogue, Request};
@@ -61,11 +61,11 @@ impl Default for HadesOptions {
 }
 
 impl HadesOptions {
-    pub(crate) fn of(context: &Context<'_>) -> HadesOptions {
-        let cache_bytes = context.options.cache_bytes.min(context.space_bytes() / 2);
+    pub(crate) fn of(inputs: &DesignInputs<'_>) -> HadesOptions {
+        let cache_bytes = inputs.options.cache_bytes.min(inputs.space_bytes() / 2);
         let proxy_file_bytes = HadesOptions::default().proxy_file_bytes.min(cache_bytes);
-        let fetch_us = context.options.fetch_us;
-        HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..context.options.hades }
+        let fetch_us = inputs.options.fetch_us;
+        HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..inputs.options.hades }
     }
 
     /// Time to fetch a chunk of so many bytes from its server.
@@ -157,8 +157,8 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let options = HadesOptions::of(context);
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    let options = HadesOptions::of(inputs);
     let blocks = |bytes: u64| bytes / options.cacheblock_bytes;
     let cache = Hades {
         options,
@@ -172,7 +172,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     };
     // What does not fill a cacheblock at the end of a file holds nothing.
     let file_bytes = blocks(options.proxy_file_bytes) * options.cacheblock_bytes;
-    Box::new(Served { cache, rules: context.rules(file_bytes) })
+    Box::new(Served { cache, rules: inputs.rules(file_bytes) })
 }
 
 /// Time to enter a chunk into the tables.

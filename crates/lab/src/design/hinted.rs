@@ -5,6 +5,7 @@
 //! counted as the design has it, so that of a design with sixteen groups sixteen are ranked. A
 //! group that the warm-up has not seen has no hint. Threads: one user.
 
+use super::around::Around;
 use super::grouping::Grouper;
 use super::{Design, Outcome};
 use crate::lru::NumberMap;
@@ -32,9 +33,13 @@ impl Hinted {
     }
 }
 
-impl Design for Hinted {
-    fn prepare(&mut self, out: &mut Vec<Action>) {
-        self.design.prepare(out);
+impl Around for Hinted {
+    fn inside(&self) -> &dyn Design {
+        &*self.design
+    }
+
+    fn inside_mut(&mut self) -> &mut dyn Design {
+        &mut *self.design
     }
 
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
@@ -57,22 +62,6 @@ impl Design for Hinted {
         loved.iter().rev().for_each(|(_, group)| self.design.love(*group));
         (self.loved, self.hated) = (loved.len() as u64, hated.len() as u64);
         self.design.counting_begins();
-    }
-
-    fn own_group(&self, group: u64) -> u64 {
-        self.design.own_group(group)
-    }
-
-    fn love(&mut self, group: u64) {
-        self.design.love(group);
-    }
-
-    fn hate(&mut self, group: u64) {
-        self.design.hate(group);
-    }
-
-    fn finish(&mut self, out: &mut Vec<Action>) {
-        self.design.finish(out);
     }
 
     fn facts(&self) -> Vec<(&'static str, u64)> {

@@ -13,7 +13,7 @@
 
 use super::segments::{CLASSES, SMALL_BYTES_MAX, Segments, class_of, segment_bytes};
 use super::spec::{Parameter, Values, number};
-use super::{Cache, Context, Design, Served};
+use super::{Cache, Design, DesignInputs, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::Action;
 use crate::request::{Catalogue, Request};
@@ -35,20 +35,20 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-pub(crate) fn make_infinite(context: &Context<'_>) -> Box<dyn Design> {
-    make(context, Replacement::Never)
+pub(crate) fn make_infinite(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    make(inputs, Replacement::Never)
 }
 
-pub(crate) fn make_lru(context: &Context<'_>) -> Box<dyn Design> {
-    make(context, Replacement::Lru(Box::new(std::array::from_fn(|_| Lru::new()))))
+pub(crate) fn make_lru(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    make(inputs, Replacement::Lru(Box::new(std::array::from_fn(|_| Lru::new()))))
 }
 
-pub(crate) fn make_fbc(context: &Context<'_>) -> Box<dyn Design> {
+pub(crate) fn make_fbc(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
     make(
-        context,
+        inputs,
         Replacement::Fbc(Box::new(Cyclic {
-            count_max: context.options.fbc_count_max,
-            average_max: context.options.fbc_average_max,
+            count_max: inputs.options.fbc_count_max,
+            average_max: inputs.options.fbc_average_max,
             slots: Default::default(),
             pointers: [0; CLASSES],
             sum: 0,
@@ -57,10 +57,10 @@ pub(crate) fn make_fbc(context: &Context<'_>) -> Box<dyn Design> {
     )
 }
 
-fn make(context: &Context<'_>, replacement: Replacement) -> Box<dyn Design> {
+fn make(inputs: &DesignInputs<'_>, replacement: Replacement) -> Box<dyn Design> {
     let limit = match replacement {
         Replacement::Never => u64::MAX,
-        _ => context.options.cache_bytes,
+        _ => inputs.options.cache_bytes,
     };
     let cache = MappedCache {
         segments: Segments::packed(),
@@ -69,7 +69,7 @@ fn make(context: &Context<'_>, replacement: Replacement) -> Box<dyn Design> {
         replacement,
         skipped: 0,
     };
-    Box::new(Served { cache, rules: context.rules(limit) })
+    Box::new(Served { cache, rules: inputs.rules(limit) })
 }
 
 #[derive(Debug, Clone, Copy)]

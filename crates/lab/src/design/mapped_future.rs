@@ -13,7 +13,7 @@
 //! looking through all of them takes hours.
 
 use super::segments::{CLASSES, SMALL_BYTES_MAX, Segments, class_of, segment_bytes};
-use super::{Cache, Context, Design, Served};
+use super::{Cache, Design, DesignInputs, Served};
 use crate::lru::NumberMap;
 use crate::machine::Action;
 use crate::request::{Catalogue, Op, Request};
@@ -52,10 +52,10 @@ struct Future {
     mapped_bytes: u64,
 }
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let (table, mapped_bytes) = place_all(context.requests, context.options.cache_bytes);
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    let (table, mapped_bytes) = place_all(inputs.requests, inputs.options.cache_bytes);
     let cache = Future { table, holders: NumberMap::default(), mapped_bytes };
-    Box::new(Served { cache, rules: context.rules(context.options.cache_bytes) })
+    Box::new(Served { cache, rules: inputs.rules(inputs.options.cache_bytes) })
 }
 
 fn lives(requests: &[Request]) -> Vec<(u64, Life)> {

@@ -5,6 +5,7 @@
 //! design: one file here, one line in [`REGISTRY`]. Threads: one user for each design.
 
 mod afs;
+mod around;
 mod cern;
 mod cfs;
 mod damelo;
@@ -29,6 +30,7 @@ mod ucfs;
 mod wanted;
 
 pub(crate) use afs::MAP_US as AFS_MAP_US;
+pub use around::Around;
 pub use cfs::{Cfs, CfsOptions};
 pub use damelo::{Damelo, DameloOptions, Placement};
 pub use grouping::{GROUP_RULES, GroupRule, Grouper};
@@ -190,7 +192,7 @@ impl DesignOptions {
 
 /// What a design is made from: its options, the trace for those that look ahead, the drive.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct DesignInputs<'a> {
     /// See [`DesignOptions`].
     pub options: &'a DesignOptions,
     /// All requests; only `mmap-future` and the oracle grouping look at them.
@@ -199,7 +201,7 @@ pub struct Context<'a> {
     pub drive: &'a Drive,
 }
 
-impl Context<'_> {
+impl DesignInputs<'_> {
     /// Room on the drive. Of a real one the system says when there is none.
     pub(crate) fn space_bytes(&self) -> u64 {
         if self.options.real { u64::MAX } else { self.drive.size_bytes() }
@@ -235,7 +237,7 @@ pub struct Entry {
     /// What does not go together in its parameters.
     check: fn(&DesignOptions) -> Result<(), String>,
     /// Makes it.
-    pub make: fn(&Context<'_>) -> Box<dyn Design>,
+    pub make: fn(&DesignInputs<'_>) -> Box<dyn Design>,
     /// Makes it on a file or device of a real machine, if it does its own I/O there.
     pub(crate) make_real: Option<MakeReal>,
 }
@@ -255,9 +257,9 @@ impl Entry {
     }
 }
 
-type MakeReal = fn(&Context<'_>, &Path) -> Result<Box<dyn Design>, ::damelo::OpenError>;
+type MakeReal = fn(&DesignInputs<'_>, &Path) -> Result<Box<dyn Design>, ::damelo::OpenError>;
 
-type Make = fn(&Context<'_>) -> Box<dyn Design>;
+type Make = fn(&DesignInputs<'_>) -> Box<dyn Design>;
 
 fn no_check(_: &DesignOptions) -> Result<(), String> {
     Ok(())

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 
 use damelo::ByteSize;
 
-use super::{Context, Design, DesignOptions, Entry, REGISTRY};
+use super::{Design, DesignInputs, DesignOptions, Entry, REGISTRY};
 
-use crate::nearest::there_are;
+use crate::name_hint::there_are;
 use crate::request::Catalogue;
 
 /// Why a design cannot be made.
@@ -174,8 +174,8 @@ impl DesignSpec {
     }
 
     /// Makes the design.
-    pub fn make(&self, context: &Context<'_>) -> Box<dyn Design> {
-        (self.entry.make)(context)
+    pub fn make(&self, inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+        (self.entry.make)(inputs)
     }
 }
 
@@ -270,8 +270,8 @@ mod tests {
         let real = DesignOptions { real: true, cache_bytes: 5 << 40, ..base };
         assert_eq!(spec.options(&real).map(|options| options.cache_bytes), Ok(5 << 40));
         let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-        let context = Context { options: &real, requests: &[], drive: &drive };
-        assert!(drive.size_bytes() < context.space_bytes().min(5 << 40));
+        let inputs = DesignInputs { options: &real, requests: &[], drive: &drive };
+        assert!(drive.size_bytes() < inputs.space_bytes().min(5 << 40));
     }
 
     #[test]

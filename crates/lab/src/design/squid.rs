@@ -4,8 +4,8 @@
 //! Deviations: those of the family, see `squid_family.rs`. Threads: one user.
 
 use super::squid_family::{self, DirectoryRule};
-use super::{Context, Design};
+use super::{Design, DesignInputs};
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    squid_family::make(context, DirectoryRule::Number, None)
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    squid_family::make(inputs, DirectoryRule::Number, None)
 }

@@ -15,7 +15,7 @@
 
 use super::segments::{SMALL_BYTES_MAX, Segments};
 use super::spec::{Parameter, Values, choice};
-use super::{Cache, Context, Design, Served};
+use super::{Cache, Design, DesignInputs, Served};
 use crate::lru::{Lru, mix};
 use crate::machine::{Action, DirId, FileId};
 use crate::request::{Catalogue, Request};
@@ -96,27 +96,27 @@ impl Tree {
 }
 
 pub(crate) fn make(
-    context: &Context<'_>,
+    inputs: &DesignInputs<'_>,
     rule: DirectoryRule,
     small: Option<Segments>,
 ) -> Box<dyn Design> {
-    let second_level = context.options.squid_second_level;
+    let second_level = inputs.options.squid_second_level;
     assert!(second_level.is_power_of_two(), "a mask chooses among the second level");
-    make_on(context, rule, small, Tree { first_level: FIRST_LEVEL, second_level })
+    make_on(inputs, rule, small, Tree { first_level: FIRST_LEVEL, second_level })
 }
 
 /// A file for each object in a tree of so many by so many directories, where the host's number says
 /// in which.
 pub(crate) fn make_given(
-    context: &Context<'_>,
+    inputs: &DesignInputs<'_>,
     first_level: u32,
     second_level: u32,
 ) -> Box<dyn Design> {
-    make_on(context, DirectoryRule::Given, None, Tree { first_level, second_level })
+    make_on(inputs, DirectoryRule::Given, None, Tree { first_level, second_level })
 }
 
 fn make_on(
-    context: &Context<'_>,
+    inputs: &DesignInputs<'_>,
     rule: DirectoryRule,
     small: Option<Segments>,
     tree: Tree,
@@ -126,13 +126,13 @@ fn make_on(
         small,
         objects: Lru::new(),
         held_bytes: 0,
-        cache_bytes: context.options.cache_bytes,
+        cache_bytes: inputs.options.cache_bytes,
         next_file: 0,
         free_files: Vec::new(),
         tree,
-        masks: context.options.squid_masks,
+        masks: inputs.options.squid_masks,
     };
-    Box::new(Served { cache, rules: context.rules(context.options.cache_bytes) })
+    Box::new(Served { cache, rules: inputs.rules(inputs.options.cache_bytes) })
 }
 
 /// Where SquidL has the objects of a host.
@@ -248,9 +248,9 @@ mod tests {
     fn a_second_level_that_is_scaled_down_holds_all_files() {
         let options = DesignOptions { squid_second_level: 4, ..DesignOptions::default() };
         let drive = Drive::named("atlas-10k").expect("known");
-        let context = Context { options: &options, requests: &[], drive: &drive };
+        let inputs = DesignInputs { options: &options, requests: &[], drive: &drive };
         for rule in [DirectoryRule::Number, DirectoryRule::Host] {
-            let (mut design, mut out) = (make(&context, rule, None), Vec::new());
+            let (mut design, mut out) = (make(&inputs, rule, None), Vec::new());
             design.prepare(&mut out);
             let made = |action: &Action| match action {
                 Action::MakeDir { dir, .. } => Some(*dir),
@@ -291,8 +291,8 @@ mod tests {
     fn a_given_directory_is_that_of_its_number() {
         let options = DesignOptions::default();
         let drive = Drive::named("atlas-10k").expect("known");
-        let context = Context { options: &options, requests: &[], drive: &drive };
-        let (mut design, mut out) = (make_given(&context, 26, 26), Vec::new());
+        let inputs = DesignInputs { options: &options, requests: &[], drive: &drive };
+        let (mut design, mut out) = (make_given(&inputs, 26, 26), Vec::new());
         design.prepare(&mut out);
         assert_eq!(out.len(), 26 + 676);
         out.clear();

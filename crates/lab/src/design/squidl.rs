@@ -3,8 +3,8 @@
 //! Deviations: those of the family, see `squid_family.rs`. Threads: one user.
 
 use super::squid_family::{self, DirectoryRule};
-use super::{Context, Design};
+use super::{Design, DesignInputs};
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    squid_family::make(context, DirectoryRule::Host, None)
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    squid_family::make(inputs, DirectoryRule::Host, None)
 }

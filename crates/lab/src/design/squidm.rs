@@ -5,8 +5,8 @@
 
 use super::segments::Segments;
 use super::squid_family::{self, DirectoryRule};
-use super::{Context, Design};
+use super::{Design, DesignInputs};
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    squid_family::make(context, DirectoryRule::Number, Some(Segments::contiguous()))
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    squid_family::make(inputs, DirectoryRule::Number, Some(Segments::contiguous()))
 }

@@ -4,8 +4,8 @@
 
 use super::segments::Segments;
 use super::squid_family::{self, DirectoryRule};
-use super::{Context, Design};
+use super::{Design, DesignInputs};
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    squid_family::make(context, DirectoryRule::Host, Some(Segments::contiguous()))
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    squid_family::make(inputs, DirectoryRule::Host, Some(Segments::contiguous()))
 }

@@ -41,7 +41,7 @@ use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
 use super::spec::{Parameter, Values, choice, memory_check, number, size};
 use super::wanted::{Rules, Wanted};
-use super::{Context, Design, DesignOptions, Outcome};
+use super::{Design, DesignInputs, DesignOptions, Outcome};
 use crate::disk::{Direction, Drive};
 use crate::lru::NumberMap;
 use crate::machine::{Action, Kind};
@@ -288,12 +288,12 @@ fn config(options: &DesignOptions, path: &Path, size_bytes: u64) -> Config {
     config
 }
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let wanted = context.options.cache_bytes.min(context.space_bytes());
-    let (store, below) = open_modelled(context.options, context.drive, wanted)
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
+    let wanted = inputs.options.cache_bytes.min(inputs.space_bytes());
+    let (store, below) = open_modelled(inputs.options, inputs.drive, wanted)
         .expect("a store opens on an empty device with options that were checked");
     below.recorder.drain_into(&mut Vec::new());
-    Box::new(EngineDesign::new(store, Some(below), context))
+    Box::new(EngineDesign::new(store, Some(below), inputs))
 }
 
 /// What a modelled store on about so many bytes is configured with, and how long its device is.
@@ -325,10 +325,13 @@ fn open_modelled(
 ///
 /// # Errors
 /// The store cannot be opened there.
-pub(crate) fn make_real(context: &Context<'_>, path: &Path) -> Result<Box<dyn Design>, OpenError> {
-    let size_bytes = context.options.cache_bytes.max(DEVICE_BYTES_MIN) & !0xffff;
-    let store = Store::open(config(context.options, path, size_bytes))?;
-    Ok(Box::new(EngineDesign::new(store, None, context)))
+pub(crate) fn make_real(
+    inputs: &DesignInputs<'_>,
+    path: &Path,
+) -> Result<Box<dyn Design>, OpenError> {
+    let size_bytes = inputs.options.cache_bytes.max(DEVICE_BYTES_MIN) & !0xffff;
+    let store = Store::open(config(inputs.options, path, size_bytes))?;
+    Ok(Box::new(EngineDesign::new(store, None, inputs)))
 }
 
 /// What lies below a modelled store.
@@ -381,12 +384,12 @@ struct EngineDesign {
 }
 
 impl EngineDesign {
-    fn new(store: Store, below: Option<Below>, context: &Context<'_>) -> EngineDesign {
+    fn new(store: Store, below: Option<Below>, inputs: &DesignInputs<'_>) -> EngineDesign {
         EngineDesign {
             store,
             below,
-            grouper: Grouper::new(context.options.grouping, context.requests),
-            rules: context.rules(context.options.cache_bytes.max(DEVICE_BYTES_MIN)),
+            grouper: Grouper::new(inputs.options.grouping, inputs.requests),
+            rules: inputs.rules(inputs.options.cache_bytes.max(DEVICE_BYTES_MIN)),
             sizes: NumberMap::default(),
             transfers: Vec::new(),
             refused: 0,

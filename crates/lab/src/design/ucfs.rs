@@ -34,7 +34,7 @@ use damelo::ByteSize;
 use super::grouping::{GroupRule, Grouper};
 use super::spec::{Parameter, Values, YES_NO, choice, memory_check, number, size};
 use super::wanted::{Rules, Wanted};
-use super::{Changes, Context, Design, DesignOptions, Outcome};
+use super::{Changes, Design, DesignInputs, DesignOptions, Outcome};
 use crate::disk::Direction;
 use crate::lru::NumberMap;
 use crate::machine::{Action, Kind};
@@ -149,15 +149,15 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
 /// Each of the three buffers holds some.
 const CLUSTERS_MIN: u64 = 8;
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
     let options = UcfsOptions {
-        cluster_bytes: context.options.page_bytes,
-        memory_bytes: context.options.memory_bytes,
-        disk_bytes: context.options.cache_bytes.min(context.space_bytes()),
-        grouping: context.options.grouping,
-        ..context.options.ucfs
+        cluster_bytes: inputs.options.page_bytes,
+        memory_bytes: inputs.options.memory_bytes,
+        disk_bytes: inputs.options.cache_bytes.min(inputs.space_bytes()),
+        grouping: inputs.options.grouping,
+        ..inputs.options.ucfs
     };
-    Box::new(Ucfs::new(options, context.requests, context.options.changes))
+    Box::new(Ucfs::new(options, inputs.requests, inputs.options.changes))
 }
 
 /// Bytes of a file's header on disk besides its URL: size, time, count, array (§2.4.1).

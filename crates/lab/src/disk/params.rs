@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::SECTOR_BYTES;
 
-use crate::nearest::there_are;
+use crate::name_hint::there_are;
 
 /// Limits of what a file may say, such that no sum or product of the models overflows.
 const ZONES_MAX: u32 = 1 << 10;

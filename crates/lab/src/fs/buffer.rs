@@ -8,6 +8,15 @@ use crate::disk::{Direction, SECTOR_BYTES};
 use crate::lru::Lru;
 use crate::machine::{Kind, Plan, Step};
 
+/// When what changes a buffer goes to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteMode {
+    /// At once, and the request waits for it.
+    Waited,
+    /// When the buffer is cleaned.
+    Late,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Buffer {
     sectors: u32,
@@ -110,13 +119,13 @@ impl BufferCache {
         sector: u64,
         sectors: u32,
         kind: Kind,
-        sync: bool,
+        mode: WriteMode,
     ) {
-        if self.overwrite_held(plan, sector, sectors, kind, sync) {
+        if self.overwrite_held(plan, sector, sectors, kind, mode) {
             return;
         }
         self.read(plan, sector, sectors, kind);
-        self.overwrite_held(plan, sector, sectors, kind, sync);
+        self.overwrite_held(plan, sector, sectors, kind, mode);
     }
 
     /// Writes all of a buffer that is in memory; false if it is not.
@@ -127,37 +136,39 @@ impl BufferCache {
         sector: u64,
         sectors: u32,
         kind: Kind,
-        sync: bool,
+        mode: WriteMode,
     ) -> bool {
         let Some(buffer) = self.touch(sector) else { return false };
-        let was_dirty = std::mem::replace(&mut buffer.dirty, !sync);
-        self.dirty_count += usize::from(!sync && !was_dirty);
-        self.dirty_count -= usize::from(sync && was_dirty);
-        if sync {
+        let is_dirty = mode == WriteMode::Late;
+        let was_dirty = std::mem::replace(&mut buffer.dirty, is_dirty);
+        self.dirty_count += usize::from(is_dirty && !was_dirty);
+        self.dirty_count -= usize::from(!is_dirty && was_dirty);
+        if !is_dirty {
             let step = self.step(Direction::Write, sector, sectors, kind, true);
             plan.push(step, self.cluster_sectors);
         }
         true
     }
 
-    /// Writes all of a buffer: at once, waited for, if `sync`; else when it is cleaned.
+    /// Writes all of a buffer.
     pub(crate) fn overwrite(
         &mut self,
         plan: &mut Plan,
         sector: u64,
         sectors: u32,
         kind: Kind,
-        sync: bool,
+        mode: WriteMode,
     ) {
-        if self.overwrite_held(plan, sector, sectors, kind, sync) {
+        if self.overwrite_held(plan, sector, sectors, kind, mode) {
             return;
         }
-        if sync {
+        let dirty = mode == WriteMode::Late;
+        if !dirty {
             let step = self.step(Direction::Write, sector, sectors, kind, true);
             plan.push(step, self.cluster_sectors);
         }
-        self.dirty_count += usize::from(!sync);
-        self.add(plan, sector, Buffer { sectors, dirty: !sync, kind });
+        self.dirty_count += usize::from(dirty);
+        self.add(plan, sector, Buffer { sectors, dirty, kind });
     }
 
     /// Starts the disk at once with all of a buffer, without waiting; [`BufferCache::keep`] is to

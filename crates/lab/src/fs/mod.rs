@@ -17,7 +17,7 @@ mod params;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use buffer::BufferCache;
+pub(crate) use buffer::{BufferCache, WriteMode};
 pub use params::FfsParams;
 
 use file::{File, pieces, pointers};
@@ -165,7 +165,7 @@ impl Ffs {
         self.groups.count_directory(group);
         let inode = self.take_inode(group)?;
         self.touch_group_map(plan, self.groups.group_of_inode(inode));
-        self.update_inode(plan, inode, self.params.sync_metadata);
+        self.update_inode(plan, inode, self.params.metadata_mode());
         let slot = self.add_entry(plan, parent)?;
         self.directories.push(Directory { parent, inode, slot, ..Directory::default() });
         self.remember(plan, directory_name(dir));
@@ -206,13 +206,13 @@ impl Ffs {
         let inode = self.take_inode(near)?;
         let group = self.groups.group_of_inode(inode);
         self.touch_group_map(plan, group);
-        self.update_inode(plan, inode, self.params.sync_metadata);
+        self.update_inode(plan, inode, self.params.metadata_mode());
         let slot = self.add_entry(plan, dir)?;
         let (runs, indirect) = self.allocate(plan, group, bytes)?;
         self.files[index] = File { exists: true, dir, slot, inode, bytes, runs, indirect };
         self.write_data(plan, file, 0, bytes);
         self.write_pointers(plan, file);
-        self.update_inode(plan, inode, false);
+        self.update_inode(plan, inode, WriteMode::Late);
         self.remember(plan, file_name(file));
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Ffs {
             self.buffers.read(plan, sector, sectors, Kind::Allocation);
         }
         self.write_data(plan, file, offset, bytes);
-        self.update_inode(plan, inode, false);
+        self.update_inode(plan, inode, WriteMode::Late);
     }
 
     /// Removes a file by name.
@@ -269,9 +269,9 @@ impl Ffs {
         directory.free_slots.push(entry.slot);
         let block = directory.blocks[(entry.slot / self.params.entries_per_block()) as usize];
         let (sector, sectors) = self.extent(block, self.fragments_per_block());
-        let sync = self.params.sync_metadata;
-        self.buffers.update(plan, sector, sectors, Kind::Directory, sync);
-        self.update_inode(plan, entry.inode, sync);
+        let mode = self.params.metadata_mode();
+        self.buffers.update(plan, sector, sectors, Kind::Directory, mode);
+        self.update_inode(plan, entry.inode, mode);
         let group = self.groups.group_of_inode(entry.inode);
         self.touch_group_map(plan, group);
         for block in entry.indirect {
@@ -326,9 +326,9 @@ impl Ffs {
             if goes_at_once(fragments, whole) {
                 self.buffers.keep(plan, sector, sectors, Kind::Data);
             } else if !whole {
-                self.buffers.update(plan, sector, sectors, Kind::Data, false);
+                self.buffers.update(plan, sector, sectors, Kind::Data, WriteMode::Late);
             } else {
-                self.buffers.overwrite(plan, sector, sectors, Kind::Data, false);
+                self.buffers.overwrite(plan, sector, sectors, Kind::Data, WriteMode::Late);
             }
         }
     }
@@ -338,7 +338,7 @@ impl Ffs {
         let params = self.params;
         for block in &self.files[file as usize].indirect {
             let (sector, sectors) = params.extent(*block, params.fragments_per_block());
-            self.buffers.overwrite(plan, sector, sectors, Kind::Allocation, false);
+            self.buffers.overwrite(plan, sector, sectors, Kind::Allocation, WriteMode::Late);
         }
     }
 
@@ -409,21 +409,21 @@ impl Ffs {
         let slot = directory.free_slots.pop().unwrap_or(directory.slots);
         directory.slots = directory.slots.max(slot + 1);
         let (inode, index) = (directory.inode, (slot / per_block) as usize);
-        let sync = self.params.sync_metadata;
+        let mode = self.params.metadata_mode();
         if index == self.directories[dir as usize].blocks.len() {
             let group = self.groups.group_of_inode(inode);
             let block = self.groups.take_block(group, None);
             let block = block.ok_or_else(|| self.full(u64::from(self.params.block_bytes)))?;
             self.directories[dir as usize].blocks.push(block);
             let (sector, sectors) = self.extent(block, self.fragments_per_block());
-            self.buffers.overwrite(plan, sector, sectors, Kind::Directory, sync);
+            self.buffers.overwrite(plan, sector, sectors, Kind::Directory, mode);
         } else {
             let block = self.directories[dir as usize].blocks[index];
             let (sector, sectors) = self.extent(block, self.fragments_per_block());
-            self.buffers.update(plan, sector, sectors, Kind::Directory, sync);
+            self.buffers.update(plan, sector, sectors, Kind::Directory, mode);
         }
         // Its time and size changed.
-        self.update_inode(plan, inode, false);
+        self.update_inode(plan, inode, WriteMode::Late);
         Ok(slot)
     }
 
@@ -442,9 +442,9 @@ impl Ffs {
         self.buffers.read(plan, sector, sectors, Kind::Inode);
     }
 
-    fn update_inode(&mut self, plan: &mut Plan, inode: u32, sync: bool) {
+    fn update_inode(&mut self, plan: &mut Plan, inode: u32, mode: WriteMode) {
         let (sector, sectors) = self.inode_extent(inode);
-        self.buffers.update(plan, sector, sectors, Kind::Inode, sync);
+        self.buffers.update(plan, sector, sectors, Kind::Inode, mode);
     }
 
     fn touch_group_map(&mut self, plan: &mut Plan, group: u32) {
@@ -452,7 +452,7 @@ impl Ffs {
         let block = u64::from(group) * blocks_per_group + 1;
         let per_block = self.fragments_per_block();
         let (sector, sectors) = self.extent(block * u64::from(per_block), per_block);
-        self.buffers.update(plan, sector, sectors, Kind::Allocation, false);
+        self.buffers.update(plan, sector, sectors, Kind::Allocation, WriteMode::Late);
     }
 
     /// An access time goes to the inode's buffer if that is in memory, else it waits with the
@@ -460,7 +460,7 @@ impl Ffs {
     fn note_access(&mut self, plan: &mut Plan, file: FileId) {
         let (sector, sectors) = self.inode_extent(self.files[file as usize].inode);
         if self.buffers.holds(sector) {
-            self.buffers.overwrite(plan, sector, sectors, Kind::Inode, false);
+            self.buffers.overwrite(plan, sector, sectors, Kind::Inode, WriteMode::Late);
         } else if let Some(newer) = self.names.peek_mut(file_name(file)) {
             *newer = true;
         }
@@ -509,7 +509,7 @@ impl Ffs {
             && newer_access
         {
             let inode = self.files[file_of(old)].inode;
-            self.update_inode(plan, inode, false);
+            self.update_inode(plan, inode, WriteMode::Late);
         }
     }
 }

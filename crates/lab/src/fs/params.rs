@@ -2,6 +2,7 @@
 //!
 //! Threads: plain data.
 
+use super::WriteMode;
 use crate::disk::SECTOR_BYTES;
 
 /// How a file system is laid out and cached.
@@ -89,6 +90,11 @@ impl FfsParams {
             name_cache_entries: 32_768,
             ..FfsParams::ufs_8k()
         }
+    }
+
+    /// How changes of inodes and directories are written.
+    pub(super) fn metadata_mode(&self) -> WriteMode {
+        if self.sync_metadata { WriteMode::Waited } else { WriteMode::Late }
     }
 
     pub(crate) fn fragments_per_block(&self) -> u32 {

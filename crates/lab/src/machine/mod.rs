@@ -14,11 +14,11 @@ mod tests;
 
 pub use plan::{Action, DirId, FileId, KINDS, Kind, Plan, Step};
 pub use real::{RealConfig, RealError, RealMachine, RealPlace, RealReport, SystemIo, run_real};
-pub use report::{Histogram, IoCounts, MAP_PARTS, Report};
+pub use report::{IoCounts, MAP_PARTS, Report, ResponseTimes};
 pub use run::{Pace, RunOptions, run};
 
 use crate::disk::{Direction, Disk, Drive, SECTOR_BYTES, Scheduler};
-use crate::fs::{BufferCache, Ffs, FfsParams, FsFull};
+use crate::fs::{BufferCache, Ffs, FfsParams, FsFull, WriteMode};
 use crate::vm::{Mapped, VmParams};
 
 /// What can go wrong while a design runs.
@@ -289,7 +289,7 @@ impl Machine {
         match direction {
             Direction::Read => self.buffered.read_all(plan, kind, blocks),
             Direction::Write => blocks.for_each(|(sector, sectors)| {
-                self.buffered.overwrite(plan, sector, sectors, kind, false);
+                self.buffered.overwrite(plan, sector, sectors, kind, WriteMode::Late);
             }),
         }
     }

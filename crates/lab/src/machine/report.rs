@@ -5,7 +5,7 @@
 
 use super::KINDS;
 use crate::disk::{Direction, DiskCounts};
-use crate::histogram::Histogram as Fine;
+use crate::histogram::Histogram;
 
 /// Requests to disks and their bytes, by direction and kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,21 +49,27 @@ impl IoCounts {
 /// Response times in bins of a millisecond, of which the last holds everything longer, and finer by
 /// microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Histogram {
+pub struct ResponseTimes {
     bins: Vec<u64>,
-    fine_us: Fine,
+    fine_us: Histogram,
     count: u64,
     sum_ns: u128,
     max_ns: u64,
 }
 
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram { bins: vec![0; 101], fine_us: Fine::default(), count: 0, sum_ns: 0, max_ns: 0 }
+impl Default for ResponseTimes {
+    fn default() -> ResponseTimes {
+        ResponseTimes {
+            bins: vec![0; 101],
+            fine_us: Histogram::default(),
+            count: 0,
+            sum_ns: 0,
+            max_ns: 0,
+        }
     }
 }
 
-impl Histogram {
+impl ResponseTimes {
     pub(crate) fn add(&mut self, ns: u64) {
         let bin = (ns / 1_000_000).min(self.bins.len() as u64 - 1);
         self.bins[bin as usize] += 1;
@@ -146,11 +152,11 @@ pub struct Report {
     /// Virtual time until the disks were idle.
     pub drained_ns: u64,
     /// Response times of all requests.
-    pub responses: Histogram,
+    pub responses: ResponseTimes,
     /// Response times of hits.
-    pub hit_responses: Histogram,
+    pub hit_responses: ResponseTimes,
     /// Response times of requests that stored something.
-    pub store_responses: Histogram,
+    pub store_responses: ResponseTimes,
     /// Bytes moved in each part of the drives, from the outermost in, by direction.
     pub map: [Vec<u64>; 2],
     /// Mean response of each block of requests (see `RunOptions::series_every`), in milliseconds.

@@ -7,7 +7,7 @@
 
 use super::{Exhibit, PaperError, Published, in_what};
 use crate::design::{
-    Context, Design, DesignOptions, DesignSpec, Entry, REGISTRY, mapped_bytes_max,
+    Design, DesignInputs, DesignOptions, DesignSpec, Entry, REGISTRY, mapped_bytes_max,
 };
 use crate::disk::Direction;
 use crate::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
@@ -103,8 +103,8 @@ impl Workload<'_> {
         requests: &[Request],
     ) -> Result<Report, PaperError> {
         let config = self.machine_of(entry, requests);
-        let context = Context { options, requests, drive: &config.drive };
-        let mut design = (entry.make)(&context);
+        let inputs = DesignInputs { options, requests, drive: &config.drive };
+        let mut design = (entry.make)(&inputs);
         let mut machine = Machine::new(&config);
         let (last, before) = self.stages.split_last().expect("a workload has a stage");
         let mut stage = |design: &mut dyn Design, stage: &Stage<'_>| {

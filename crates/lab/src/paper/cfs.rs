@@ -9,7 +9,7 @@
 use super::beside;
 use super::workload::{check_length, requests as workload};
 use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
-use crate::design::{Cfs, CfsOptions, Context, Design, DesignOptions, find};
+use crate::design::{Cfs, CfsOptions, Design, DesignInputs, DesignOptions, find};
 use crate::disk::{Direction, Drive, Scheduler};
 use crate::fs::FfsParams;
 use crate::machine::{
@@ -74,8 +74,8 @@ const LAYOUTS: [Layout; 2] = [
 fn ext2(layout: Layout) -> Box<dyn Design> {
     let options = DesignOptions::default();
     let drive = Drive::named("ibm-9lzx").expect("a drive of the registry");
-    let context = Context { options: &options, requests: &[], drive: &drive };
-    (find(layout.design).expect("a design of the registry").make)(&context)
+    let inputs = DesignInputs { options: &options, requests: &[], drive: &drive };
+    (find(layout.design).expect("a design of the registry").make)(&inputs)
 }
 
 fn requests(count: u64, size_bytes: u64, op: Op) -> Vec<Request> {

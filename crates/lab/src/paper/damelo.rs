@@ -7,7 +7,7 @@
 use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
 use super::{beside, polygraph};
 use crate::design::{
-    Changes, Context, Damelo, DameloOptions, DesignOptions, GroupRule, make_given,
+    Changes, Damelo, DameloOptions, DesignInputs, DesignOptions, GroupRule, make_given,
 };
 use crate::disk::{Direction, Drive, Scheduler};
 use crate::fs::FfsParams;
@@ -155,9 +155,9 @@ fn directory(key: u64, objects: u64) -> u32 {
 fn ext2(stages: &Stages, block_kb: u32, scale: u32) -> Result<Measured, PaperError> {
     let options = DesignOptions::default();
     let config = config(scale, block_kb);
-    let context = Context { options: &options, requests: &[], drive: &config.drive };
+    let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
     // [a-z]/[a-z] (§5.1); each object is assigned one of them.
-    let mut design = make_given(&context, LETTERS, LETTERS);
+    let mut design = make_given(&inputs, LETTERS, LETTERS);
     let mut machine = Machine::new(&config);
     let names = Catalogue::new();
     let options =

@@ -7,7 +7,7 @@
 
 use super::beside;
 use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
-use crate::design::{AFS_MAP_US, Context, DesignOptions, HADES_MAP_US, HadesOptions, find};
+use crate::design::{AFS_MAP_US, DesignInputs, DesignOptions, HADES_MAP_US, HadesOptions, find};
 use crate::disk::{Drive, Scheduler};
 use crate::fs::FfsParams;
 use crate::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
@@ -111,8 +111,8 @@ fn measure(name: &str, load: Load) -> Result<Modes, PaperError> {
     let Load { bytes, readers, files, seed, scale } = load;
     let options = design_options(load);
     let config = config(scale);
-    let context = Context { options: &options, requests: &[], drive: &config.drive };
-    let mut design = (find(name).expect("a design of the registry").make)(&context);
+    let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+    let mut design = (find(name).expect("a design of the registry").make)(&inputs);
     let mut machine = Machine::new(&config);
     let names = Catalogue::new();
     let cold = RunOptions { clients: readers, cold_start: true, ..RunOptions::default() };
@@ -266,8 +266,8 @@ fn build_once(
 ) -> Result<Report, PaperError> {
     let config = config(scale);
     let options = DesignOptions { cache_bytes: CACHE_BYTES, ..DesignOptions::default() };
-    let context = Context { options: &options, requests: &[], drive: &config.drive };
-    let mut design = (find(name).expect("a design of the registry").make)(&context);
+    let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+    let mut design = (find(name).expect("a design of the registry").make)(&inputs);
     let mut machine = Machine::new(&config);
     let each =
         |r: &Request| (0..clients).map(|client| Request { client, ..*r }).collect::<Vec<_>>();

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use super::damelo::{CLIENTS_DAMELO, DISK_BYTES, GROUPS, POOL_BYTES, config};
 use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
 use crate::design::{
-    Changes, Context, Damelo, DameloOptions, Design, DesignOptions, Outcome, find,
+    Around, Changes, Damelo, DameloOptions, Design, DesignInputs, DesignOptions, Outcome, find,
 };
 use crate::machine::{Action, Machine, MachineConfig, Report, RunOptions, run as play};
 use crate::request::{Catalogue, Op, Request};
@@ -30,9 +30,13 @@ struct Passing<'a> {
     uncacheable: &'a HashSet<u64>,
 }
 
-impl Design for Passing<'_> {
-    fn prepare(&mut self, out: &mut Vec<Action>) {
-        self.design.prepare(out);
+impl Around for Passing<'_> {
+    fn inside(&self) -> &dyn Design {
+        self.design
+    }
+
+    fn inside_mut(&mut self) -> &mut dyn Design {
+        self.design
     }
 
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
@@ -40,18 +44,6 @@ impl Design for Passing<'_> {
             return Outcome::Refused;
         }
         self.design.request(request, names, out)
-    }
-
-    fn counting_begins(&mut self) {
-        self.design.counting_begins();
-    }
-
-    fn finish(&mut self, out: &mut Vec<Action>) {
-        self.design.finish(out);
-    }
-
-    fn facts(&self) -> Vec<(&'static str, u64)> {
-        self.design.facts()
     }
 }
 
@@ -132,8 +124,8 @@ impl Proxies {
 
     fn ext2(&self, compute_us: u32) -> Result<Report, PaperError> {
         let options = DesignOptions::default();
-        let context = Context { options: &options, requests: &[], drive: &self.config.drive };
-        let mut squid = (find("squid").expect("a design of the registry").make)(&context);
+        let inputs = DesignInputs { options: &options, requests: &[], drive: &self.config.drive };
+        let mut squid = (find("squid").expect("a design of the registry").make)(&inputs);
         self.play(&mut *squid, compute_us)
     }
 

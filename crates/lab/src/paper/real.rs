@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::workload::{made_by, requests as workload};
 use super::{Exhibit, Paper, PaperError, PaperOptions, Published, Trace, in_what};
-use crate::design::{Context, DesignOptions, Entry, GroupRule, find};
+use crate::design::{DesignInputs, DesignOptions, Entry, GroupRule, find};
 use crate::disk::Drive;
 use crate::lru::NumberMap;
 use crate::machine::{
@@ -48,15 +48,15 @@ fn measure(
         ..DesignOptions::default().without_fetching()
     };
     let drive = Drive::named("sata-7200-2009").expect("a drive of the registry");
-    let context = Context { options: &options, requests, drive: &drive };
+    let inputs = DesignInputs { options: &options, requests, drive: &drive };
     let config = RealConfig { place, size_bytes: SPACE_BYTES, flush };
     let real = RealMachine::new(config).and_then(|mut machine| {
-        let mut design = machine.design(entry, &context)?;
+        let mut design = machine.design(entry, &inputs)?;
         run_real(&mut *design, &mut machine, requests, trace.names)
     })?;
     let mut machine = Machine::new(&MachineConfig::new(drive.clone()));
     let options = DesignOptions { real: false, ..options.clone() };
-    let mut design = (entry.make)(&Context { options: &options, ..context });
+    let mut design = (entry.make)(&DesignInputs { options: &options, ..inputs });
     let model = play(&mut *design, &mut machine, requests, trace.names, RunOptions::default())
         .map_err(in_what("the model beside real disks"))?;
     Ok((real, model.drained_ns as f64 / 1e9))

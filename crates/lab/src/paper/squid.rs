@@ -9,7 +9,7 @@ use super::beside;
 use super::squid_mapped::{figure_6, figure_7, of_the_text};
 use super::workload::{check_length, requests as workload, second_level};
 use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
-use crate::design::{Changes, Context, DesignOptions, Masks, find};
+use crate::design::{Changes, DesignInputs, DesignOptions, Masks, find};
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
 use crate::lru::NumberMap;
@@ -105,8 +105,8 @@ pub(super) fn measure(
     config: &MachineConfig,
     options: &DesignOptions,
 ) -> Result<Report, PaperError> {
-    let context = Context { options, requests: &days.requests, drive: &config.drive };
-    let mut design = (find(name).expect("a design of the registry").make)(&context);
+    let inputs = DesignInputs { options, requests: &days.requests, drive: &config.drive };
+    let mut design = (find(name).expect("a design of the registry").make)(&inputs);
     let mut machine = Machine::new(config);
     let run = RunOptions { warmup: days.warmup, ..RunOptions::default() };
     play(&mut *design, &mut machine, &days.requests, trace.names, run)

@@ -10,7 +10,9 @@
 use super::beside;
 use super::workload::{check_length, requests as workload, second_level};
 use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
-use crate::design::{Changes, Context, Design, DesignOptions, GroupRule, Ucfs, UcfsOptions, find};
+use crate::design::{
+    Changes, Design, DesignInputs, DesignOptions, GroupRule, Ucfs, UcfsOptions, find,
+};
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
 use crate::lru::NumberMap;
@@ -104,8 +106,8 @@ impl Setting<'_> {
         let squid_second_level = self.second_level();
         let options = DesignOptions { squid_second_level, ..DesignOptions::default() };
         let config = self.config(files, name == "squidml", memory_bytes);
-        let context = Context { options: &options, requests: &[], drive: &config.drive };
-        let mut design = (find(name).expect("a design of the registry").make)(&context);
+        let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+        let mut design = (find(name).expect("a design of the registry").make)(&inputs);
         self.run(&mut *design, &config)
     }
 

@@ -120,6 +120,7 @@ impl Ascending {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

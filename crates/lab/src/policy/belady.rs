@@ -5,9 +5,10 @@
 //! that are never asked for again the one with the greatest key, the newest name, goes first.
 
 use super::heap::{Heap, Places, Rank};
+use super::room::Room;
 use super::sizes::LargeSizes;
 use super::{Policy, Step};
-use crate::near;
+use crate::cpu_prefetch;
 
 /// The place of an object that is not there.
 const ABSENT: u32 = u32::MAX;
@@ -79,18 +80,17 @@ impl Rank for NextUse {
 pub(crate) struct Belady {
     objects: Objects,
     by_next_use: Heap<NextUse>,
-    used_bytes: u64,
-    capacity_bytes: u64,
+    room: Room,
 }
 
 impl Belady {
     pub(crate) fn new(capacity_bytes: u64) -> Belady {
         let (objects, by_next_use) = (Objects::default(), Heap::new());
-        Belady { objects, by_next_use, used_bytes: 0, capacity_bytes }
+        Belady { objects, by_next_use, room: Room::new(capacity_bytes) }
     }
 
     fn forget(&mut self, key: u32) {
-        self.used_bytes -= self.objects.size(key);
+        self.room.leave(self.objects.size(key));
         self.objects.set_place(key, ABSENT);
     }
 }
@@ -103,15 +103,15 @@ impl Policy for Belady {
             self.by_next_use.change(&mut self.objects, next);
             return true;
         }
-        if step.size_bytes > self.capacity_bytes {
+        if !self.room.fits(step.size_bytes) {
             return false;
         }
-        while self.used_bytes > self.capacity_bytes - step.size_bytes {
+        while self.room.is_short_of(step.size_bytes) {
             let Some(last) = self.by_next_use.pop(&mut self.objects) else { break };
             self.forget(last.key);
         }
         self.objects.set_size(key, step.size_bytes);
-        self.used_bytes += step.size_bytes;
+        self.room.enter(step.size_bytes);
         self.by_next_use.push(&mut self.objects, next);
         false
     }
@@ -124,15 +124,15 @@ impl Policy for Belady {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        self.room.used_bytes()
     }
 
     fn objects(&self) -> u64 {
-        self.by_next_use.len() as u64
+        self.room.objects()
     }
 
     #[inline]
     fn fetch(&self, key: u32) {
-        near::fetch(&self.objects.objects, key as usize);
+        cpu_prefetch::fetch(&self.objects.objects, key as usize);
     }
 }

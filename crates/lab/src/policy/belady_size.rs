@@ -12,19 +12,19 @@
 //! Who goes first is not found here but in `falling.rs`. One thread at a time.
 
 use super::falling::{Falling, Rank};
+use super::room::Room;
 use super::{NEVER, Policy, Step};
 
 pub(crate) struct BeladySize {
     objects: Falling,
-    used_bytes: u64,
-    capacity_bytes: u64,
+    room: Room,
     /// Of this step, deletes among them: what next uses count.
     now: u32,
 }
 
 impl BeladySize {
     pub(crate) fn new(capacity_bytes: u64) -> BeladySize {
-        BeladySize { objects: Falling::new(), used_bytes: 0, capacity_bytes, now: 0 }
+        BeladySize { objects: Falling::new(), room: Room::new(capacity_bytes), now: 0 }
     }
 
     /// Goes on to the next step; of steps with next uses there are fewer than 2^32.
@@ -35,7 +35,7 @@ impl BeladySize {
 
     fn leave(&mut self, key: u32) {
         if let Some(rank) = self.objects.remove(key) {
-            self.used_bytes -= rank.size_bytes;
+            self.room.leave(rank.size_bytes);
         }
     }
 }
@@ -48,10 +48,10 @@ impl Policy for BeladySize {
             self.leave(key);
         } else if is_there {
             self.objects.postpone(key, next_use);
-        } else if next_use != NEVER && step.size_bytes <= self.capacity_bytes {
-            self.used_bytes += step.size_bytes;
+        } else if next_use != NEVER && self.room.fits(step.size_bytes) {
+            self.room.enter(step.size_bytes);
             self.objects.push(Rank { key, size_bytes: step.size_bytes, next_use });
-            while self.used_bytes > self.capacity_bytes {
+            while self.room.is_exceeded() {
                 let Some(first) = self.objects.first() else { break };
                 self.leave(first);
             }
@@ -66,11 +66,11 @@ impl Policy for BeladySize {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        self.room.used_bytes()
     }
 
     fn objects(&self) -> u64 {
-        self.objects.len() as u64
+        self.room.objects()
     }
 
     #[inline]

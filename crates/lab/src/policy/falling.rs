@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 use super::NEVER;
 use super::sizes::LargeSizes;
-use crate::near;
+use crate::cpu_prefetch;
 
 /// The place of an object that is not there.
 const ABSENT: u32 = u32::MAX;
@@ -80,6 +80,7 @@ impl Falling {
         Falling { entries, places, large, now: 0 }
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -91,7 +92,7 @@ impl Falling {
     /// Begins to fetch what is known of an object.
     #[inline]
     pub(super) fn fetch(&self, key: u32) {
-        near::fetch(&self.places, key as usize);
+        cpu_prefetch::fetch(&self.places, key as usize);
     }
 
     /// Whose turn it is to go.

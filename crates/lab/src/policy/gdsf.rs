@@ -6,6 +6,7 @@
 
 use super::ascending::{Ascending, Standing};
 use super::lists::Nodes;
+use super::room::Room;
 use super::{Policy, Step};
 
 const SCALE: f64 = 1.0e6;
@@ -16,8 +17,7 @@ pub(crate) struct Gdsf {
     /// By priority, whose bits order like itself, being positive. None is below L, and hits raise
     /// it.
     ranks: Ascending,
-    used_bytes: u64,
-    capacity_bytes: u64,
+    room: Room,
     /// L.
     inflation: f64,
     requests: u32,
@@ -28,8 +28,7 @@ impl Gdsf {
         Gdsf {
             nodes: Nodes::default(),
             ranks: Ascending::new(),
-            used_bytes: 0,
-            capacity_bytes,
+            room: Room::new(capacity_bytes),
             inflation: 0.0,
             requests: 0,
         }
@@ -45,7 +44,7 @@ impl Gdsf {
     fn evict(&mut self) {
         let Some((first, priority)) = self.ranks.pop(&mut self.nodes) else { return };
         self.inflation = f64::from_bits(priority);
-        self.used_bytes -= self.nodes.size(first);
+        self.room.leave(self.nodes.size(first));
     }
 }
 
@@ -60,16 +59,16 @@ impl Policy for Gdsf {
             self.ranks.raise(&mut self.nodes, key, standing);
             return true;
         }
-        if step.size_bytes > self.capacity_bytes {
+        if !self.room.fits(step.size_bytes) {
             return false;
         }
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
         self.nodes.set_count(key, 1);
-        self.used_bytes += step.size_bytes;
+        self.room.enter(step.size_bytes);
         let standing = self.standing(key, 1);
         self.ranks.push(&mut self.nodes, key, standing);
-        while self.used_bytes > self.capacity_bytes {
+        while self.room.is_exceeded() {
             self.evict();
         }
         false
@@ -78,16 +77,16 @@ impl Policy for Gdsf {
     fn delete(&mut self, key: u32) {
         if Ascending::holds(&self.nodes, key) {
             self.ranks.remove(&mut self.nodes, key);
-            self.used_bytes -= self.nodes.size(key);
+            self.room.leave(self.nodes.size(key));
         }
     }
 
     fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        self.room.used_bytes()
     }
 
     fn objects(&self) -> u64 {
-        self.ranks.len()
+        self.room.objects()
     }
 
     #[inline]

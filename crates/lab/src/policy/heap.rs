@@ -26,6 +26,7 @@ impl<R: Rank> Heap<R> {
         Heap { ranks: Vec::new() }
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ranks.len()
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::lists::{COUNT_MAX, Nodes, Queue};
+use super::room::Room;
 use super::{Policy, Step};
 
 pub(crate) struct Lfu {
@@ -14,15 +15,13 @@ pub(crate) struct Lfu {
     /// By count: of counts that differ there are few, of a trace of n requests less than the root
     /// of 2n at once.
     by_count: BTreeMap<u32, Queue>,
-    used_bytes: u64,
-    objects: u64,
-    capacity_bytes: u64,
+    room: Room,
 }
 
 impl Lfu {
     pub(crate) fn new(capacity_bytes: u64) -> Lfu {
         let (nodes, by_count) = (Nodes::default(), BTreeMap::new());
-        Lfu { nodes, by_count, used_bytes: 0, objects: 0, capacity_bytes }
+        Lfu { nodes, by_count, room: Room::new(capacity_bytes) }
     }
 
     fn put(&mut self, key: u32, count: u32) {
@@ -46,8 +45,7 @@ impl Lfu {
 
     fn leave(&mut self, key: u32) {
         self.take(key);
-        self.objects -= 1;
-        self.used_bytes -= self.nodes.size(key);
+        self.room.leave(self.nodes.size(key));
     }
 }
 
@@ -59,17 +57,16 @@ impl Policy for Lfu {
             self.put(key, (count + 1).min(COUNT_MAX));
             return true;
         }
-        if step.size_bytes > self.capacity_bytes {
+        if !self.room.fits(step.size_bytes) {
             return false;
         }
-        while self.used_bytes > self.capacity_bytes - step.size_bytes {
+        while self.room.is_short_of(step.size_bytes) {
             let Some((_, least)) = self.by_count.first_key_value() else { break };
             self.leave(least.tail());
         }
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
-        self.used_bytes += step.size_bytes;
-        self.objects += 1;
+        self.room.enter(step.size_bytes);
         self.put(key, 1);
         false
     }
@@ -81,11 +78,11 @@ impl Policy for Lfu {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        self.room.used_bytes()
     }
 
     fn objects(&self) -> u64 {
-        self.objects
+        self.room.objects()
     }
 
     #[inline]

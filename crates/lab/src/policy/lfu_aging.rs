@@ -7,6 +7,7 @@
 //! is 10 here, and counts stop at 255 (M_refs), so that the queues, one for each count, are few.
 
 use super::lists::{NONE, Nodes, Queue};
+use super::room::Room;
 use super::{Policy, Step};
 
 /// M_refs.
@@ -16,10 +17,8 @@ pub(crate) struct LfuAging {
     nodes: Nodes,
     /// By count less one.
     by_count: Vec<Queue>,
-    used_bytes: u64,
-    objects: u64,
+    room: Room,
     count_sum: u64,
-    capacity_bytes: u64,
     mean_max: u64,
 }
 
@@ -29,10 +28,8 @@ impl LfuAging {
         LfuAging {
             nodes: Nodes::default(),
             by_count: empty_queues(),
-            used_bytes: 0,
-            objects: 0,
+            room: Room::new(capacity_bytes),
             count_sum: 0,
-            capacity_bytes,
             mean_max,
         }
     }
@@ -51,7 +48,7 @@ impl LfuAging {
     }
 
     fn age_if_due(&mut self) {
-        if self.count_sum <= self.mean_max * self.objects {
+        if self.count_sum <= self.mean_max * self.room.objects() {
             return;
         }
         // From the least on and the oldest on, so that each queue keeps the order of leaving.
@@ -66,8 +63,7 @@ impl LfuAging {
 
     fn leave(&mut self, key: u32) {
         self.take(key);
-        self.objects -= 1;
-        self.used_bytes -= self.nodes.size(key);
+        self.room.leave(self.nodes.size(key));
     }
 }
 
@@ -85,18 +81,17 @@ impl Policy for LfuAging {
             self.age_if_due();
             return true;
         }
-        if step.size_bytes > self.capacity_bytes {
+        if !self.room.fits(step.size_bytes) {
             return false;
         }
-        while self.used_bytes > self.capacity_bytes - step.size_bytes {
+        while self.room.is_short_of(step.size_bytes) {
             let least = self.by_count.iter().map(Queue::tail).find(|tail| *tail != NONE);
             let Some(victim) = least else { break };
             self.leave(victim);
         }
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
-        self.used_bytes += step.size_bytes;
-        self.objects += 1;
+        self.room.enter(step.size_bytes);
         self.put(key, 1);
         self.age_if_due();
         false
@@ -109,11 +104,11 @@ impl Policy for LfuAging {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        self.room.used_bytes()
     }
 
     fn objects(&self) -> u64 {
-        self.objects
+        self.room.objects()
     }
 
     #[inline]

@@ -205,7 +205,7 @@ impl Policy for Lirs {
     #[inline]
     fn fetch(&self, key: u32) {
         self.nodes.fetch(key);
-        crate::near::fetch(&self.last_requests, key as usize);
+        crate::cpu_prefetch::fetch(&self.last_requests, key as usize);
     }
 
     #[inline]

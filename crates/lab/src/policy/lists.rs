@@ -6,9 +6,9 @@
 
 use super::one_queue::ObjectQueue;
 use super::sizes::LargeSizes;
+use crate::cpu_prefetch;
 pub(crate) use crate::linked::NONE;
 use crate::linked::{Link, Linked, List};
-use crate::near;
 
 /// `P`: what says where in its queue an object is. A link has newer: towards the head, where
 /// objects arrive, and older: towards the tail, where they leave.
@@ -141,7 +141,7 @@ impl<P: Place> Nodes<P> {
     /// Begins to fetch a node.
     #[inline]
     pub(crate) fn fetch(&self, key: u32) {
-        near::fetch(&self.nodes, key as usize);
+        cpu_prefetch::fetch(&self.nodes, key as usize);
     }
 }
 
@@ -170,7 +170,7 @@ impl Nodes {
             let Some(node) = self.nodes.get(at as usize) else { return };
             at = node.place.newer;
         }
-        near::fetch(&self.nodes, at as usize);
+        cpu_prefetch::fetch(&self.nodes, at as usize);
     }
 }
 

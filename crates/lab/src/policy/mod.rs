@@ -20,17 +20,18 @@ mod lfu_aging;
 mod lirs;
 mod lists;
 mod log;
-#[cfg(test)]
-mod naive_tests;
 mod one_queue;
 mod registry;
 mod rings;
+mod room;
 mod s3_fifo;
 mod sieve;
 mod sizes;
 mod slru;
 mod store_disk;
 mod store_memory;
+#[cfg(test)]
+mod tests;
 mod two_q;
 mod w_tinylfu;
 

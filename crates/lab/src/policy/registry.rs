@@ -20,7 +20,7 @@ use super::store_memory::StoreMemory;
 use super::two_q::TwoQ;
 use super::w_tinylfu::WTinyLfu;
 use crate::error::SimError;
-use crate::nearest::there_are;
+use crate::name_hint::there_are;
 use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
 
 /// No cache is larger: what is in it and what comes in, before something goes, fit 64 bits

@@ -4,7 +4,7 @@
 
 use super::future::Future;
 use crate::error::TraceError;
-use crate::ids::{IdTable, Mixed, mix};
+use crate::ids::{IdTable, MixedName, mix};
 use crate::policy::{NEVER, Step};
 use crate::request::Op;
 use crate::trace::{RawRequest, RecordSource, Trace};
@@ -20,7 +20,7 @@ pub(crate) struct Feed {
     trace: Trace,
     ids: IdTable,
     raw: Vec<RawRequest>,
-    mixed: Vec<Mixed>,
+    mixed: Vec<MixedName>,
     ignores_sizes: bool,
     /// Requests without a body of their own, left out.
     empty: u64,

@@ -7,7 +7,7 @@ use super::fields::TimeUnit;
 use super::record::Parsed;
 use super::{damelo_csv, lcs, oracle_general, squid, twr};
 use crate::error::{BadRecord, TraceError};
-use crate::nearest::there_are;
+use crate::name_hint::there_are;
 
 /// A form of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,8 +14,6 @@ mod format;
 mod fuzz_tests;
 mod input;
 mod lcs;
-#[cfg(test)]
-mod malformed_tests;
 mod opening;
 mod operation;
 mod oracle_general;
@@ -26,9 +24,9 @@ mod sample;
 mod source;
 mod squid;
 mod stat;
-mod twr;
 #[cfg(test)]
-mod unlimited_tests;
+mod tests;
+mod twr;
 mod vscsi;
 mod write;
 

@@ -10,7 +10,7 @@ mod web;
 mod zipf;
 
 use crate::error::TraceError;
-use crate::nearest::there_are;
+use crate::name_hint::there_are;
 use crate::trace::{ObjectName, Record, RecordSource};
 use parameters::Parameters;
 

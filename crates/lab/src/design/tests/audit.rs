@@ -223,8 +223,8 @@ fn audit(name: &str, seed: u64) {
     let spec = DesignSpec::parse(name).expect(name);
     let entry = spec.entry;
     let options = spec.options(&audit_base(entry)).expect(name);
-    let context = Context { options: &options, requests: &requests, drive: &config().drive };
-    let mut design = (entry.make)(&context);
+    let inputs = DesignInputs { options: &options, requests: &requests, drive: &config().drive };
+    let mut design = (entry.make)(&inputs);
     let mut auditor = Auditor { reads_ends: entry.name == "store", ..Auditor::default() };
     let (mut out, names) = (Vec::new(), Catalogue::new());
     design.prepare(&mut out);

@@ -5,8 +5,8 @@ use super::*;
 /// Outcomes of requests, and whether the last of them did anything.
 fn outcomes(entry: &Entry, requests: &[Request]) -> Vec<Outcome> {
     let options = small();
-    let context = Context { options: &options, requests, drive: &config().drive };
-    let mut design = (entry.make)(&context);
+    let inputs = DesignInputs { options: &options, requests, drive: &config().drive };
+    let mut design = (entry.make)(&inputs);
     let (mut out, names) = (Vec::new(), Catalogue::new());
     design.prepare(&mut out);
     let mut one = |request: &Request| {

@@ -84,8 +84,8 @@ fn hints_change_what_stays_in_memory() {
             ..DesignOptions::default()
         };
         let play = |hints: bool| {
-            let context = Context { options: &options, requests: &[], drive: &config().drive };
-            let mut design = (entry.make)(&context);
+            let inputs = DesignInputs { options: &options, requests: &[], drive: &config().drive };
+            let mut design = (entry.make)(&inputs);
             if hints {
                 let grouper = Grouper::new(GroupRule::Given, &[]);
                 design = Box::new(Hinted::new(design, grouper, 0.125));

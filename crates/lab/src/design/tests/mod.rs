@@ -35,8 +35,8 @@ fn config() -> MachineConfig {
 
 fn run_named(name: &str, options: &DesignOptions, requests: &[Request]) -> Report {
     let names = Catalogue::new();
-    let context = Context { options, requests, drive: &config().drive };
-    let mut design = (find(name).expect("registered").make)(&context);
+    let inputs = DesignInputs { options, requests, drive: &config().drive };
+    let mut design = (find(name).expect("registered").make)(&inputs);
     let mut machine = Machine::new(&config());
     run(&mut *design, &mut machine, requests, &names, RunOptions::default()).expect("fits")
 }
@@ -115,12 +115,12 @@ fn squidl_keeps_a_host_together() {
     let requests: Vec<Request> =
         (0..40).map(|i| read(i % 20, 3_000)).chain([read(0, 3_000)]).collect();
     let run_cold = |name: &str| {
-        let context = Context {
+        let inputs = DesignInputs {
             options: &DesignOptions::default(),
             requests: &requests,
             drive: &config().drive,
         };
-        let mut design = (find(name).expect("registered").make)(&context);
+        let mut design = (find(name).expect("registered").make)(&inputs);
         let mut machine = Machine::new(&config());
         let options = RunOptions { warmup: 20, cold_start: true, ..RunOptions::default() };
         let names = Catalogue::new();
@@ -190,8 +190,9 @@ fn objects_without_urls_are_of_one_directory() {
             names.push_url(name.as_bytes());
         }
         let options = DesignOptions::default();
-        let context = Context { options: &options, requests: &requests, drive: &config().drive };
-        let mut cern = (find("cern").expect("registered").make)(&context);
+        let inputs =
+            DesignInputs { options: &options, requests: &requests, drive: &config().drive };
+        let mut cern = (find("cern").expect("registered").make)(&inputs);
         let mut machine = Machine::new(&config());
         let run = run(&mut *cern, &mut machine, &requests, &names, RunOptions::default());
         assert_eq!(run.expect("fits").fact("directories"), 1);

@@ -23,8 +23,8 @@ use std::time::Instant;
 
 use self::memory::{Aligned, Mapping};
 pub use self::place::RealPlace;
-use super::{Action, DirId, FileId, Histogram};
-use crate::design::{Context, Design, Entry, Outcome};
+use super::{Action, DirId, FileId, ResponseTimes};
+use crate::design::{Design, DesignInputs, Entry, Outcome};
 use crate::disk::Direction;
 use crate::request::{Catalogue, Op, Request};
 
@@ -136,7 +136,7 @@ pub struct RealReport {
     /// `requests`.
     pub bodiless_requests: u64,
     /// Actions of the design, by the wall clock.
-    pub responses: Histogram,
+    pub responses: ResponseTimes,
     /// Wall time until everything was on the disk, or taken by the system (`RealConfig::flush`).
     pub elapsed_ns: u64,
     /// What the system counted meanwhile.
@@ -194,12 +194,12 @@ impl RealMachine {
     pub fn design(
         &self,
         entry: &Entry,
-        context: &Context<'_>,
+        inputs: &DesignInputs<'_>,
     ) -> Result<Box<dyn Design>, RealError> {
         self.config.place.check(entry)?;
-        let Some(make) = entry.make_real else { return Ok((entry.make)(context)) };
+        let Some(make) = entry.make_real else { return Ok((entry.make)(inputs)) };
         let path = self.blocks_path("store");
-        make(context, &path).map_err(|cause| RealError::Store { path, cause })
+        make(inputs, &path).map_err(|cause| RealError::Store { path, cause })
     }
 
     /// The device, or a file of that name in our directory.

@@ -1,7 +1,7 @@
 //! Designs on the disks of the machine that runs the tests.
 
 use super::*;
-use crate::design::{Context, DesignOptions, find};
+use crate::design::{DesignInputs, DesignOptions, find};
 use crate::machine::{Machine, MachineConfig, RunOptions, run};
 
 fn requests() -> Vec<Request> {
@@ -31,18 +31,18 @@ fn designs_run_on_real_disks_as_on_modelled_ones() {
     // One of each kind: trees of directories take a while to make and to remove.
     for name in ["cern", "squidml", "mmap-fbc", "cfs", "damelo", "ucfs", "hades", "store"] {
         let entry = find(name).expect("registered");
-        let context = Context { options: &options, requests: &requests, drive: &config.drive };
+        let inputs = DesignInputs { options: &options, requests: &requests, drive: &config.drive };
         let home = tempfile::tempdir().expect("a directory");
         let place = RealPlace::of(home.path()).expect("a directory");
         let real_config = RealConfig { place, size_bytes: 16 << 20, flush: false };
         let mut machine = RealMachine::new(real_config).expect("makes its directory");
-        let mut design = machine.design(entry, &context).expect(entry.name);
+        let mut design = machine.design(entry, &inputs).expect(entry.name);
         let real = run_real(&mut *design, &mut machine, &requests, &names).expect(entry.name);
         // The store's own files lie in the machine's directory.
         drop(design);
         drop(machine);
         assert_eq!(fs::read_dir(home.path()).expect("readable").count(), 0, "{}", entry.name);
-        let mut design = (entry.make)(&context);
+        let mut design = (entry.make)(&inputs);
         let mut machine = Machine::new(&config);
         let modelled = run(&mut *design, &mut machine, &requests, &names, RunOptions::default())
             .expect(entry.name);
@@ -76,8 +76,8 @@ fn a_store_that_cannot_be_opened_is_an_error_with_its_path() {
     let machine = RealMachine::new(config).expect("makes nothing");
     let (options, requests) = (DesignOptions::default(), requests());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-    let context = Context { options: &options, requests: &requests, drive: &drive };
-    let error = machine.design(find("store").expect("registered"), &context).err();
+    let inputs = DesignInputs { options: &options, requests: &requests, drive: &drive };
+    let error = machine.design(find("store").expect("registered"), &inputs).err();
     let error = error.expect("no such directory").to_string();
     assert!(error.starts_with("cannot open a store on /nowhere/at/all: "), "{error}");
 }
@@ -91,13 +91,13 @@ fn a_store_begins_empty_on_a_device_that_had_one() {
     let options = DesignOptions { cache_bytes: 16 << 20, ..DesignOptions::default() };
     let (requests, names) = (requests(), Catalogue::new());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-    let context = Context { options: &options, requests: &requests, drive: &drive };
+    let inputs = DesignInputs { options: &options, requests: &requests, drive: &drive };
     let run = || {
         let place = RealPlace::of(&device).expect("a file");
         let config = RealConfig { place, size_bytes: 16 << 20, flush: false };
         let mut machine = RealMachine::new(config).expect("makes nothing");
         let mut design =
-            machine.design(find("store").expect("registered"), &context).expect("a store");
+            machine.design(find("store").expect("registered"), &inputs).expect("a store");
         run_real(&mut *design, &mut machine, &requests, &names).expect("runs").hits
     };
     let first = run();
@@ -121,18 +121,18 @@ fn designs_with_files_are_refused_on_a_device() {
     };
     let (requests, names) = (requests(), Catalogue::new());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-    let context = Context { options: &options, requests: &requests, drive: &drive };
+    let inputs = DesignInputs { options: &options, requests: &requests, drive: &drive };
     for entry in &crate::design::REGISTRY {
         let config = RealConfig { place: place.clone(), size_bytes: 8 << 20, flush: true };
         let mut machine = RealMachine::new(config).expect("makes nothing");
-        let refused = machine.design(entry, &context).err().map(|error| error.to_string());
+        let refused = machine.design(entry, &inputs).err().map(|error| error.to_string());
         assert_eq!(refused.is_none(), entry.on_blocks, "{}", entry.name);
         let needs = format!("{} needs a directory", entry.name);
         assert!(refused.is_none_or(|why| why.starts_with(&needs)), "{}", entry.name);
         // Told of no place, it does what it does: the machine comes to the same.
         let mut design = match entry.on_blocks {
-            true => machine.design(entry, &context).expect("made above"),
-            false => (entry.make)(&context),
+            true => machine.design(entry, &inputs).expect("made above"),
+            false => (entry.make)(&inputs),
         };
         let run = run_real(&mut *design, &mut machine, &requests, &names);
         assert_eq!(run.is_ok(), entry.on_blocks, "{}: {run:?}", entry.name);

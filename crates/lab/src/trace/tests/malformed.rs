@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 
-use super::input::LINE_BYTES_MAX;
-use super::*;
 use crate::error::{Place, TraceError};
 use crate::request::Op;
+use crate::trace::input::LINE_BYTES_MAX;
+use crate::trace::*;
 
 /// A trace of two good requests and what is broken between or behind them.
 struct Case {

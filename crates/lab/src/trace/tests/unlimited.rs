@@ -1,14 +1,14 @@
 //! What `trace stat` says that an unlimited cache hits, against caches with room for all: a
 //! design's and a simulated one, on random traces. One thread.
 
-use super::{ReadOptions, Trace, load, trace_stat};
-use crate::design::{Context, DesignOptions, find};
+use crate::design::{DesignInputs, DesignOptions, find};
 use crate::disk::Drive;
 use crate::error::TraceError;
 use crate::machine::{Machine, MachineConfig, RunOptions, run};
 use crate::policy::PolicySpec;
 use crate::request::{Catalogue, Request};
 use crate::sim::{SimOptions, SizeSpec, Warmup, simulate};
+use crate::trace::{ReadOptions, Trace, load, trace_stat};
 
 /// Requests for forty objects of one size each, as lines of our own form. What has no body comes
 /// for `any` object, with sizes of headers too, or only for those that are not there.
@@ -57,8 +57,8 @@ fn an_unlimited_cache_hits_what_designs_and_sim_hit_with_room_for_all() {
 fn ratios_of_a_design(requests: &[Request], names: &Catalogue) -> (f64, f64) {
     let config = MachineConfig::new(Drive::named("atlas-10k").expect("known"));
     let options = DesignOptions::default();
-    let context = Context { options: &options, requests, drive: &config.drive };
-    let mut design = (find("squid").expect("registered").make)(&context);
+    let inputs = DesignInputs { options: &options, requests, drive: &config.drive };
+    let mut design = (find("squid").expect("registered").make)(&inputs);
     let mut machine = Machine::new(&config);
     let report = run(&mut *design, &mut machine, requests, names, RunOptions::default());
     let report = report.expect("there is room");
