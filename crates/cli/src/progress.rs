@@ -93,8 +93,7 @@ impl Progress {
     }
 
     fn new(label: Cow<'static, str>, unit: Unit) -> Progress {
-        let terminal = std::io::stderr().is_terminal();
-        let target = terminal.then(|| ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S));
+        let target = is_shown().then(|| ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S));
         Progress::on(target, label, unit, PATIENCE)
     }
 
@@ -155,6 +154,11 @@ impl Drop for Progress {
 
 /// Time between two looks at work that does not tell how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Whether anybody sees progress; what only serves to tell it need not be found out otherwise.
+pub(crate) fn is_shown() -> bool {
+    std::io::stderr().is_terminal()
+}
 
 /// Does the work; while somebody is at a terminal, a thread asks now and then how much of how much
 /// is done (0: unknown), and shows it. For work whose threads should not stop to tell.

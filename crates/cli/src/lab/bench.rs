@@ -19,6 +19,7 @@ use super::manifest::kept_manifest;
 use crate::failure::Failure;
 use crate::leftovers::{Leftover, ending_with_us};
 use crate::output::{Out, thousands};
+use crate::progress::Progress;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         |source| Failure::io(format!("make a directory in {}", args.dir.display()), source),
     )?;
     let _leftover = Leftover::new(dir.path());
+    let mut steps = Steps::new(args);
     let tiny = dir.path().join("tiny.oracleGeneral");
     make(&tiny, TINY_REQUESTS, args.objects, "oracleGeneral")?;
     let base_bytes = simulate(&tiny, BASE_POLICY, &[])?.bytes_max;
@@ -86,14 +88,42 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     {
         let path = dir.path().join(name);
         make(&path, args.requests, args.objects, format)?;
+        steps.pass();
         objects = objects_in(&path, &args.policies[0])?;
+        steps.pass();
         for policy in &args.policies {
-            rows.push(measure(args, &path, form, policy, objects, base_bytes)?);
+            rows.push(measure(args, &path, form, policy, objects, base_bytes, &mut steps)?);
         }
         std::fs::remove_file(&path)
             .map_err(|source| Failure::io(format!("remove {}", path.display()), source))?;
     }
     print(args, objects, &rows)
+}
+
+/// How far it is: each step goes through all requests once, in a process of its own.
+struct Steps {
+    progress: Progress,
+    requests_each: u64,
+    done: u64,
+    total: u64,
+}
+
+/// A trace in each of two forms is made, counted, and simulated on.
+const FORMS: u64 = 2;
+
+impl Steps {
+    fn new(args: &Bench) -> Steps {
+        let (policies, rounds) = (args.policies.len() as u64, u64::from(args.rounds));
+        let total = FORMS * (2 + policies * rounds) * args.requests;
+        let progress = Progress::count("requests");
+        Steps { progress, requests_each: args.requests, done: 0, total }
+    }
+
+    /// Nothing is drawn while a step is measured.
+    fn pass(&mut self) {
+        self.done += self.requests_each;
+        self.progress.set(self.done, self.total);
+    }
 }
 
 /// The best time of some runs, and the greatest memory.
@@ -104,12 +134,14 @@ fn measure(
     policy: &str,
     objects: u64,
     base_bytes: u64,
+    steps: &mut Steps,
 ) -> Result<Row, Failure> {
     let (mut best_s, mut bytes_max) = (f64::INFINITY, 0);
     for _ in 0..args.rounds {
         let start = Instant::now();
         let run = simulate(path, policy, &[])?;
         best_s = best_s.min(start.elapsed().as_secs_f64());
+        steps.pass();
         bytes_max = run.bytes_max.max(bytes_max);
     }
     Ok(Row {

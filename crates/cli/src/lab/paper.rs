@@ -12,7 +12,10 @@ use std::time::Instant;
 use clap::Args;
 use damelo_lab::machine::RealPlace;
 use damelo_lab::output::{Manifest, Table, TraceIdentity};
-use damelo_lab::paper::{Exhibit, PAPERS, Paper, PaperOptions, Published, Trace, run as measure};
+use damelo_lab::paper::{
+    Exhibit, PAPERS, Paper, PaperOptions, PlayCount, Published, Trace, requests_to_play,
+    run as measure,
+};
 use damelo_lab::trace::Filter;
 use serde_json::{Value, json};
 
@@ -23,6 +26,7 @@ use super::reading::ReadArgs;
 use crate::failure::Failure;
 use crate::leftovers::OwnPlace;
 use crate::output::{Out, say, thousands};
+use crate::progress::{is_shown, watched};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -139,7 +143,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         reads.iter().try_for_each(|read| read.check_is_not("--real", path))?;
     }
     let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
-    let wanted: Vec<(&str, Paper)> = match args.paper {
+    let wanted: Vec<(&'static str, Paper)> = match args.paper {
         Which::All => PAPERS.to_vec(),
         Which::One(name, paper) => vec![(name, paper)],
     };
@@ -165,7 +169,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
             }
             all_words.push(words);
         }
-        let tables = measure(paper, &paper_options(args, real, chosen))?;
+        let tables = watched_measure(name, paper, &paper_options(args, real, chosen))?;
         print(args, &mut out, name, &tables, |table| json_of(name, table, chosen, &manifest))?;
         say(format_args!("damelo: {name} took {:.1} s", begun.elapsed().as_secs_f64()));
         all.push((name, chosen, tables));
@@ -181,6 +185,20 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         new_page.write(&page(&tables, &all_words, synthetic).finish(&manifest))?;
     }
     out.finish()
+}
+
+/// Measures; says on a terminal how far it is. What there is to play is gone through once before,
+/// which costs as much as making the requests.
+fn watched_measure(
+    name: &'static str,
+    paper: Paper,
+    options: &PaperOptions<'_>,
+) -> Result<Vec<Exhibit>, Failure> {
+    let count = PlayCount::default();
+    let total = if is_shown() { requests_to_play(paper, options)? } else { 0 };
+    let options = PaperOptions { played: Some(&count), ..*options };
+    let label = format!("{name}: requests");
+    Ok(watched(label, || (count.requests(), total), || measure(paper, &options))?)
 }
 
 /// Prints a paper's tables as soon as they are there. CSV has those of all papers in one, at the
@@ -265,7 +283,7 @@ fn paper_options<'a>(
         names: &loaded.names,
     });
     let scale_down = args.scale_down.unwrap_or(1);
-    PaperOptions { seed: seed(args), trace, scale_down, real }
+    PaperOptions { seed: seed(args), trace, scale_down, real, played: None }
 }
 
 fn seed(args: &PaperArgs) -> u64 {
@@ -325,6 +343,7 @@ fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
         "measured",
         "ratio",
         "rule",
+        "not_measured",
     ]);
     let text = |number: Option<f64>| number.map_or_else(String::new, |number| number.to_string());
     for (paper, chosen, exhibits) in papers {
@@ -336,7 +355,19 @@ fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
             cells.extend([from, to].map(text));
             cells.push(row.published.kind().unwrap_or_default().to_owned());
             cells.extend([Some(row.measured), row.ratio()].map(text));
-            cells.push(rule.to_owned());
+            cells.extend([rule.to_owned(), String::new()]);
+            table.row(cells);
+        }
+        for (exhibit, row) in
+            exhibits.iter().flat_map(|e| e.not_measured.iter().map(move |row| (e, row)))
+        {
+            let (from, to) = row.published.ends();
+            let mut cells =
+                [*paper, &exhibit.what, &row.label, row.unit].map(str::to_owned).to_vec();
+            cells.extend([from, to].map(text));
+            cells.push(row.published.kind().unwrap_or_default().to_owned());
+            cells.extend([const { String::new() }; 2]);
+            cells.extend([rule, row.reason].map(str::to_owned));
             table.row(cells);
         }
     }
@@ -364,6 +395,19 @@ fn json_of(paper: &str, table: &Exhibit, chosen: Option<Chosen<'_>>, manifest: &
             })
         })
         .collect();
+    let not_measured: Vec<Value> = table
+        .not_measured
+        .iter()
+        .map(|row| {
+            json!({
+                "label": row.label,
+                "unit": row.unit,
+                "published": published(row.published),
+                "published_as": row.published.kind(),
+                "reason": row.reason,
+            })
+        })
+        .collect();
     let series: Vec<Value> =
         table.series.iter().map(|s| json!({ "name": s.name, "points": s.points })).collect();
     json!({
@@ -372,6 +416,7 @@ fn json_of(paper: &str, table: &Exhibit, chosen: Option<Chosen<'_>>, manifest: &
         "what": table.what,
         "title": table.title,
         "rows": rows,
+        "not_measured": not_measured,
         "series": series,
         "why": table.why,
         "rule": chosen.and_then(|chosen| chosen.rule_name()),

@@ -24,6 +24,7 @@ pub(super) fn page(papers: &[(&str, &[Exhibit])], requests: &[String], synthetic
             if !exhibit.series.is_empty() {
                 page.chart(&chart(exhibit));
             }
+            exhibit.reasons().iter().for_each(|reason| page.paragraph(reason));
             page.paragraph(exhibit.why);
         }
     }

@@ -5,12 +5,13 @@
 //! run the workload (no room, parameters that do not go together) has no rows, but for the store,
 //! without which there is no table. Threads: none.
 
-use super::{Exhibit, PaperError, Published, in_what};
+use super::playing::Play;
+use super::{Exhibit, PaperError, PaperOptions, Published};
 use crate::design::{
     Design, DesignInputs, DesignOptions, DesignSpec, Entry, REGISTRY, mapped_bytes_max,
 };
 use crate::disk::Direction;
-use crate::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
+use crate::machine::{Machine, MachineConfig, Report, RunOptions};
 use crate::request::{Catalogue, Request};
 
 /// Our own, by its name in the registry.
@@ -24,25 +25,33 @@ const HIT_POINTS: f64 = 1.0;
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
 const MEMORY_PAGES_MIN: u64 = 16;
 /// What a store on a modelled disk has room for, and all others with it.
-const CACHE_BYTES_MAX: u64 = 4 << 30;
+pub(super) const CACHE_BYTES_MAX: u64 = 4 << 30;
 
 /// Requests that are played in one go.
 #[derive(Clone, Copy)]
 pub(super) struct Stage<'a> {
     pub(super) requests: &'a [Request],
     pub(super) run: RunOptions,
+    /// Before it the first so many groups are loved, of so many; the others are hated.
+    pub(super) loved_groups: Option<(u32, u32)>,
+}
+
+impl<'a> Stage<'a> {
+    /// One before which nothing is loved.
+    pub(super) fn of(requests: &'a [Request], run: RunOptions) -> Stage<'a> {
+        Stage { requests, run, loved_groups: None }
+    }
 }
 
 /// A workload that every design plays.
 pub(super) struct Workload<'a> {
-    /// One after the other on one machine; what is reported is the last.
+    pub(super) paper: &'a PaperOptions<'a>,
+    /// One after the other on one machine.
     pub(super) stages: &'a [Stage<'a>],
     pub(super) names: &'a Catalogue,
     /// Memory of files' buffers is what each system has, be it for blocks of files or of a device.
     pub(super) config: &'a MachineConfig,
     pub(super) options: &'a DesignOptions,
-    /// Before the last stage the first so many groups are loved, of so many; the others are hated.
-    pub(super) loved_groups: Option<(u32, u32)>,
     /// For errors.
     pub(super) what: &'static str,
 }
@@ -50,21 +59,34 @@ pub(super) struct Workload<'a> {
 /// What a design did, by its name.
 pub(super) type Named = (String, Report);
 
+/// What a design did in each stage, by its name.
+pub(super) type Staged = (String, Vec<Report>);
+
+/// What all did in one of the stages.
+pub(super) fn stage_of(rows: &[Staged], at: usize) -> Vec<Named> {
+    rows.iter().map(|(name, reports)| (name.clone(), reports[at].clone())).collect()
+}
+
+/// What all did in the end.
+pub(super) fn last_stage(rows: Vec<Staged>) -> Vec<Named> {
+    let last = |(name, mut reports): Staged| Some((name, reports.pop()?));
+    rows.into_iter().filter_map(last).collect()
+}
+
 /// Plays a workload of one stage over every design that can run it.
 pub(super) fn all(
-    requests: &[Request],
-    names: &Catalogue,
-    (config, run): (&MachineConfig, RunOptions),
+    paper: &PaperOptions<'_>,
+    Play { requests, names, run, what }: Play<'_>,
+    config: &MachineConfig,
     options: &DesignOptions,
-    what: &'static str,
 ) -> Result<Vec<Named>, PaperError> {
-    let stages = &[Stage { requests, run }];
-    Workload { stages, names, config, options, loved_groups: None, what }.all()
+    let stages = &[Stage::of(requests, run)];
+    Ok(last_stage(Workload { paper, stages, names, config, options, what }.all()?))
 }
 
 impl Workload<'_> {
     /// Plays it over every design that can run it.
-    pub(super) fn all(&self) -> Result<Vec<Named>, PaperError> {
+    pub(super) fn all(&self) -> Result<Vec<Staged>, PaperError> {
         let requests: Vec<Request> =
             self.stages.iter().flat_map(|stage| stage.requests).copied().collect();
         let mut rows = Vec::new();
@@ -76,7 +98,7 @@ impl Workload<'_> {
                 Err(_) => self.options_of_all(),
             };
             match self.one(entry, &options, &requests) {
-                Ok(report) => rows.push((entry.name.to_owned(), report)),
+                Ok(reports) => rows.push((entry.name.to_owned(), reports)),
                 Err(_) if entry.name != STORE => {}
                 Err(error) => return Err(error),
             }
@@ -101,24 +123,42 @@ impl Workload<'_> {
         entry: &Entry,
         options: &DesignOptions,
         requests: &[Request],
-    ) -> Result<Report, PaperError> {
+    ) -> Result<Vec<Report>, PaperError> {
+        if self.paper.is_rehearsal() {
+            self.paper.count(requests.len());
+            return Ok(vec![Report::default(); self.stages.len()]);
+        }
         let config = self.machine_of(entry, requests);
         let inputs = DesignInputs { options, requests, drive: &config.drive };
         let mut design = (entry.make)(&inputs);
         let mut machine = Machine::new(&config);
-        let (last, before) = self.stages.split_last().expect("a workload has a stage");
-        let mut stage = |design: &mut dyn Design, stage: &Stage<'_>| {
-            play(design, &mut machine, stage.requests, self.names, stage.run)
-                .map_err(in_what(self.what))
-        };
-        for earlier in before {
-            stage(&mut *design, earlier)?;
+        let mut reports = Vec::new();
+        for (at, stage) in self.stages.iter().enumerate() {
+            match self.play(&mut *design, &mut machine, stage) {
+                Ok(report) => reports.push(report),
+                Err(error) => {
+                    let later = self.stages[at + 1..].iter().map(|stage| stage.requests.len());
+                    self.paper.count(later.sum());
+                    return Err(error);
+                }
+            }
         }
-        if let Some((loved, groups)) = self.loved_groups {
+        Ok(reports)
+    }
+
+    fn play(
+        &self,
+        design: &mut dyn Design,
+        machine: &mut Machine,
+        stage: &Stage<'_>,
+    ) -> Result<Report, PaperError> {
+        if let Some((loved, groups)) = stage.loved_groups {
             (0..loved).for_each(|group| design.love(u64::from(group)));
             (loved..groups).for_each(|group| design.hate(u64::from(group)));
         }
-        stage(&mut *design, last)
+        let &Stage { requests, run, .. } = stage;
+        let play = Play { requests, names: self.names, run, what: self.what };
+        self.paper.play(design, machine, play)
     }
 
     /// What maps some objects beside files shares its memory and its disk between the two.
@@ -161,22 +201,30 @@ fn compare(table: &mut Exhibit, rows: &[Named]) {
     let Some((_, store)) = rows.iter().find(|(name, _)| name == STORE) else { return };
     let others = || rows.iter().filter(|(name, _)| name != STORE && name != LOOKS_AHEAD);
     let hits_most = others().max_by(|a, b| a.1.hit_percent().total_cmp(&b.1.hit_percent()));
-    if let Some((name, report)) = hits_most {
+    // Creates and deletes hit nothing.
+    if let Some((name, report)) = hits_most.filter(|_| store.reads > 0) {
         let points = store.hit_percent() - report.hit_percent();
         let label = format!("hit rate of the store less the highest other's ({name})");
         table.row(label, "points", Published::Ours, points);
     }
     let as_good = |report: &Report| report.hit_percent() >= store.hit_percent() - HIT_POINTS;
+    let like_it = if store.reads > 0 { " that hits as often" } else { "" };
     type Number = fn(&Report) -> f64;
     let mean_ms: Number = |report| report.responses.mean_ms();
-    for (what, number) in [("disk time", seconds as Number), ("mean response", mean_ms)] {
+    for (what, unit, number) in
+        [("disk time", "s", seconds as Number), ("mean response", "ms", mean_ms)]
+    {
         let least = others()
             .filter(|(_, report)| as_good(report))
             .min_by(|a, b| number(&a.1).total_cmp(&number(&b.1)));
-        if let Some((name, report)) = least {
-            let times = number(store) / number(report).max(1e-9);
-            let label =
-                format!("{what} of the store over the least other's that hits as often ({name})");
+        let Some((name, report)) = least else { continue };
+        // Of nothing there is no multiple.
+        if number(report) == 0.0 {
+            let label = format!("{what} of the store, where another{like_it} has none ({name})");
+            table.row(label, unit, Published::Ours, number(store));
+        } else {
+            let times = number(store) / number(report);
+            let label = format!("{what} of the store over the least other's{like_it} ({name})");
             table.row(label, "times", Published::Ours, times);
         }
     }
@@ -218,6 +266,16 @@ mod tests {
         assert_eq!(value(&table, "mmap-future, hit rate"), 60.0);
     }
 
+    /// Who writes nothing at all is not divided by.
+    #[test]
+    fn of_nothing_the_store_is_no_multiple() {
+        let mut deletes = [("store".to_owned(), report(0, 3)), ("lazy".to_owned(), report(0, 0))];
+        deletes.iter_mut().for_each(|(_, report)| report.reads = 0);
+        let table = exhibit("a test", &deletes, "Because.");
+        assert_eq!(value(&table, "disk time of the store, where another has none (lazy)"), 3.0);
+        assert!(table.rows.iter().all(|row| !row.label.starts_with("hit rate of the store")));
+    }
+
     /// All are there, and each has seen the requests of both stages: what the first one stored is
     /// hit by the second, but for what a design does not keep.
     #[test]
@@ -225,21 +283,24 @@ mod tests {
         let request = |key| Request { key, size_bytes: 1_000, op: Op::Read, ..Request::default() };
         let requests: Vec<Request> = (0..50).map(request).collect();
         let config = MachineConfig::new(Drive::named("atlas-10k").expect("known"));
-        let stage = Stage { requests: &requests, run: RunOptions::default() };
+        let stage = Stage::of(&requests, RunOptions::default());
+        let hinted = Stage { loved_groups: Some((1, 2)), ..stage };
         let workload = Workload {
-            stages: &[stage, stage],
+            paper: &PaperOptions::default(),
+            stages: &[stage, hinted],
             names: &Catalogue::new(),
             config: &config,
             options: &DesignOptions::default(),
-            loved_groups: Some((1, 2)),
             what: "a test",
         };
         let rows = workload.all().expect("runs");
         let names: Vec<&str> = rows.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, REGISTRY.map(|entry| entry.name));
-        for (name, report) in &rows {
-            assert_eq!((report.requests, report.hits), (50, 50), "{name}");
+        for (name, reports) in &rows {
+            let counts = |at: usize| (reports[at].requests, reports[at].hits);
+            assert_eq!((counts(0), counts(1)), ((50, 0), (50, 50)), "{name}");
         }
+        assert_eq!(stage_of(&rows, 1), last_stage(rows));
     }
 
     /// A cache that is too small for two of them leaves these out, and no other.
@@ -253,8 +314,9 @@ mod tests {
             damelo: crate::design::DameloOptions { groups: 128, ..DesignOptions::default().damelo },
             ..DesignOptions::default()
         };
-        let run = RunOptions::default();
-        let rows = all(&requests, &Catalogue::new(), (&config, run), &options, "a test");
+        let (names, run, what) = (&Catalogue::new(), RunOptions::default(), "a test");
+        let play = Play { requests: &requests, names, run, what };
+        let rows = all(&PaperOptions::default(), play, &config, &options);
         let names: Vec<String> = rows.expect("runs").into_iter().map(|(name, _)| name).collect();
         let cannot = ["damelo", "ucfs"];
         let others = REGISTRY.map(|entry| entry.name).into_iter().filter(|n| !cannot.contains(n));

@@ -4,14 +4,15 @@
 //! Most figures are pictures; the text gives ratios and a few values. Rows and curves of an
 //! operation are the time of the run divided by operations. Threads: one user.
 
-use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
-use super::{beside, polygraph};
+use super::playing::Play;
+use super::{Exhibit, PaperError, PaperOptions, Published};
+use super::{damelo_beside, polygraph};
 use crate::design::{
     Changes, Damelo, DameloOptions, DesignInputs, DesignOptions, GroupRule, make_given,
 };
 use crate::disk::{Direction, Drive, Scheduler};
 use crate::fs::FfsParams;
-use crate::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
+use crate::machine::{Machine, MachineConfig, Report, RunOptions};
 use crate::request::{Catalogue, Op, Request};
 
 const OBJECTS: u64 = 131_072;
@@ -25,12 +26,20 @@ const CLIENTS_EXT2: u32 = 4;
 
 /// An ordering of §5.1; popular sixteenths of the groups for the skewed ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Ordering {
-    name: &'static str,
+pub(super) struct Ordering {
+    pub(super) name: &'static str,
     sequential: bool,
-    popular_groups: u32,
+    pub(super) popular_groups: u32,
     /// Figures of create, read and delete for ext2, and for Dámelo, where the thesis has them.
     figures: (&'static [u32], &'static [u32]),
+}
+
+impl Ordering {
+    /// Whether the thesis has figures of creates and deletes as well; of the others it has the
+    /// reads only.
+    pub(super) fn has_all_stages(self) -> bool {
+        self.figures.0.len() == 3
+    }
 }
 
 const ORDERINGS: [Ordering; 5] = [
@@ -59,10 +68,10 @@ const PAGES_KB: [u32; 5] = [16, 32, 64, 128, 256];
 pub(super) const SCALE_DOWN_MAX: u32 = (DISK_BYTES / (GROUPS as u64 * 2 * (256 << 10))) as u32;
 
 /// The requests of one ordering: objects are numbered by group.
-struct Stages {
-    create: Vec<Request>,
-    read: Vec<Request>,
-    delete: Vec<Request>,
+pub(super) struct Stages {
+    pub(super) create: Vec<Request>,
+    pub(super) read: Vec<Request>,
+    pub(super) delete: Vec<Request>,
 }
 
 fn stages(ordering: Ordering, objects: u64, seed: u64) -> Stages {
@@ -96,10 +105,10 @@ fn stages(ordering: Ordering, objects: u64, seed: u64) -> Stages {
 }
 
 /// Reports of the three stages.
-struct Measured {
-    create: Report,
-    read: Report,
-    delete: Report,
+pub(super) struct Measured {
+    pub(super) create: Report,
+    pub(super) read: Report,
+    pub(super) delete: Report,
 }
 
 pub(super) fn config(scale_down: u32, block_kb: u32) -> MachineConfig {
@@ -114,11 +123,12 @@ pub(super) fn config(scale_down: u32, block_kb: u32) -> MachineConfig {
 }
 
 fn damelo(
+    paper: &PaperOptions<'_>,
     stages: &Stages,
     ordering: Ordering,
     page_kb: u32,
-    scale: u32,
 ) -> Result<Measured, PaperError> {
+    let scale = paper.scale_down;
     let options = DameloOptions {
         page_bytes: page_kb << 10,
         pool_bytes: POOL_BYTES / u64::from(scale),
@@ -130,17 +140,20 @@ fn damelo(
     let mut design = Damelo::new(options, &[], Changes::Replace);
     let mut machine = Machine::new(&config(scale, 4));
     let names = Catalogue::new();
-    let options =
+    let run =
         RunOptions { clients: CLIENTS_DAMELO, series_every: SERIES_EVERY, ..RunOptions::default() };
-    let what = in_what("damelo's orderings");
-    let create = play(&mut design, &mut machine, &stages.create, &names, options).map_err(&what)?;
+    let mut stage = |design: &mut Damelo, requests: &[Request]| {
+        let play = Play { requests, names: &names, run, what: "damelo's orderings" };
+        paper.play(design, &mut machine, play)
+    };
+    let create = stage(&mut design, &stages.create)?;
     // §5.1: the groups of the popular objects are loved; others are not, once there are popular
     // ones.
     if ordering.popular_groups > 0 {
         (ordering.popular_groups..GROUPS).for_each(|group| design.hate(group));
     }
-    let read = play(&mut design, &mut machine, &stages.read, &names, options).map_err(&what)?;
-    let delete = play(&mut design, &mut machine, &stages.delete, &names, options).map_err(&what)?;
+    let read = stage(&mut design, &stages.read)?;
+    let delete = stage(&mut design, &stages.delete)?;
     Ok(Measured { create, read, delete })
 }
 
@@ -152,9 +165,9 @@ fn directory(key: u64, objects: u64) -> u32 {
     (key * u64::from(LETTERS * LETTERS) / objects) as u32
 }
 
-fn ext2(stages: &Stages, block_kb: u32, scale: u32) -> Result<Measured, PaperError> {
+fn ext2(paper: &PaperOptions<'_>, stages: &Stages, block_kb: u32) -> Result<Measured, PaperError> {
     let options = DesignOptions::default();
-    let config = config(scale, block_kb);
+    let config = config(paper.scale_down, block_kb);
     let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
     // [a-z]/[a-z] (§5.1); each object is assigned one of them.
     let mut design = make_given(&inputs, LETTERS, LETTERS);
@@ -168,9 +181,10 @@ fn ext2(stages: &Stages, block_kb: u32, scale: u32) -> Result<Measured, PaperErr
     let spread = |requests: &[Request]| -> Vec<Request> {
         requests.iter().map(|r| Request { host: directory(r.key, objects), ..*r }).collect()
     };
-    let what = in_what("ext2 in damelo's orderings");
-    let mut stage = |requests: &[Request], options| {
-        play(&mut *design, &mut machine, &spread(requests), &names, options).map_err(&what)
+    let mut stage = |requests: &[Request], run| {
+        let (requests, what) = (spread(requests), "ext2 in damelo's orderings");
+        let play = Play { requests: &requests, names: &names, run, what };
+        paper.play(&mut *design, &mut machine, play)
     };
     Ok(Measured {
         create: stage(&stages.create, options)?,
@@ -222,16 +236,14 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     let mut sequential = None;
     for ordering in ORDERINGS {
         let stages = stages(ordering, objects, options.seed);
-        let files = ext2(&stages, 4, scale)?;
+        let files = ext2(options, &stages, 4)?;
         let pages: Vec<(u32, Measured)> = PAGES_KB
             .iter()
-            .map(|&kb| Ok((kb, damelo(&stages, ordering, kb, scale)?)))
+            .map(|&kb| Ok((kb, damelo(options, &stages, ordering, kb)?)))
             .collect::<Result<_, PaperError>>()?;
         add_latency(&mut latency, ordering, &files, &pages);
         add_hit_rate(&mut hit_rate, ordering, &pages);
-        if !ordering.sequential {
-            details.push(beside_all(ordering, &stages, (&files, &pages), scale)?);
-        }
+        details.extend(damelo_beside::tables(options, ordering, &stages, (&files, &pages))?);
         if ordering.name == "zipf 1:8" {
             figure_5.axes(AXES.0, AXES.1);
             figure_5.series("ext2, ms", points(&files.read));
@@ -248,51 +260,15 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     }
     for kb in [1, 2] {
         let ordering = ORDERINGS[1];
-        let files = ext2(&stages(ordering, objects, options.seed), kb, scale)?;
+        let files = ext2(options, &stages(ordering, objects, options.seed), kb)?;
         let label = format!("random, ext2 with {kb} KB blocks");
         latency.row(label, "ms", Published::Picture, per_operation_ms(&files.read));
     }
     let mut tables = vec![latency, figure_5, hit_rate, polygraph::figure_7(options)?];
     tables.extend(details);
+    tables.push(polygraph::beside_all(options)?);
     Ok(tables)
 }
-
-/// Every design with the same memory and groups, reading what it created before, and the thesis's
-/// own systems.
-fn beside_all(
-    ordering: Ordering,
-    stages: &Stages,
-    (files, pages): (&Measured, &[(u32, Measured)]),
-    scale: u32,
-) -> Result<Exhibit, PaperError> {
-    let options = DesignOptions {
-        cache_bytes: DISK_BYTES / u64::from(scale),
-        memory_bytes: POOL_BYTES / u64::from(scale),
-        grouping: GroupRule::Given,
-        ..DesignOptions::default()
-    };
-    let create = RunOptions { clients: CLIENTS_DAMELO, ..RunOptions::default() };
-    let read = RunOptions { cold_start: true, ..create };
-    let stages = [(&stages.create, create), (&stages.read, read)];
-    let workload = beside::Workload {
-        stages: &stages.map(|(requests, run)| beside::Stage { requests, run }),
-        names: &Catalogue::new(),
-        config: &config(scale, 4),
-        options: &options,
-        loved_groups: Some((ordering.popular_groups, GROUPS)).filter(|(popular, _)| *popular > 0),
-        what: "every design in damelo's orderings",
-    };
-    let mut rows = vec![("ext2".to_owned(), files.read.clone())];
-    let of_page = |(kb, stages): &(u32, Measured)| (format!("damelo {kb} KB"), stages.read.clone());
-    rows.extend(pages.iter().map(of_page));
-    rows.extend(workload.all()?);
-    Ok(beside::exhibit(&format!("{} read", ordering.name), &rows, WHY_STORE))
-}
-
-const WHY_STORE: &str = "Ours alone. Both are told which groups are popular. The store reads an \
-    object or its page, whatever it expects to cost less. It begins with what its memory kept of the \
-    creates, an eighth of the objects at most, where the others begin with nothing: a store is \
-    not opened anew between the two.";
 
 const WHY_HITS: &str = "Objects of half a page's size on average leave the end of 16 KB pages \
     empty, so that fewer than two lie on one; the thesis counts requests against objects on a \
@@ -384,8 +360,7 @@ const STAGES: [Stage; 3] = [
 /// Figures 8 to 25: each a stage of an ordering over time.
 fn detail_tables(ordering: Ordering, both: &Both, sequential: &Both) -> Vec<Exhibit> {
     let (of_ext2, of_damelo) = ordering.figures;
-    // Of the skewed orderings the thesis has the reads only.
-    let stages = if of_ext2.len() == STAGES.len() { &STAGES[..] } else { &STAGES[1..2] };
+    let stages = if ordering.has_all_stages() { &STAGES[..] } else { &STAGES[1..2] };
     let figures = of_ext2.iter().zip(of_damelo);
     let tables = stages.iter().zip(figures).map(|(stage, (ext2, damelo))| {
         let exhibit = |figure: &u32, system: &str| {

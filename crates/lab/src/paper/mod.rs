@@ -7,7 +7,9 @@
 mod beside;
 mod cfs;
 mod damelo;
+mod damelo_beside;
 mod hades;
+mod playing;
 mod polygraph;
 mod real;
 mod squid;
@@ -16,6 +18,8 @@ mod squid_mapped;
 mod tests;
 mod ucfs;
 mod workload;
+
+pub use playing::{PlayCount, requests_to_play};
 
 use crate::error::TraceError;
 use crate::machine::{MachineError, RealError};
@@ -117,11 +121,13 @@ pub struct PaperOptions<'a> {
     /// A directory, device or file: the paper's designs also run there, on a part of the requests.
     /// What a device or file holds is overwritten.
     pub real: Option<&'a std::path::Path>,
+    /// Counts the requests that are played.
+    pub played: Option<&'a PlayCount>,
 }
 
 impl Default for PaperOptions<'_> {
     fn default() -> Self {
-        PaperOptions { seed: 1, trace: None, scale_down: 1, real: None }
+        PaperOptions { seed: 1, trace: None, scale_down: 1, real: None, played: None }
     }
 }
 
@@ -209,6 +215,19 @@ impl Row {
     }
 }
 
+/// A number of the paper that is not measured again, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NotMeasured {
+    /// What it is.
+    pub label: String,
+    /// Of the number.
+    pub unit: &'static str,
+    /// Theirs.
+    pub published: Published,
+    /// Why there is none of ours.
+    pub reason: &'static str,
+}
+
 /// A table or figure measured again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exhibit {
@@ -218,6 +237,8 @@ pub struct Exhibit {
     pub title: String,
     /// Numbers.
     pub rows: Vec<Row>,
+    /// What the paper has besides.
+    pub not_measured: Vec<NotMeasured>,
     /// Curves, for figures.
     pub series: Vec<Series>,
     /// What their x is, with its unit unless `x_unit` has it.
@@ -237,6 +258,7 @@ impl Exhibit {
             what,
             title,
             rows: Vec::new(),
+            not_measured: Vec::new(),
             series: Vec::new(),
             x_label: "",
             x_unit: Unit::Number,
@@ -255,6 +277,17 @@ impl Exhibit {
         self.rows.push(Row { label: label.into(), unit, published, measured });
     }
 
+    /// Says why a number of the paper is not here.
+    pub(crate) fn not_measured(
+        &mut self,
+        label: impl Into<String>,
+        unit: &'static str,
+        published: Published,
+        reason: &'static str,
+    ) {
+        self.not_measured.push(NotMeasured { label: label.into(), unit, published, reason });
+    }
+
     /// Names the axes of the curves.
     pub(crate) fn axes(&mut self, x_label: &'static str, y_label: &'static str) {
         (self.x_label, self.y_label) = (x_label, y_label);
@@ -266,7 +299,7 @@ impl Exhibit {
 }
 
 impl Exhibit {
-    /// The rows as a table: published, measured, ratio.
+    /// The rows as a table: published, measured, ratio; behind them what is not measured.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(&["", "published", "measured", "ratio"]);
@@ -276,9 +309,27 @@ impl Exhibit {
             let label = format!("{} [{}]", row.label, row.unit);
             table.row(vec![label, published, number(row.measured), ratio]);
         }
+        for row in &self.not_measured {
+            let label = format!("{} [{}]", row.label, row.unit);
+            let cells = [label, row.published.to_string(), NOT_MEASURED.to_owned(), String::new()];
+            table.row(cells.to_vec());
+        }
         table
     }
+
+    /// Why what is not measured is not, in words; those of one reason together.
+    pub fn reasons(&self) -> Vec<String> {
+        let groups = self.not_measured.chunk_by(|a, b| a.reason == b.reason);
+        let words = |rows: &[NotMeasured]| {
+            let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
+            format!("{NOT_MEASURED}: {}: {}", labels.join("; "), rows[0].reason)
+        };
+        groups.map(words).collect()
+    }
 }
+
+/// Stands where a number would.
+const NOT_MEASURED: &str = "not measured";
 
 /// Points of a curve that are printed in a line of text.
 const POINTS_SHOWN: usize = 12;
@@ -295,6 +346,9 @@ impl std::fmt::Display for Exhibit {
             let line: Vec<String> =
                 shown.map(|(x, y)| format!("{}:{}", number(*x), number(*y))).collect();
             writeln!(f, "  {}: {}", series.name, line.join(" "))?;
+        }
+        for reason in self.reasons() {
+            writeln!(f, "  {reason}")?;
         }
         writeln!(f, "  {}", self.why)
     }

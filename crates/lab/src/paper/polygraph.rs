@@ -7,12 +7,14 @@
 
 use std::collections::HashSet;
 
+use super::beside;
 use super::damelo::{CLIENTS_DAMELO, DISK_BYTES, GROUPS, POOL_BYTES, config};
-use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
+use super::playing::Play;
+use super::{Exhibit, PaperError, PaperOptions, Published};
 use crate::design::{
     Around, Changes, Damelo, DameloOptions, Design, DesignInputs, DesignOptions, Outcome, find,
 };
-use crate::machine::{Action, Machine, MachineConfig, Report, RunOptions, run as play};
+use crate::machine::{Action, Machine, MachineConfig, Report, RunOptions};
 use crate::request::{Catalogue, Op, Request};
 
 /// What ext2's proxy served a second.
@@ -97,29 +99,30 @@ fn rate(report: &Report) -> f64 {
 }
 
 /// A workload on both systems.
-struct Proxies {
+struct Proxies<'a> {
+    paper: &'a PaperOptions<'a>,
     requests: Vec<Request>,
     uncacheable: HashSet<u64>,
     config: MachineConfig,
     scale: u64,
 }
 
-impl Proxies {
-    fn new(options: &PaperOptions<'_>, sizes: Sizes) -> Proxies {
+impl<'a> Proxies<'a> {
+    fn new(options: &'a PaperOptions<'a>, sizes: Sizes) -> Proxies<'a> {
         let count = REQUESTS / options.scale_down as usize;
         let (requests, uncacheable) = requests(count, options.seed, sizes);
         let scale = u64::from(options.scale_down);
         let mut config = config(options.scale_down, 4);
         config.files.buffer_cache_bytes = EXT2_BYTES / scale;
-        Proxies { requests, uncacheable, config, scale }
+        Proxies { paper: options, requests, uncacheable, config, scale }
     }
 
     fn play(&self, design: &mut dyn Design, compute_us: u32) -> Result<Report, PaperError> {
         let mut machine = Machine::new(&self.config);
-        let options = RunOptions { clients: CLIENTS_DAMELO, compute_us, ..RunOptions::default() };
+        let run = RunOptions { clients: CLIENTS_DAMELO, compute_us, ..RunOptions::default() };
         let design = &mut Passing { design, uncacheable: &self.uncacheable };
-        play(design, &mut machine, &self.requests, &Catalogue::new(), options)
-            .map_err(in_what("figure 7"))
+        let (requests, names, what) = (&self.requests[..], &Catalogue::new(), "figure 7");
+        self.paper.play(design, &mut machine, Play { requests, names, run, what })
     }
 
     fn ext2(&self, compute_us: u32) -> Result<Report, PaperError> {
@@ -163,6 +166,26 @@ const WHY: &str = "Synthetic. For each request both proxies take the same time b
     where that holds everything, such a run is over before ext2 writes for the first time. \
     Squid's layout is ext2's row's, so that its row is the same run: its better proxy code is not \
     modelled. What is not cacheable passes by all of them.";
+
+const WHY_STORE: &str = "Ours alone: the requests of the first rows of figure 7 that may be kept, \
+    without the time that a proxy takes besides the disk. All have the same 128 MB, ext2's designs \
+    as well.";
+
+/// Every design on the requests of figure 7 that may be kept.
+pub(super) fn beside_all(paper: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {
+    let Proxies { mut requests, uncacheable, scale, .. } = Proxies::new(paper, SIZES[0]);
+    requests.retain(|request| !uncacheable.contains(&request.key));
+    let options = DesignOptions {
+        cache_bytes: 4 * DISK_BYTES / scale,
+        memory_bytes: POOL_BYTES / scale,
+        ..DesignOptions::default()
+    };
+    let run = RunOptions { clients: CLIENTS_DAMELO, ..RunOptions::default() };
+    let (names, what) = (&Catalogue::new(), "every design in figure 7");
+    let play = Play { requests: &requests, names, run, what };
+    let rows = beside::all(paper, play, &config(paper.scale_down, 4), &options)?;
+    Ok(beside::exhibit("a run like Web Polygraph's (figure 7)", &rows, WHY_STORE))
+}
 
 /// Measures figure 7.
 pub(super) fn figure_7(options: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {

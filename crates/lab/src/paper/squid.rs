@@ -6,14 +6,15 @@
 //! scaled with memory, or their blocks alone would fill it. Threads: one user.
 
 use super::beside;
+use super::playing::Play;
 use super::squid_mapped::{figure_6, figure_7, of_the_text};
 use super::workload::{check_length, requests as workload, second_level};
-use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
+use super::{Exhibit, PaperError, PaperOptions, Published, Trace};
 use crate::design::{Changes, DesignInputs, DesignOptions, Masks, find};
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
 use crate::lru::NumberMap;
-use crate::machine::{Kind, Machine, MachineConfig, Report, RunOptions, run as play};
+use crate::machine::{Kind, Machine, MachineConfig, Report, RunOptions};
 use crate::output::Unit;
 use crate::request::Request;
 use crate::vm::VmParams;
@@ -99,6 +100,7 @@ pub(super) fn config(footprint_bytes: u64, mapped: bool) -> MachineConfig {
 }
 
 pub(super) fn measure(
+    paper: &PaperOptions<'_>,
     name: &str,
     days: &Days,
     trace: &Trace<'_>,
@@ -109,8 +111,8 @@ pub(super) fn measure(
     let mut design = (find(name).expect("a design of the registry").make)(&inputs);
     let mut machine = Machine::new(config);
     let run = RunOptions { warmup: days.warmup, ..RunOptions::default() };
-    play(&mut *design, &mut machine, &days.requests, trace.names, run)
-        .map_err(in_what("the designs of squid"))
+    let (requests, names, what) = (&days.requests[..], trace.names, "the designs of squid");
+    paper.play(&mut *design, &mut machine, Play { requests, names, run, what })
 }
 
 /// Measures figures 1, 2, 4, 5, 6 and 7.
@@ -123,7 +125,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     let ignore = design_options(days.footprint_bytes);
     let one = |name: &str| {
         let mapped = name.starts_with("squidm");
-        measure(name, &days, &trace, &config(days.footprint_bytes, mapped), &ignore)
+        measure(options, name, &days, &trace, &config(days.footprint_bytes, mapped), &ignore)
     };
     let (cern, squid) = (one("cern")?, one("squid")?);
     let others = ["squidl", "squidm", "squidml", "squidmla"]
@@ -133,18 +135,18 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     tables.push(figure_4(&cern, &squid, &others[0].1));
     let as_printed = DesignOptions { squid_masks: Masks::Same, ..ignore.clone() };
     let files = config(days.footprint_bytes, false);
-    let as_printed = measure("squidl", &days, &trace, &files, &as_printed)?;
+    let as_printed = measure(options, "squidl", &days, &trace, &files, &as_printed)?;
     let mut table = figure_5(&squid, &others, days.small_share());
     let label = "squidl saves of Squid's I/O, its two masks of the same bits, as printed (§2.4.1)";
     let value = saved(squid.io.total(), as_printed.io.total());
     table.row(label, "%", Published::About(50.0), value);
     tables.push(table);
-    tables.extend([figure_6(&days), figure_7(&days, &trace)?, of_the_text(&days)]);
+    tables.extend([figure_6(&days), figure_7(options, &days, &trace)?, of_the_text(&days)]);
     let own = DesignOptions { memory_bytes: days.footprint_bytes / 16, ..ignore };
     let run = RunOptions { warmup: days.warmup, ..RunOptions::default() };
-    let with = (&config(days.footprint_bytes, false), run);
-    let what = "every design on squid's trace";
-    let rows = beside::all(&days.requests, trace.names, with, &own, what)?;
+    let (requests, what) = (&days.requests[..], "every design on squid's trace");
+    let play = Play { requests, names: trace.names, run, what };
+    let rows = beside::all(options, play, &config(days.footprint_bytes, false), &own)?;
     tables.push(beside::exhibit("the second half of the trace", &rows, WHY_STORE));
     Ok(tables)
 }

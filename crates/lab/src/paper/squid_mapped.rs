@@ -4,7 +4,7 @@
 //! Threads: one user.
 
 use super::squid::{Days, SMALL_BYTES, config, design_options, measure, saved};
-use super::{Exhibit, PaperError, Published, Trace};
+use super::{Exhibit, PaperError, PaperOptions, Published, Trace};
 use crate::design::{Changes, DesignOptions, MappedFile, Masks, directory_of_host};
 use crate::lru::NumberMap;
 use crate::machine::Report;
@@ -73,7 +73,11 @@ fn asked_again(requests: &[Request]) -> Days {
     }
 }
 
-pub(super) fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Exhibit, PaperError> {
+pub(super) fn figure_7(
+    paper: &PaperOptions<'_>,
+    days: &Days,
+    trace: &Trace<'_>,
+) -> Result<Exhibit, PaperError> {
     let small: Vec<Request> =
         days.requests.iter().filter(|r| r.size_bytes <= SMALL_BYTES).copied().collect();
     let again = asked_again(&small);
@@ -87,7 +91,7 @@ pub(super) fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Exhibit, PaperE
     config.mapped.memory_bytes = (cache_bytes * 15 / 100).max(32 << 10);
     let options =
         DesignOptions { cache_bytes, changes: Changes::Ignore, ..DesignOptions::default() };
-    let one = |name: &str, days: &Days| measure(name, days, trace, &config, &options);
+    let one = |name: &str, days: &Days| measure(paper, name, days, trace, &config, &options);
     let [lru, fbc, future] =
         [one("mmap-lru", &days)?, one("mmap-fbc", &days)?, one("mmap-future", &days)?];
     let fbc_again = one("mmap-fbc", &again)?;

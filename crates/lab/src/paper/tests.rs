@@ -281,6 +281,75 @@ fn tables_print_published_and_measured() {
     assert!(text.contains("0.50") && text.contains("Because."), "{text}");
 }
 
+/// What is left out is printed as that, with its number and the reason.
+#[test]
+fn tables_say_what_is_not_measured_and_why() {
+    let mut table = Exhibit::new("table 9", "An example", "Because.");
+    table.row("speed", "MB/s", Published::Value(20.0), 15.0);
+    table.not_measured("taste", "1", Published::AtLeast(4.0), "no tongue");
+    table.not_measured("smell", "1", Published::Picture, "no tongue");
+    table.not_measured("sound", "dB", Published::Picture, "no ear");
+    let text = table.to_string();
+    let line = text.lines().find(|line| line.contains("taste [1]")).expect("a row");
+    assert!(line.contains("over 4") && line.contains("not measured"), "{text}");
+    let reasons = ["not measured: taste; smell: no tongue", "not measured: sound: no ear"];
+    assert_eq!(table.reasons(), reasons);
+    assert!(reasons.iter().all(|reason| text.contains(reason)), "{text}");
+    let of = |paper, what: &str| {
+        let tables = tables(paper, 32);
+        let table = tables.iter().find(|table| table.what == what).expect("the table is there");
+        table.not_measured.iter().map(|row| row.label.clone()).collect::<Vec<_>>().join(", ")
+    };
+    assert!(of(Paper::Hades, "figure 6 (a)").contains("OO 4"));
+    assert!(of(Paper::Hades, "figure 6 (b)").contains("OHN 4"));
+    assert!(of(Paper::Hades, "figure 5").contains("mapping"));
+    assert!(of(Paper::Cfs, "table 2").contains("integer"));
+}
+
+/// Whoever counts along knows before how much there is to play, and counts all of it.
+#[test]
+fn a_rehearsal_counts_what_is_played() {
+    for (name, paper) in PAPERS {
+        let options = PaperOptions { scale_down: 32, ..PaperOptions::default() };
+        let wanted = requests_to_play(paper, &options).expect("goes through");
+        let count = PlayCount::default();
+        let tables = run(paper, &PaperOptions { played: Some(&count), ..options }).expect("runs");
+        assert_eq!(count.requests(), wanted, "{name}");
+        assert!(wanted > 10_000 && tables.iter().all(|table| !table.rows.is_empty()), "{name}");
+    }
+}
+
+/// The store is beside every design in creates, reads and deletes where the paper has them.
+#[test]
+fn the_store_is_beside_all_stages() {
+    let titles = |paper| -> Vec<String> {
+        let tables = tables(paper, 32).into_iter().filter(|table| table.what == "store");
+        tables
+            .map(|table| table.title.replace("Every design and the shipped store, ", ""))
+            .collect()
+    };
+    assert_eq!(
+        titles(Paper::Damelo),
+        [
+            "sequential create",
+            "sequential read",
+            "sequential delete",
+            "random create",
+            "random read",
+            "random delete",
+            "zipf 1:8 read",
+            "zipf 1:4 read",
+            "zipf 3:8 read",
+            "a run like Web Polygraph's (figure 7)",
+        ]
+    );
+    let cfs = titles(Paper::Cfs);
+    assert!(cfs[1].starts_with("creates of") && cfs[3].starts_with("deletes of"), "{cfs:?}");
+    // Scaled down, 1 GB fits into what is modelled, too.
+    let hades = titles(Paper::Hades);
+    assert!(hades[2].starts_with("100 MB") && hades[4].starts_with("a source tree"), "{hades:?}");
+}
+
 /// What the paper bounds or rounds is not printed as if it were exact, to people and to programs.
 #[test]
 fn bounds_and_rounded_numbers_are_printed_as_such() {

@@ -8,15 +8,16 @@
 //! for delays nobody while the disk has time. Threads: one user.
 
 use super::beside;
+use super::playing::Play;
 use super::workload::{check_length, requests as workload, second_level};
-use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
+use super::{Exhibit, PaperError, PaperOptions, Published, Trace};
 use crate::design::{
     Changes, Design, DesignInputs, DesignOptions, GroupRule, Ucfs, UcfsOptions, find,
 };
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
 use crate::lru::NumberMap;
-use crate::machine::{Machine, MachineConfig, MappedOn, Pace, Report, RunOptions, run as play};
+use crate::machine::{Machine, MachineConfig, MappedOn, Pace, Report, RunOptions};
 use crate::request::Request;
 use crate::trace::sort_by_time;
 use crate::vm::VmParams;
@@ -39,6 +40,7 @@ const CLIENTS: u32 = 64;
 
 #[derive(Clone, Copy)]
 struct Setting<'a> {
+    paper: &'a PaperOptions<'a>,
     requests: &'a [Request],
     trace: Trace<'a>,
     memory_bytes: u64,
@@ -78,11 +80,14 @@ impl Setting<'_> {
         RunOptions { clients, pace, warmup, ..RunOptions::default() }
     }
 
+    fn play(&self, what: &'static str) -> Play<'_> {
+        let (requests, names, run) = (self.requests, self.trace.names, self.run_options());
+        Play { requests, names, run, what }
+    }
+
     fn run(&self, design: &mut dyn Design, config: &MachineConfig) -> Result<Report, PaperError> {
-        let options = self.run_options();
         let mut machine = Machine::new(config);
-        let mut report = play(design, &mut machine, self.requests, self.trace.names, options)
-            .map_err(in_what("the systems of ucfs"))?;
+        let mut report = self.paper.play(design, &mut machine, self.play("the systems of ucfs"))?;
         let (looked_up, missing) = machine.files().name_cache_counts();
         report.facts.extend([(NAMES_LOOKED_UP, looked_up), (NAMES_FOUND, looked_up - missing)]);
         Ok(report)
@@ -120,8 +125,8 @@ impl Setting<'_> {
             ..DesignOptions::default()
         };
         let config = self.config(FfsParams::bsd_4k(), false, self.memory_bytes);
-        let (with, what) = ((&config, self.run_options()), "every design on ucfs's trace");
-        let mut rows = beside::all(self.requests, self.trace.names, with, &options, what)?;
+        let play = self.play("every design on ucfs's trace");
+        let mut rows = beside::all(self.paper, play, &config, &options)?;
         rows.insert(0, ("squid on FFS-async".to_owned(), asynchronous));
         Ok(rows)
     }
@@ -155,7 +160,8 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     let footprint_bytes: u64 = sizes.values().sum();
     let warmup = WARMUP.min(requests.len() / 4);
     let memory_bytes = (footprint_bytes / FOOTPRINT_TO_MEMORY).max(1 << 20);
-    let setting = Setting { requests: &requests, trace, memory_bytes, footprint_bytes, warmup };
+    let (paper, requests) = (options, &requests[..]);
+    let setting = Setting { paper, requests, trace, memory_bytes, footprint_bytes, warmup };
     let systems = setting.systems()?;
     let mut tables = vec![table_2(&setting), table_3(&systems), table_4(&systems)];
     tables.push(table_5(&setting, &systems)?);
