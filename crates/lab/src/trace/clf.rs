@@ -186,10 +186,14 @@ fn check_tail(rest: &[u8], tail: Tail) -> Result<(), BadRecord> {
     }
 }
 
+/// How TLS begins, escaped or not: somebody spoke it where HTTP is spoken, and asked nothing that
+/// the server could read.
+const TLS_HELLO: [&[u8]; 2] = [br"\x16\x03", &[0x16, 0x03]];
+
 /// `GET /x HTTP/1.0`; HTTP/0.9 has no version, and some servers logged no method.
 fn method_and_url(request: &[u8]) -> Result<(&[u8], &[u8]), BadRecord> {
     let request = request.trim_ascii();
-    if request.is_empty() || request == b"-" {
+    if request.is_empty() || request == b"-" || TLS_HELLO.iter().any(|b| request.starts_with(b)) {
         return Err(BadRecord::NoRequest);
     }
     let Some((method, rest)) = split(request, b" ") else {
@@ -336,6 +340,8 @@ mod tests {
                 "request does not end: a quote and a status is missing",
             ),
             (format!("{at} \"-\" 408 -"), "nothing was asked"),
+            (format!(r#"{at} "\x16\x03\x01\x02\x00\x01" 400 226"#), "nothing was asked"),
+            (format!("{at} \"\x16\x03\x01 x\" 400 226"), "nothing was asked"),
             (format!("{at} \"GET / HTTP/1.0\" 200 x"), "size is `x`, not a number of bytes"),
             (
                 format!("{at} \"GET / HTTP/1.0\" 200 5 \"r\" \"a\""),

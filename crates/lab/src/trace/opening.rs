@@ -26,6 +26,10 @@ pub(super) fn format_of(
         None => match detect(name, head, columns) {
             // The first three bytes of binary records mean something else.
             Ok(binary) if binary.is_binary() => binary,
+            // Columns have been named, as if it had any.
+            _ if columns.is_some() && is_json(text) => {
+                return Err(TraceError::Json { path: path.to_owned() });
+            }
             _ => detect(name, text, columns).map_err(|reason| match path.to_owned() {
                 path if is_json(text) => TraceError::Json { path },
                 path => TraceError::UnknownFormat { path, reason },

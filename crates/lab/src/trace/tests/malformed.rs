@@ -7,6 +7,20 @@ use crate::request::Op;
 use crate::trace::input::LINE_BYTES_MAX;
 use crate::trace::*;
 
+/// Columns may be named, JSON has none all the same; whoever names the form has the say.
+#[test]
+fn lines_of_json_are_refused_with_columns_named_too() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(b"{\"time\":1,\"url\":\"a\",\"bytes\":5}\n").expect("written");
+    let name = file.path().to_str().expect("a name");
+    let columns = ColumnOptions::parse("time-col=1,obj-id-col=2,obj-size-col=3").expect("good");
+    let options = ReadOptions { columns: Some(columns), ..ReadOptions::default() };
+    let refused = Trace::open(name, &options).err();
+    assert!(matches!(refused, Some(TraceError::Json { .. })), "{refused:?}");
+    let named = ReadOptions { format: Some(Format::Csv), ..options };
+    assert!(Trace::open(name, &named).is_ok());
+}
+
 /// A trace of two good requests and what is broken between or behind them.
 struct Case {
     format: &'static str,
