@@ -144,6 +144,39 @@ pub enum TraceError {
         /// What does not fit.
         reason: String,
     },
+    /// A trace that is read again for each design has become shorter.
+    #[error(
+        "the trace `{path}` changed while it was played: {counted} requests were counted, and now \
+         there are {found}"
+    )]
+    Changed {
+        /// As given.
+        path: String,
+        /// Requests at first.
+        counted: usize,
+        /// Requests when it was read again.
+        found: usize,
+    },
+    /// A trace that would have to be read again and cannot be.
+    #[error(
+        "`{path}` has more than {max} requests: it would have to be read again for each design, \
+         and is no file; write it to one, or read fewer (-n {max})"
+    )]
+    NotAgain {
+        /// As given.
+        path: String,
+        /// How many are kept.
+        max: usize,
+    },
+    /// A trace of which all is kept in memory, which has no room for it.
+    #[error(
+        "the trace has more than {max} requests, which is what memory has room for; read fewer \
+         (-n {max}), or a sample (`damelo lab trace sample`)"
+    )]
+    NoRoom {
+        /// How many fit.
+        max: u64,
+    },
     /// Writing failed.
     #[error("cannot write `{path}`")]
     Write {

@@ -60,8 +60,7 @@ pub(crate) struct Wrap {
     /// Times that every segment is reused
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     turns: u64,
-    /// Of a hundred hits, those after which the metadata is replaced, as by a proxy that
-    /// revalidates
+    /// Percentage of hits after which the metadata is replaced, as by a proxy that revalidates
     #[arg(long, value_name = "PERCENT", default_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     renew: u8,

@@ -38,14 +38,14 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 8_000_000,
           value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
-    /// Objects that the requests are drawn from; not all come up
+    /// Objects that the requests are drawn from; not all of them are drawn
     #[arg(long, value_name = "N", default_value_t = 4_000_000,
           value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     objects: u64,
     /// Policies to measure
     #[arg(long, value_name = "NAMES", default_value = "lru,s3-fifo", value_delimiter = ',')]
     policies: Vec<String>,
-    /// Runs of each, of which the best counts
+    /// Runs of each; the best one counts
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,

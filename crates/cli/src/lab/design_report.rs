@@ -287,7 +287,7 @@ fn how(played: &Played<'_>) -> String {
     format!(
         "{} requests on the modelled drive {} (order {}) with {} of cache, {clients} {pace}.{warmup}{love} Files on {files}, \
          mapped ones with {mapped}, {memory}.",
-        thousands(played.loaded.requests.len() as u64),
+        thousands(played.loaded.requests().len() as u64),
         system.drive,
         system.scheduler(),
         ByteSize::new(played.cache_bytes),

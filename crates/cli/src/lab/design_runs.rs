@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::design_report::{columns_of, json_about};
 use super::designs::Designs;
-use super::load::Loaded;
+use super::load::Playable;
 use super::manifest::NewPage;
 use crate::failure::Failure;
 use crate::output::{Out, heard};
@@ -51,7 +51,7 @@ impl Setting {
 /// How the requests are played, for what is printed of it.
 pub(super) struct Played<'a> {
     pub(super) args: &'a Designs,
-    pub(super) loaded: &'a Loaded,
+    pub(super) loaded: &'a Playable,
     pub(super) cache_bytes: u64,
     pub(super) manifest: Manifest,
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
+use damelo_lab::SimError;
 use damelo_lab::design::{
     DesignInputs, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, Grouper, Hinted, REGISTRY,
     Values, mapped_bytes_max, parse_choice, parse_size,
@@ -16,12 +17,11 @@ use damelo_lab::machine::{
     Machine, MachineConfig, MachineError, Pace, RealPlace, Report, RunOptions, run as play,
 };
 use damelo_lab::output::Manifest;
-use damelo_lab::{Request, SimError};
 
 use super::design_report::MODELLED;
 use super::design_runs::{Played, Run, Setting, run_all};
 use super::designs_real as real;
-use super::load::{Loaded, load};
+use super::load::Playable;
 use super::manifest::{NewPage, Read, drive_identity, manifest};
 use super::reading::{ReadArgs, check_times};
 use super::system_args::SystemArgs;
@@ -45,7 +45,8 @@ what was broken off, which are not the whole) are hits if their object is stored
 body), as DELETE and PURGE that were refused are. With --real one client asks, time is the wall clock's, and bytes are those that the system counted
 (/proc/self/io). A design that cannot be run has its reason in the column `failed` (in JSON and CSV
 `error`); the others run all the same, and the exit code is 4. docs/lab/designs.md in the source
-tells what each design is.";
+tells what each design is. A trace of more than 4,194,304 requests is read again for each design, so
+that it may be larger than memory; what grows with it are the names of its objects.";
 
 const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
 /// A page, as designs have them by default. Some want more, and say so.
@@ -64,13 +65,13 @@ pub(crate) struct Designs {
     read: ReadArgs,
     #[command(flatten)]
     pub(super) system: SystemArgs,
-    /// Room for objects on disk; cern and mmap-infinite keep everything, whatever it says
+    /// Disk space for objects; cern and mmap-infinite ignore it and keep everything
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::new(CACHE_DEFAULT_BYTES))]
     pub(super) cache: ByteSize,
-    /// Memory of designs that manage their own; 128MiB if not given
+    /// Memory of designs that manage their own [default: 128MiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     memory: Vec<ByteSize>,
-    /// Page or cluster of designs that have one: powers of two, 16KiB to 1MiB; 64KiB if not given
+    /// Page or cluster of designs that have one: powers of two, 16KiB to 1MiB [default: 64KiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = page_bytes)]
     page: Vec<u32>,
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule, help = rule_help())]
@@ -78,18 +79,18 @@ pub(crate) struct Designs {
     /// Clients that each have one request at a time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) clients: u32,
-    /// Requests come when the trace says, not as fast as they are served; responses count from
-    /// then. Those that stand behind later ones are put in order first
+    /// Issue requests at the times of the trace, from which responses then count, not as fast as
+    /// they are served; requests out of order are sorted first
     #[arg(long)]
     pub(super) at_trace_pace: bool,
     /// Leave the first N requests out of the count (warm-up)
     #[arg(long, value_name = "N", default_value = "0")]
     pub(super) warmup_req: usize,
-    /// Love the groups with most requests in the warm-up, a share of all groups such as top=0.1, and
-    /// hate the others, from its end on: designs that take hints (damelo, store)
+    /// After the warm-up, love the SHARE of groups that had most requests in it, such as top=0.1,
+    /// and hate the others: for designs that take hints (damelo, store)
     #[arg(long, value_name = "top=SHARE", value_parser = love_top)]
     pub(super) love: Option<f64>,
-    /// Run them on a real disk instead of a modelled one: in a directory or, those that need no
+    /// Run on a real disk instead of a modelled one: in a directory or, for designs that need no
     /// files, on a file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE",
           conflicts_with_all = ["drive", "files", "mapped", "system_memory", "scheduler", "clients", "at_trace_pace", "warmup_req", "love"])]
@@ -215,7 +216,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         None => {
             let config = args.system.machine(drive);
             let maps = specs.iter().any(|spec| spec.entry.maps_beside_files);
-            let mapped_bytes = if maps { mapped_bytes_max(&loaded.requests) } else { 0 };
+            let mapped_bytes = if maps { mapped_bytes_max(loaded.requests()) } else { 0 };
             run_all(&played, runs, new_page, &MODELLED, |spec, setting| {
                 run_one(&played, spec, setting, &spec.entry.on_one_disk(&config, mapped_bytes))
             })
@@ -266,15 +267,15 @@ fn real_place(
 }
 
 /// The trace, of which the warm-up leaves something to measure.
-fn load_measured(args: &Designs) -> Result<Loaded, Failure> {
-    let mut loaded = load(&args.trace, &args.read)?;
+fn load_measured(args: &Designs) -> Result<Playable, Failure> {
+    let mut loaded = Playable::load(&args.trace, &args.read)?;
     if args.at_trace_pace {
-        check_times(&args.trace, loaded.has_times, "--at-trace-pace")?;
-        loaded.sort_by_time();
+        check_times(&args.trace, loaded.facts.has_times, "--at-trace-pace")?;
+        loaded.sort_by_time()?;
     }
-    let (warmup, count) = (args.warmup_req, loaded.requests.len());
+    let (warmup, count) = (args.warmup_req, loaded.requests().len());
     // A DELETE has no body either, and may well be all that is left of a trace to somebody.
-    if !loaded.requests.iter().any(Request::has_body) {
+    if !loaded.facts.has_body {
         return Err(SimError::NoRequests { path: args.trace.clone() }.into());
     }
     if warmup >= count {
@@ -288,7 +289,7 @@ fn load_measured(args: &Designs) -> Result<Loaded, Failure> {
 const BY_HOST: [&str; 2] = ["cern", "squidl"];
 
 /// Says of a trace of numbers or keys that what goes by hosts has one of them to go by.
-fn tell_of_no_hosts(loaded: &Loaded, runs: &[Run<'_>]) {
+fn tell_of_no_hosts(loaded: &Playable, runs: &[Run<'_>]) {
     let is_by_host = |(spec, setting): &Run<'_>| {
         let is_grouped =
             setting.is_some_and(|s| matches!(s.rule, GroupRule::Host | GroupRule::HostPath));
@@ -347,24 +348,25 @@ fn run_one(
     let &Played { args, loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::base(setting, cache_bytes, false))?;
     let inputs =
-        DesignInputs { options: &options, requests: &loaded.requests, drive: &config.drive };
+        DesignInputs { options: &options, requests: loaded.requests(), drive: &config.drive };
     let mut design = spec.make(&inputs);
     if let Some(top_share) = args.love.filter(|_| spec.entry.takes_hints) {
-        let grouper = Grouper::new(options.grouping, &loaded.requests);
+        let grouper = Grouper::new(options.grouping, loaded.requests());
         design = Box::new(Hinted::new(design, grouper, top_share));
     }
-    let mut design = Watched::new(design, loaded.requests.len());
+    let mut design = Watched::new(design, loaded.requests().len());
     let mut machine = Machine::new(config);
     let run = RunOptions {
         clients: args.clients,
         pace: if args.at_trace_pace { Pace::Trace } else { Pace::AsFastAsPossible },
         warmup: args.warmup_req,
-        series_every: (loaded.requests.len() / POINTS).max(1),
+        series_every: (loaded.requests().len() / POINTS).max(1),
         ..RunOptions::default()
     };
-    let report = play(&mut design, &mut machine, &loaded.requests, &loaded.names, run)
+    let report = play(&mut design, &mut machine, loaded.requests(), &loaded.names, run)
         .map_err(|source| failure_of(spec, source))?;
-    let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
+    loaded.check()?;
+    let rate = loaded.requests().len() as f64 / begun.elapsed().as_secs_f64();
     say(format_args!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64)));
     Ok(report)
 }

@@ -60,7 +60,7 @@ pub(super) fn run<'a>(
     new_page: Option<NewPage<'_>>,
 ) -> Result<(), Failure> {
     let own = OwnPlace::at(place)?;
-    let mapped_bytes = mapped_bytes_max(&played.loaded.requests);
+    let mapped_bytes = mapped_bytes_max(played.loaded.requests());
     let size_bytes = played.cache_bytes.saturating_mul(2).max(FILE_BYTES_MIN).max(mapped_bytes);
     run_all(played, runs, new_page, &REAL, |spec, setting| {
         let config = RealConfig { place: own.place().clone(), size_bytes, flush: true };
@@ -76,7 +76,7 @@ fn page(played: &Played<'_>, all: &[Done]) -> Page {
         "{} requests, one after the other, with {} of cache. Time is the wall clock's, until everything is on the disk; \
          bytes and calls are those that the system counted for the process. No run of this command takes the same time \
          again.",
-        thousands(played.loaded.requests.len() as u64),
+        thousands(played.loaded.requests().len() as u64),
         ByteSize::new(played.cache_bytes),
     ));
     page.table(&table(all));
@@ -112,12 +112,14 @@ fn run_one(
 ) -> Result<RealReport, Failure> {
     let &Played { loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::base(setting, cache_bytes, true))?;
-    let inputs = DesignInputs { options: &options, requests: &loaded.requests, drive };
+    let inputs = DesignInputs { options: &options, requests: loaded.requests(), drive };
     let mut machine = RealMachine::new(config)?;
     // Dropped before the machine, in whose directory it may lie.
     let design = machine.design(spec.entry, &inputs)?;
-    let mut design = Watched::new(design, loaded.requests.len());
-    Ok(run_real(&mut design, &mut machine, &loaded.requests, &loaded.names)?)
+    let mut design = Watched::new(design, loaded.requests().len());
+    let report = run_real(&mut design, &mut machine, loaded.requests(), &loaded.names)?;
+    loaded.check()?;
+    Ok(report)
 }
 
 fn hit_percent(report: &RealReport) -> f64 {

@@ -32,13 +32,16 @@ const AFTER_HELP: &str = "\
 Examples:
   damelo lab paper cfs                            with the paper's own synthetic workload
   damelo lab paper squid --trace bu95.csv.zst     with requests that somebody made
-  damelo lab paper damelo --real /var/tmp         its designs on a real file system as well
+  damelo lab paper damelo --real /var/tmp         its workloads on a real file system as well
   damelo lab paper all --scale-down 10            everything, a tenth of the size
 
 Of a trace, squid and ucfs play what their papers' rules let through, as the authors did
 (`damelo lab trace filter --help` has the rules); the output says how much that is.
 
-What came out and what did not is told in docs/lab in the source.";
+Papers keep a trace in memory, with what they make of it 160 bytes a request: a longer one than there
+is room for is refused before anything is measured; -n N takes the first N of it. On real disks the
+papers' sizes take minutes and gigabytes; --scale-down N takes an N-th of them. What came out and
+what did not is told in docs/lab in the source.";
 
 /// Measure a paper's tables and figures again
 #[derive(Debug, Args)]
@@ -55,8 +58,8 @@ pub(crate) struct PaperArgs {
     /// Play all requests of the trace, also those that the paper's own rule leaves out
     #[arg(long)]
     unfiltered: bool,
-    /// Run the designs here too: a directory or, for those that need no files, a file or device
-    /// whose contents are lost
+    /// Also play the papers' workloads through their designs on a real disk: in a directory or, for
+    /// designs that need no files, on a file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE")]
     pub(super) real: Option<PathBuf>,
     /// Seed of everything random; 1 if not given
@@ -113,8 +116,7 @@ fn check(args: &PaperArgs) -> Result<(), Failure> {
             _ => {}
         }
     }
-    // Real disks take a part of any trace, so that everything matters there.
-    let (Which::One(name, paper), None) = (args.paper, &args.real) else { return Ok(()) };
+    let Which::One(name, paper) = args.paper else { return Ok(()) };
     let idle = if has_trace && !paper.takes_trace() {
         Some("--trace")
     } else if args.seed.is_some() && !paper.takes_seed(has_trace) {

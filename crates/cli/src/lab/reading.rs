@@ -28,7 +28,7 @@ pub(super) fn is_too_many(bytes: u64) -> bool {
 /// How to read a trace.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReadArgs {
-    /// Form of the trace, if it is not to be told from the file:
+    /// Format of the trace, told from the file if not given:
     /// damelo, squid, common, combined, oracleGeneral, lcs, vscsi, twr, csv, txt
     #[arg(long, short = 'f', value_name = "FORMAT", default_value = FORMAT_AUTO)]
     pub(crate) format: String,
@@ -43,8 +43,8 @@ pub(crate) struct ReadArgs {
     /// Put this before URLs that are only a path, as in the log of a single server
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub(crate) url_prefix: String,
-    /// What the times count: s, ms, us or ns; seconds if not given, or what the name of a csv
-    /// trace's column says, as `time_ms`
+    /// Unit of the trace's times: s, ms, us or ns [default: seconds, or what the name of a csv's
+    /// column says, such as `time_ms`]
     #[arg(long, value_name = "UNIT", value_parser = time_unit)]
     pub(crate) time_unit: Option<TimeUnit>,
     /// Stop after N requests, including those left out later; -1: no limit

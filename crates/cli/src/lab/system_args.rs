@@ -20,7 +20,7 @@ const MEMORY_BYTES_MIN: u64 = 256 << 10;
 pub(crate) struct SystemArgs {
     #[arg(long, value_name = "NAME|FILE", default_value = "atlas-10k-tripled", help = drive_help())]
     pub(super) drive: String,
-    /// In which order each disk serves what waits: fcfs, one-way or two-way
+    /// Order in which a disk serves waiting requests: fcfs, one-way or two-way elevator
     #[arg(long, value_name = "ORDER", default_value = "one-way", value_parser = scheduler)]
     scheduler: Scheduler,
     #[arg(long, value_name = "NAME", default_value = "ufs-8k", value_parser = files, help = files_help())]
@@ -28,8 +28,8 @@ pub(crate) struct SystemArgs {
     /// How the system maps files: page=8KiB:period=30 (seconds between writes of dirty pages)
     #[arg(long, value_name = "PARAMETERS", default_value = "page=8KiB:period=30", value_parser = mapped)]
     mapped: Mapped,
-    /// Memory of the system for each of what it keeps: blocks of files, mapped pages, blocks of a
-    /// device; 128MiB, 24MiB and 128MiB if not given
+    /// Memory of each of the system's caches: blocks of files, mapped pages, blocks of a device
+    /// [default: 128MiB, 24MiB and 128MiB]
     #[arg(long, value_name = "SIZE")]
     system_memory: Option<ByteSize>,
 }

@@ -131,7 +131,7 @@ struct Sample {
     /// What is kept or left out as one
     #[arg(long, value_enum, default_value = "object")]
     by: By,
-    /// Another seed keeps others
+    /// Seed of the choice: another one keeps others
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

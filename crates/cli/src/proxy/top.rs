@@ -37,7 +37,7 @@ the first. A proxy that stops answering is asked again until it does. q or Esc e
 pub(crate) struct Top {
     #[command(flatten)]
     admin: AdminArgs,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
     /// Print one frame and end

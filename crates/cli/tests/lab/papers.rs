@@ -38,7 +38,7 @@ fn a_paper_plays_what_its_own_rule_lets_through() {
     assert!(bed.ok(&["paper", "squid", "--trace", "t.csv", "--html", "p.html"]).starts_with(words));
     assert!(std::fs::read_to_string(bed.path("p.html")).unwrap().contains(words));
     let csv = bed.ok(&["paper", "squid", "--trace", "t.csv", "--csv"]);
-    assert!(csv.lines().nth(2).unwrap().ends_with(",squid-disk-io-1999"), "{csv}");
+    assert!(csv.lines().nth(2).unwrap().ends_with(",squid-disk-io-1999,"), "{csv}");
 }
 
 #[test]
@@ -51,7 +51,10 @@ fn a_paper_has_the_published_number_beside_ours() {
     assert!(rows.clone().any(|row| !row["published"].is_null() && row["ratio"].is_number()));
     let mut bounded = rows.clone().filter(|row| row["published_as"] == "at least");
     assert!(bounded.any(|row| row["published"] == json!([95.0, null])), "over 95%");
+    let left = tables.iter().flat_map(|table| table["not_measured"].as_array().unwrap());
+    assert!(left.clone().any(|row| row["reason"].as_str().unwrap().contains("processor time")));
     let csv = bed.ok(&["paper", "cfs", "--scale-down", "50", "--csv"]);
+    assert!(csv.lines().any(|line| line.contains("hash,s,,,picture only,,,,\"saves processor")));
     assert!(csv.lines().any(|line| line.contains(",95,,at least,")), "{csv}");
     assert!(tables.iter().all(|table| !table["why"].as_str().unwrap().is_empty()));
     assert!(tables.iter().all(|table| table["manifest"]["trace"]["seed"] == 1));

@@ -24,6 +24,7 @@ use crate::disk::Direction;
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Request};
+use crate::requests::Requests;
 
 /// Where groups lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -179,7 +180,7 @@ impl Damelo {
     /// # Panics
     /// If pages are not whole sectors of 512 bytes, or the disk has fewer than two of them for a
     /// group.
-    pub fn new(options: DameloOptions, requests: &[Request], changes: Changes) -> Damelo {
+    pub fn new(options: DameloOptions, requests: Requests<'_>, changes: Changes) -> Damelo {
         assert!(options.page_bytes.is_multiple_of(512), "pages are sectors");
         let total = (options.disk_bytes / u64::from(options.page_bytes)) as u32;
         let pages_per_group = total / options.groups;

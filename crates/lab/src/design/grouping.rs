@@ -5,6 +5,7 @@
 
 use crate::lru::{NumberMap, mix};
 use crate::request::{Catalogue, Request};
+use crate::requests::Requests;
 use crate::trace::scheme_of;
 
 /// A rule for choosing groups.
@@ -89,7 +90,7 @@ pub(crate) fn hash_name(name: &str) -> u64 {
 
 impl Grouper {
     /// A rule, with the trace for the oracle.
-    pub fn new(rule: GroupRule, requests: &[Request]) -> Grouper {
+    pub fn new(rule: GroupRule, requests: Requests<'_>) -> Grouper {
         let classes =
             if rule == GroupRule::Oracle { popularity(requests) } else { NumberMap::default() };
         Grouper { rule, sessions: NumberMap::default(), classes }
@@ -123,9 +124,9 @@ impl Grouper {
 }
 
 /// Keys by how often they are asked for, 0 for the most popular sixteenth of the requests.
-fn popularity(requests: &[Request]) -> NumberMap<u64, u64> {
+fn popularity(requests: Requests<'_>) -> NumberMap<u64, u64> {
     let mut counts: NumberMap<u64, u64> = NumberMap::default();
-    for request in requests {
+    for request in requests.iter() {
         *counts.entry(request.key).or_default() += 1;
     }
     let mut order: Vec<(u64, u64)> = counts.into_iter().map(|(key, n)| (n, key)).collect();

@@ -17,6 +17,7 @@ use super::{Cache, Design, DesignInputs, Served};
 use crate::lru::NumberMap;
 use crate::machine::Action;
 use crate::request::{Catalogue, Op, Request};
+use crate::requests::Requests;
 
 const CANDIDATES: usize = 64;
 
@@ -58,7 +59,7 @@ pub(crate) fn make(inputs: &DesignInputs<'_>) -> Box<dyn Design> {
     Box::new(Served { cache, rules: inputs.rules(inputs.options.cache_bytes) })
 }
 
-fn lives(requests: &[Request]) -> Vec<(u64, Life)> {
+fn lives(requests: Requests<'_>) -> Vec<(u64, Life)> {
     let mut lives: NumberMap<u64, Life> = NumberMap::default();
     for (at, request) in requests.iter().enumerate() {
         let bytes = request.size_bytes;
@@ -79,7 +80,7 @@ fn lives(requests: &[Request]) -> Vec<(u64, Life)> {
     lives
 }
 
-fn place_all(requests: &[Request], limit: u64) -> (NumberMap<u64, Placed>, u64) {
+fn place_all(requests: Requests<'_>, limit: u64) -> (NumberMap<u64, Placed>, u64) {
     let mut segments = Segments::packed();
     let mut table = NumberMap::default();
     // For each class the segments by popularity of their first object, with the lives they hold.

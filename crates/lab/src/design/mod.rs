@@ -50,6 +50,7 @@ use std::path::Path;
 use crate::disk::Drive;
 use crate::machine::{Action, MachineConfig, MappedOn};
 use crate::request::{Catalogue, Request};
+use crate::requests::Requests;
 use wanted::{Rules, Wanted};
 
 /// What became of a request.
@@ -196,7 +197,7 @@ pub struct DesignInputs<'a> {
     /// See [`DesignOptions`].
     pub options: &'a DesignOptions,
     /// All requests; only `mmap-future` and the oracle grouping look at them.
-    pub requests: &'a [Request],
+    pub requests: Requests<'a>,
     /// The drive it lies on; of a real one only how it reads is told by this.
     pub drive: &'a Drive,
 }

@@ -7,7 +7,7 @@
 //! Deviation: a segment that is released is used again for the next of its class; the paper has
 //! no deletions here.
 
-use crate::request::Request;
+use crate::requests::Requests;
 
 /// Largest object of the mapped file: the page of the system.
 pub(crate) const SMALL_BYTES_MAX: u64 = 8_192;
@@ -26,10 +26,10 @@ pub(crate) fn segment_bytes(class: usize) -> u64 {
 /// Most bytes that the small objects of these requests take in a mapped file, whatever replaces
 /// them: a segment that is free is used only for its class.
 #[must_use]
-pub fn mapped_bytes_max(requests: &[Request]) -> u64 {
+pub fn mapped_bytes_max(requests: Requests<'_>) -> u64 {
     let mut classes: Vec<u8> = Vec::new();
     let mut bytes = SMALL_BYTES_MAX;
-    for request in requests {
+    for request in requests.iter() {
         if !request.has_body() || request.size_bytes > SMALL_BYTES_MAX {
             continue;
         }

@@ -232,6 +232,7 @@ pub(crate) const YES_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::requests::Requests;
 
     #[test]
     fn defaults_are_what_the_lists_say() {
@@ -270,7 +271,7 @@ mod tests {
         let real = DesignOptions { real: true, cache_bytes: 5 << 40, ..base };
         assert_eq!(spec.options(&real).map(|options| options.cache_bytes), Ok(5 << 40));
         let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-        let inputs = DesignInputs { options: &real, requests: &[], drive: &drive };
+        let inputs = DesignInputs { options: &real, requests: Requests::NONE, drive: &drive };
         assert!(drive.size_bytes() < inputs.space_bytes().min(5 << 40));
     }
 

@@ -241,6 +241,7 @@ mod tests {
     use super::*;
     use crate::design::DesignOptions;
     use crate::disk::Drive;
+    use crate::requests::Requests;
 
     /// 16 directories of the first level, four in each: 80 with those, and every file goes to one
     /// of them.
@@ -248,7 +249,7 @@ mod tests {
     fn a_second_level_that_is_scaled_down_holds_all_files() {
         let options = DesignOptions { squid_second_level: 4, ..DesignOptions::default() };
         let drive = Drive::named("atlas-10k").expect("known");
-        let inputs = DesignInputs { options: &options, requests: &[], drive: &drive };
+        let inputs = DesignInputs { options: &options, requests: Requests::NONE, drive: &drive };
         for rule in [DirectoryRule::Number, DirectoryRule::Host] {
             let (mut design, mut out) = (make(&inputs, rule, None), Vec::new());
             design.prepare(&mut out);
@@ -291,7 +292,7 @@ mod tests {
     fn a_given_directory_is_that_of_its_number() {
         let options = DesignOptions::default();
         let drive = Drive::named("atlas-10k").expect("known");
-        let inputs = DesignInputs { options: &options, requests: &[], drive: &drive };
+        let inputs = DesignInputs { options: &options, requests: Requests::NONE, drive: &drive };
         let (mut design, mut out) = (make_given(&inputs, 26, 26), Vec::new());
         design.prepare(&mut out);
         assert_eq!(out.len(), 26 + 676);

@@ -39,6 +39,7 @@ use crate::disk::Direction;
 use crate::lru::NumberMap;
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Request};
+use crate::requests::Requests;
 use buffers::Buffers;
 use clusters::{Clusters, UnitId, disk_bytes_min};
 
@@ -201,7 +202,7 @@ impl Ucfs {
     /// # Panics
     /// If clusters are not whole sectors of 512 bytes, or hot and medium are more than all of
     /// memory.
-    pub fn new(options: UcfsOptions, requests: &[Request], changes: Changes) -> Ucfs {
+    pub fn new(options: UcfsOptions, requests: Requests<'_>, changes: Changes) -> Ucfs {
         assert!(options.cluster_bytes.is_multiple_of(512), "clusters are sectors");
         assert!(options.hot_percent + options.medium_percent <= 100, "shares of memory");
         let share = |percent: u32| options.memory_bytes * u64::from(percent) / 100;

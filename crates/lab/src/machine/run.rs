@@ -13,6 +13,7 @@ use crate::design::{Design, Outcome};
 use crate::disk::{Direction, DiskCounts, DiskIo, SECTOR_BYTES};
 use crate::machine::Action;
 use crate::request::{Catalogue, Op, Request};
+use crate::requests::{Pass, Requests};
 
 /// When requests arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,7 +80,7 @@ struct Client {
 struct Run<'a> {
     machine: &'a mut Machine,
     design: &'a mut dyn Design,
-    requests: &'a [Request],
+    requests: Pass<'a>,
     names: &'a Catalogue,
     options: RunOptions,
     clients: Vec<Client>,
@@ -107,10 +108,20 @@ struct Run<'a> {
 ///
 /// # Panics
 /// If there are no clients.
-pub fn run(
+pub fn run<'a>(
     design: &mut dyn Design,
     machine: &mut Machine,
-    requests: &[Request],
+    requests: impl Into<Requests<'a>>,
+    names: &Catalogue,
+    options: RunOptions,
+) -> Result<Report, MachineError> {
+    run_all(design, machine, requests.into(), names, options)
+}
+
+fn run_all(
+    design: &mut dyn Design,
+    machine: &mut Machine,
+    requests: Requests<'_>,
     names: &Catalogue,
     options: RunOptions,
 ) -> Result<Report, MachineError> {
@@ -132,7 +143,7 @@ pub fn run(
     let mut run = Run {
         machine,
         design,
-        requests,
+        requests: requests.iter(),
         names,
         options,
         clients,
@@ -152,16 +163,14 @@ pub fn run(
         run.play_until(options.warmup)?;
     }
     run.start_counting();
-    run.play_until(requests.len())?;
+    run.play_until(usize::MAX)?;
     run.finish()
 }
 
 /// That every request comes within virtual time.
-fn check_times(requests: &[Request]) -> Result<(), MachineError> {
-    let late = requests.iter().position(|request| request.time_us > TIME_US_MAX);
-    late.map_or(Ok(()), |at| {
-        let seconds = requests[at].time_us / 1_000_000;
-        Err(MachineError::TooLate { number: at + 1, seconds })
+fn check_times(requests: Requests<'_>) -> Result<(), MachineError> {
+    requests.first_after(TIME_US_MAX).map_or(Ok(()), |(number, us)| {
+        Err(MachineError::TooLate { number, seconds: us / 1_000_000 })
     })
 }
 
@@ -265,8 +274,8 @@ impl Run<'_> {
 
     /// Gives a client the next request; false if there is none or it is not time yet.
     fn begin(&mut self, index: usize, now_ns: u64) -> Result<bool, MachineError> {
-        let left = self.requests.get(self.next_request..self.end_request.min(self.requests.len()));
-        let Some(&request) = left.and_then(<[Request]>::first) else {
+        let is_left = self.next_request < self.end_request;
+        let Some(request) = is_left.then(|| self.requests.peek()).flatten() else {
             self.clients[index].ready_ns = None;
             return Ok(false);
         };
@@ -292,6 +301,7 @@ impl Run<'_> {
         client.waited_read = false;
         client.counted = self.next_request >= self.options.warmup;
         client.request = Some((request, outcome));
+        self.requests.next();
         self.next_request += 1;
         Ok(true)
     }
@@ -313,10 +323,10 @@ impl Run<'_> {
             }
         }
         now_ns = self.drain(now_ns);
-        if let (Pace::Trace, Some(request)) =
-            (self.options.pace, self.requests.get(self.next_request))
+        if self.options.pace == Pace::Trace
+            && let Some(request) = self.requests.peek()
         {
-            let arrival_ns = self.arrival_ns(request);
+            let arrival_ns = self.arrival_ns(&request);
             self.arrivals_from_ns += now_ns.saturating_sub(arrival_ns);
             now_ns = now_ns.max(arrival_ns);
         }

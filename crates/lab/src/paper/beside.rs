@@ -129,7 +129,7 @@ impl Workload<'_> {
             return Ok(vec![Report::default(); self.stages.len()]);
         }
         let config = self.machine_of(entry, requests);
-        let inputs = DesignInputs { options, requests, drive: &config.drive };
+        let inputs = DesignInputs { options, requests: requests.into(), drive: &config.drive };
         let mut design = (entry.make)(&inputs);
         let mut machine = Machine::new(&config);
         let mut reports = Vec::new();
@@ -169,7 +169,8 @@ impl Workload<'_> {
         config.files.buffer_cache_bytes = share;
         config.mapped.memory_bytes = share;
         config.buffered.memory_bytes = memory_bytes;
-        let mapped_bytes = if entry.maps_beside_files { mapped_bytes_max(requests) } else { 0 };
+        let mapped_bytes =
+            if entry.maps_beside_files { mapped_bytes_max(requests.into()) } else { 0 };
         entry.on_one_disk(&config, mapped_bytes)
     }
 }

@@ -15,10 +15,11 @@ use crate::disk::{Direction, Drive, Scheduler};
 use crate::fs::FfsParams;
 use crate::machine::{BufferedParams, Kind, Machine, MachineConfig, Report, RunOptions};
 use crate::request::{Catalogue, Op, Request};
+use crate::requests::Requests;
 
-const FILES: u64 = 50_000;
-const FILE_BYTES: u64 = 1_000;
-const TRACE_REQUESTS: usize = 18_000;
+pub(super) const FILES: u64 = 50_000;
+pub(super) const FILE_BYTES: u64 = 1_000;
+pub(super) const TRACE_REQUESTS: usize = 18_000;
 const SERIES_EVERY: usize = 1_000;
 /// What §5.3.1 wrote raw, once so and once as one file.
 const RAW_FILES: u64 = 1_000;
@@ -73,11 +74,11 @@ const LAYOUTS: [Layout; 2] = [
 fn ext2(layout: Layout) -> Box<dyn Design> {
     let options = DesignOptions::default();
     let drive = Drive::named("ibm-9lzx").expect("a drive of the registry");
-    let inputs = DesignInputs { options: &options, requests: &[], drive: &drive };
+    let inputs = DesignInputs { options: &options, requests: Requests::NONE, drive: &drive };
     (find(layout.design).expect("a design of the registry").make)(&inputs)
 }
 
-fn requests(count: u64, size_bytes: u64, op: Op) -> Vec<Request> {
+pub(super) fn requests(count: u64, size_bytes: u64, op: Op) -> Vec<Request> {
     let request = |key| Request { time_us: 0, client: 0, key, size_bytes, host: 0, op };
     (0..count).map(request).collect()
 }
@@ -122,7 +123,7 @@ fn ms_each(report: &Report) -> f64 {
     seconds(report) * 1e3 / report.requests.max(1) as f64
 }
 
-fn saved(ours: f64, theirs: f64) -> f64 {
+pub(super) fn saved(ours: f64, theirs: f64) -> f64 {
     100.0 * (1.0 - ours / theirs.max(1e-9))
 }
 
@@ -379,7 +380,7 @@ fn bursts(cfs: &Ours, ext2: &[Ext2]) -> Exhibit {
 }
 
 /// The files of tables 2 to 4, as many as there are.
-fn files(count: u64) -> String {
+pub(super) fn files(count: u64) -> String {
     match count {
         FILES => "50,000 files of 1 KB".to_owned(),
         fewer => format!("{fewer} files of 1 KB"),

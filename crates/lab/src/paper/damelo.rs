@@ -14,8 +14,9 @@ use crate::disk::{Direction, Drive, Scheduler};
 use crate::fs::FfsParams;
 use crate::machine::{Machine, MachineConfig, Report, RunOptions};
 use crate::request::{Catalogue, Op, Request};
+use crate::requests::Requests;
 
-const OBJECTS: u64 = 131_072;
+pub(super) const OBJECTS: u64 = 131_072;
 const OBJECT_BYTES_MAX: u64 = 16 << 10;
 pub(super) const GROUPS: u32 = 16;
 pub(super) const POOL_BYTES: u64 = 128 << 20;
@@ -42,7 +43,7 @@ impl Ordering {
     }
 }
 
-const ORDERINGS: [Ordering; 5] = [
+pub(super) const ORDERINGS: [Ordering; 5] = [
     Ordering {
         name: "sequential",
         sequential: true,
@@ -74,7 +75,7 @@ pub(super) struct Stages {
     pub(super) delete: Vec<Request>,
 }
 
-fn stages(ordering: Ordering, objects: u64, seed: u64) -> Stages {
+pub(super) fn stages(ordering: Ordering, objects: u64, seed: u64) -> Stages {
     let mut rng = fastrand::Rng::with_seed(seed);
     let sizes: Vec<u64> = (0..objects).map(|_| rng.u64(1..=OBJECT_BYTES_MAX)).collect();
     let per_group = objects / u64::from(GROUPS);
@@ -137,7 +138,7 @@ fn damelo(
         grouping: GroupRule::Given,
         ..DameloOptions::default()
     };
-    let mut design = Damelo::new(options, &[], Changes::Replace);
+    let mut design = Damelo::new(options, Requests::NONE, Changes::Replace);
     let mut machine = Machine::new(&config(scale, 4));
     let names = Catalogue::new();
     let run =
@@ -168,7 +169,7 @@ fn directory(key: u64, objects: u64) -> u32 {
 fn ext2(paper: &PaperOptions<'_>, stages: &Stages, block_kb: u32) -> Result<Measured, PaperError> {
     let options = DesignOptions::default();
     let config = config(paper.scale_down, block_kb);
-    let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+    let inputs = DesignInputs { options: &options, requests: Requests::NONE, drive: &config.drive };
     // [a-z]/[a-z] (§5.1); each object is assigned one of them.
     let mut design = make_given(&inputs, LETTERS, LETTERS);
     let mut machine = Machine::new(&config);

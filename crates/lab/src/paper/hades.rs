@@ -13,9 +13,10 @@ use crate::disk::{Drive, Scheduler};
 use crate::fs::FfsParams;
 use crate::machine::{Machine, MachineConfig, Report, RunOptions};
 use crate::request::{Catalogue, Op, Request};
+use crate::requests::Requests;
 
 /// A file size of §4.2: its name, bytes, readers at once, files of each.
-const SIZES: [(&str, u64, u32, u64); 4] = [
+pub(super) const SIZES: [(&str, u64, u32, u64); 4] = [
     ("100 KB", 100 << 10, 2, 1_000),
     ("1 MB", 1 << 20, 2, 500),
     ("100 MB", 100 << 20, 5, 1),
@@ -40,7 +41,7 @@ fn config(scale: u32) -> MachineConfig {
 }
 
 /// Readers that each read their files chunk by chunk and take turns at random.
-fn requests(readers: u32, files: u64, bytes: u64, seed: u64) -> Vec<Request> {
+pub(super) fn requests(readers: u32, files: u64, bytes: u64, seed: u64) -> Vec<Request> {
     let chunk_bytes = HadesOptions::default().chunk_bytes;
     let chunks = bytes.div_ceil(chunk_bytes);
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -113,7 +114,7 @@ fn measure(name: &str, load: Load<'_>) -> Result<Modes, PaperError> {
     let &PaperOptions { seed, scale_down: scale, .. } = paper;
     let options = design_options(load);
     let config = config(scale);
-    let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+    let inputs = DesignInputs { options: &options, requests: Requests::NONE, drive: &config.drive };
     let mut design = (find(name).expect("a design of the registry").make)(&inputs);
     let mut machine = Machine::new(&config);
     let names = Catalogue::new();
@@ -239,7 +240,7 @@ const STORE_MEMORY_BYTES: u64 = 16 << 20;
 const WHY_STORE: &str = "Ours alone. OpenAFS and Hades read through a file system with its caches emptied before; the \
 store has 16 MB of memory of its own, less than a tenth of the files, so that nearly all is read from the disk.";
 
-fn published(size: &str, mode: &str) -> (Published, Published) {
+pub(super) fn published(size: &str, mode: &str) -> (Published, Published) {
     match (size, mode) {
         ("100 KB", "Par/Cd") => (Published::Value(9.56), Published::Value(11.74)),
         ("100 KB", "Seq/Wm") => (Published::Value(17.42), Published::Picture),
@@ -287,7 +288,7 @@ fn build_once(
 ) -> Result<Report, PaperError> {
     let config = config(paper.scale_down);
     let options = DesignOptions { cache_bytes: CACHE_BYTES, ..DesignOptions::default() };
-    let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+    let inputs = DesignInputs { options: &options, requests: Requests::NONE, drive: &config.drive };
     let mut design = (find(name).expect("a design of the registry").make)(&inputs);
     let mut machine = Machine::new(&config);
     let requests = asked_by_each(tree, clients);

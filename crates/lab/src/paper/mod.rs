@@ -118,8 +118,8 @@ pub struct PaperOptions<'a> {
     /// Divides the number of objects and requests (and memory with them) of the papers' synthetic
     /// workloads; 1 is the paper's size.
     pub scale_down: u32,
-    /// A directory, device or file: the paper's designs also run there, on a part of the requests.
-    /// What a device or file holds is overwritten.
+    /// A directory, device or file: the paper's designs also play its workloads there. What a device
+    /// or file holds is overwritten.
     pub real: Option<&'a std::path::Path>,
     /// Counts the requests that are played.
     pub played: Option<&'a PlayCount>,
@@ -419,7 +419,7 @@ pub fn run(paper: Paper, options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, Pap
         Paper::Hades => hades::run(options)?,
     };
     if let Some(path) = options.real {
-        tables.push(real::run(paper, options, path)?);
+        tables.extend(real::run(paper, options, path)?);
     }
     Ok(tables)
 }

@@ -16,6 +16,7 @@ use crate::design::{
 };
 use crate::machine::{Action, Machine, MachineConfig, Report, RunOptions};
 use crate::request::{Catalogue, Op, Request};
+use crate::requests::Requests;
 
 /// What ext2's proxy served a second.
 const EXT2_RATE: f64 = 363.0;
@@ -127,7 +128,8 @@ impl<'a> Proxies<'a> {
 
     fn ext2(&self, compute_us: u32) -> Result<Report, PaperError> {
         let options = DesignOptions::default();
-        let inputs = DesignInputs { options: &options, requests: &[], drive: &self.config.drive };
+        let inputs =
+            DesignInputs { options: &options, requests: Requests::NONE, drive: &self.config.drive };
         let mut squid = (find("squid").expect("a design of the registry").make)(&inputs);
         self.play(&mut *squid, compute_us)
     }
@@ -138,7 +140,7 @@ impl<'a> Proxies<'a> {
             disk_bytes: 4 * DISK_BYTES / self.scale,
             ..DameloOptions::default()
         };
-        self.play(&mut Damelo::new(options, &[], Changes::Replace), compute_us)
+        self.play(&mut Damelo::new(options, Requests::NONE, Changes::Replace), compute_us)
     }
 
     /// The time besides the disk with which ext2 serves what it did, by bisection: the two overlap

@@ -19,7 +19,7 @@ use crate::output::Unit;
 use crate::request::Request;
 use crate::vm::VmParams;
 
-const SYNTHETIC_REQUESTS: usize = 400_000;
+pub(super) const SYNTHETIC_REQUESTS: usize = 400_000;
 pub(super) const SMALL_BYTES: u64 = 8 << 10;
 const NEEDED: usize = 1_000;
 pub(super) const SCALE_DOWN_MAX: u32 = (SYNTHETIC_REQUESTS / NEEDED) as u32;
@@ -31,7 +31,7 @@ pub(super) struct Days {
     pub(super) footprint_bytes: u64,
 }
 
-fn days(requests: &[Request]) -> Days {
+pub(super) fn days(requests: &[Request]) -> Days {
     let mut sizes: NumberMap<u64, u64> = NumberMap::default();
     for request in requests.iter().filter(|request| request.has_body()) {
         sizes.entry(request.key).or_insert(request.size_bytes);
@@ -107,7 +107,7 @@ pub(super) fn measure(
     config: &MachineConfig,
     options: &DesignOptions,
 ) -> Result<Report, PaperError> {
-    let inputs = DesignInputs { options, requests: &days.requests, drive: &config.drive };
+    let inputs = DesignInputs { options, requests: (&days.requests).into(), drive: &config.drive };
     let mut design = (find(name).expect("a design of the registry").make)(&inputs);
     let mut machine = Machine::new(config);
     let run = RunOptions { warmup: days.warmup, ..RunOptions::default() };

@@ -369,14 +369,43 @@ fn bounds_and_rounded_numbers_are_printed_as_such() {
     assert_eq!((Published::Ours.kind(), Published::Picture.ends()), (None, (None, None)));
 }
 
+/// The papers' own workloads, with what the paper says of them beside ours; nothing is left behind.
 #[test]
 fn papers_run_on_real_disks_too() {
     let home = tempfile::tempdir().expect("a directory");
-    let options =
-        PaperOptions { scale_down: 64, real: Some(home.path()), ..PaperOptions::default() };
-    let tables = run(Paper::Damelo, &options).expect("runs");
-    let real = tables.last().expect("tables");
-    assert_eq!(real.what, "real disks");
-    assert!(real.rows.iter().any(|row| row.label == "damelo, time" && row.measured > 0.0));
+    for (paper, scale_down, title, label, published) in [
+        (Paper::Damelo, 64, "sequential", "reads, damelo faster than squid", Published::Value(5.0)),
+        (
+            Paper::Cfs,
+            50,
+            "1000 files",
+            "deletes, cfs saves of the time of squid",
+            Published::AtLeast(95.0),
+        ),
+        (
+            Paper::Ucfs,
+            400,
+            "requests of a proxy",
+            "requests, ucfs faster than squidml",
+            Published::Range(3.0, 9.0),
+        ),
+        (
+            Paper::Squid,
+            400,
+            "requests of a proxy",
+            "requests, squidml saves of the time of squid",
+            Published::Picture,
+        ),
+        (Paper::Hades, 64, "files of 100 KB", "Seq/Wm, afs", Published::Value(17.42)),
+    ] {
+        let options = PaperOptions { scale_down, ..PaperOptions::default() };
+        let real = real::run(paper, &options, home.path()).expect("runs");
+        let table = real.iter().find(|table| table.title.contains(title)).expect(title);
+        assert_eq!(table.what, "real disks");
+        let row = table.rows.iter().find(|row| row.label == label).expect(label);
+        assert_eq!(row.published, published, "{label}");
+        let times = table.rows.iter().filter(|row| row.label.ends_with(", time"));
+        assert!(times.clone().count() >= 3 && times.into_iter().all(|row| row.measured > 0.0));
+    }
     assert_eq!(std::fs::read_dir(home.path()).expect("readable").count(), 0, "nothing is left");
 }

@@ -19,10 +19,11 @@ use crate::fs::FfsParams;
 use crate::lru::NumberMap;
 use crate::machine::{Machine, MachineConfig, MappedOn, Pace, Report, RunOptions};
 use crate::request::Request;
+use crate::requests::Requests;
 use crate::trace::sort_by_time;
 use crate::vm::VmParams;
 
-const SYNTHETIC_REQUESTS: usize = 400_000;
+pub(super) const SYNTHETIC_REQUESTS: usize = 400_000;
 const NEEDED: usize = 1_000;
 pub(super) const SCALE_DOWN_MAX: u32 = (SYNTHETIC_REQUESTS / NEEDED) as u32;
 /// §4.3.2.
@@ -111,7 +112,8 @@ impl Setting<'_> {
         let squid_second_level = self.second_level();
         let options = DesignOptions { squid_second_level, ..DesignOptions::default() };
         let config = self.config(files, name == "squidml", memory_bytes);
-        let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+        let inputs =
+            DesignInputs { options: &options, requests: Requests::NONE, drive: &config.drive };
         let mut design = (find(name).expect("a design of the registry").make)(&inputs);
         self.run(&mut *design, &config)
     }
@@ -139,9 +141,17 @@ impl Setting<'_> {
         // What the largest clusters need, so that figure 11 gives all of them the same.
         let memory_bytes = options.memory_bytes.max(8 * u64::from(CLUSTER_BYTES_MAX));
         let options = UcfsOptions { memory_bytes, grouping: GroupRule::HostPath, ..options };
-        let mut design = Ucfs::new(options, &[], Changes::Replace);
+        let mut design = Ucfs::new(options, Requests::NONE, Changes::Replace);
         self.run(&mut design, &self.config(FfsParams::bsd_4k(), false, memory_bytes))
     }
+}
+
+/// Those of objects that are cached, in order: §2.2 caches nothing larger than 256 KB.
+pub(super) fn cacheable(trace: &Trace<'_>) -> Vec<Request> {
+    let mut requests: Vec<Request> =
+        trace.requests.iter().filter(|r| r.size_bytes <= 256 << 10).copied().collect();
+    sort_by_time(&mut requests);
+    requests
 }
 
 /// Measures tables 2 to 5 and figures 6 to 12.
@@ -149,10 +159,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     let mut made = None;
     let trace = workload(options, SYNTHETIC_REQUESTS, &mut made)?;
     check_length(&trace, NEEDED)?;
-    // §2.2: nothing larger than 256 KB is cached.
-    let mut requests: Vec<Request> =
-        trace.requests.iter().filter(|r| r.size_bytes <= 256 << 10).copied().collect();
-    sort_by_time(&mut requests);
+    let requests = cacheable(&trace);
     let mut sizes: NumberMap<u64, u64> = NumberMap::default();
     requests.iter().filter(|r| r.has_body()).for_each(|r| {
         sizes.insert(r.key, r.size_bytes);

@@ -24,6 +24,7 @@ mod sample;
 mod source;
 mod squid;
 mod stat;
+mod streamed;
 #[cfg(test)]
 mod tests;
 mod twr;
@@ -47,4 +48,6 @@ pub use sample::{SampleBy, SampleOf, Sampler};
 pub use source::{Interner, Trace, is_generator, load, load_kept, sort_by_time};
 pub(crate) use stat::popularity_slope;
 pub use stat::{Quantiles, TraceStat, trace_curves, trace_stat};
+pub(crate) use streamed::Reading as StreamedReading;
+pub use streamed::{AllRequests, RequestFacts, StreamedTrace, load_or_stream};
 pub use write::{Lost, TraceWriter, WriteFormat};

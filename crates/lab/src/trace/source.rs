@@ -315,20 +315,48 @@ pub fn load(
     source: &mut dyn RecordSource,
     tell: impl FnMut(u64),
 ) -> Result<(Vec<Request>, Catalogue), TraceError> {
-    load_kept(source, |_| true, tell)
+    load_kept(source, |_| true, u64::MAX, tell)
 }
 
-/// The same of those requests that are to be kept; the others leave no names.
+/// The same of those requests that are to be kept, `kept_max` at most; the others leave no names.
 ///
 /// # Errors
-/// When the trace cannot be read, or goes on for centuries.
+/// When the trace cannot be read, goes on for centuries, or has more that are to be kept.
 pub fn load_kept(
+    source: &mut dyn RecordSource,
+    keeps: impl FnMut(&Record<'_>) -> bool,
+    kept_max: u64,
+    tell: impl FnMut(u64),
+) -> Result<(Vec<Request>, Catalogue), TraceError> {
+    let mut requests: Vec<Request> = Vec::new();
+    let each = |request| {
+        if requests.len() as u64 == kept_max {
+            return Err(TraceError::NoRoom { max: kept_max });
+        }
+        requests.push(request);
+        Ok(())
+    };
+    let Gathered { names, earliest_us, .. } = gather(source, keeps, tell, each)?;
+    requests.iter_mut().for_each(|request| request.time_us -= earliest_us);
+    Ok((requests, names))
+}
+
+/// What was found besides requests.
+pub(super) struct Gathered {
+    pub(super) names: Catalogue,
+    /// Of no request at all the end of time, and its beginning.
+    pub(super) earliest_us: u64,
+    pub(super) latest_us: u64,
+}
+
+/// Hands on each request that is to be kept, with the time that the trace has.
+pub(super) fn gather(
     source: &mut dyn RecordSource,
     mut keeps: impl FnMut(&Record<'_>) -> bool,
     mut tell: impl FnMut(u64),
-) -> Result<(Vec<Request>, Catalogue), TraceError> {
+    mut each: impl FnMut(Request) -> Result<(), TraceError>,
+) -> Result<Gathered, TraceError> {
     let mut interner = Interner::with_names();
-    let mut requests: Vec<Request> = Vec::new();
     let mut read = 0;
     let (mut earliest_us, mut latest_us) = (u64::MAX, 0);
     while source.advance()? {
@@ -343,15 +371,15 @@ pub fn load_kept(
                 let place = source.place().unwrap_or(Place::Record(read + 1));
                 return Err(TraceError::TooLate { place, seconds, max });
             }
-            requests.push(request);
+            each(request)?;
         }
         read += 1;
         if read % TELL_EVERY == 0 {
             tell(read);
         }
     }
-    requests.iter_mut().for_each(|request| request.time_us -= earliest_us);
-    Ok((requests, interner.into_catalogue().unwrap_or_default()))
+    let names = interner.into_catalogue().unwrap_or_default();
+    Ok(Gathered { names, earliest_us, latest_us })
 }
 
 /// Puts requests into the order of their times, those of one time as they were; returns how many

@@ -223,7 +223,8 @@ fn audit(name: &str, seed: u64) {
     let spec = DesignSpec::parse(name).expect(name);
     let entry = spec.entry;
     let options = spec.options(&audit_base(entry)).expect(name);
-    let inputs = DesignInputs { options: &options, requests: &requests, drive: &config().drive };
+    let inputs =
+        DesignInputs { options: &options, requests: (&requests).into(), drive: &config().drive };
     let mut design = (entry.make)(&inputs);
     let mut auditor = Auditor { reads_ends: entry.name == "store", ..Auditor::default() };
     let (mut out, names) = (Vec::new(), Catalogue::new());

@@ -5,7 +5,8 @@ use super::*;
 /// Outcomes of requests, and whether the last of them did anything.
 fn outcomes(entry: &Entry, requests: &[Request]) -> Vec<Outcome> {
     let options = small();
-    let inputs = DesignInputs { options: &options, requests, drive: &config().drive };
+    let inputs =
+        DesignInputs { options: &options, requests: requests.into(), drive: &config().drive };
     let mut design = (entry.make)(&inputs);
     let (mut out, names) = (Vec::new(), Catalogue::new());
     design.prepare(&mut out);

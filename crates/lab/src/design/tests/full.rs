@@ -1,6 +1,7 @@
 //! What designs do when they are full, and at times: exact counts on hand-made traces.
 
 use super::*;
+use crate::requests::Requests;
 
 const HOUR_US: u64 = 3_600_000_000;
 
@@ -75,7 +76,8 @@ fn damelo_writes_checkpoints_when_they_are_due() {
 fn ucfs_keeps_no_more_files_than_its_tables_have_room_for() {
     let options = ucfs_small(4 << 20);
     let requests: Vec<Request> = (0..40_000).map(|key| read(key, 20)).collect();
-    let inputs = DesignInputs { options: &options, requests: &requests, drive: &config().drive };
+    let inputs =
+        DesignInputs { options: &options, requests: (&requests).into(), drive: &config().drive };
     let mut design = (find("ucfs").expect("registered").make)(&inputs);
     let (names, mut actions) = (Catalogue::new(), Vec::new());
     requests.iter().for_each(|request| {
@@ -253,7 +255,7 @@ fn hades_waits_longer_for_what_is_far_away() {
 fn facts_are_counted_from_the_end_of_the_warm_up() {
     let options = DesignOptions { cache_bytes: 12 << 10, ..DesignOptions::default() };
     let (config, names) = (config(), Catalogue::new());
-    let inputs = DesignInputs { options: &options, requests: &[], drive: &config.drive };
+    let inputs = DesignInputs { options: &options, requests: Requests::NONE, drive: &config.drive };
     let mut design = (find("hades").expect("registered").make)(&inputs);
     let requests: Vec<Request> = (1..=6).map(|key| read(key, 4_096)).collect();
     let options = RunOptions { warmup: 4, ..RunOptions::default() };

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::design::Hinted;
+use crate::requests::Requests;
 
 type Hints = Rc<RefCell<Vec<(char, u64)>>>;
 
@@ -33,7 +34,7 @@ impl Design for Told {
 fn told(groups: u64, hosts: &[u32], warmup: usize) -> Vec<(char, u64)> {
     let hints = Hints::default();
     let design = Box::new(Told(Rc::clone(&hints), groups));
-    let mut hinted = Hinted::new(design, Grouper::new(GroupRule::Given, &[]), 0.3);
+    let mut hinted = Hinted::new(design, Grouper::new(GroupRule::Given, Requests::NONE), 0.3);
     let requests: Vec<Request> =
         hosts.iter().map(|&host| Request { host, ..read(u64::from(host), 100) }).collect();
     let options = RunOptions { warmup, ..RunOptions::default() };
@@ -84,10 +85,14 @@ fn hints_change_what_stays_in_memory() {
             ..DesignOptions::default()
         };
         let play = |hints: bool| {
-            let inputs = DesignInputs { options: &options, requests: &[], drive: &config().drive };
+            let inputs = DesignInputs {
+                options: &options,
+                requests: Requests::NONE,
+                drive: &config().drive,
+            };
             let mut design = (entry.make)(&inputs);
             if hints {
-                let grouper = Grouper::new(GroupRule::Given, &[]);
+                let grouper = Grouper::new(GroupRule::Given, Requests::NONE);
                 design = Box::new(Hinted::new(design, grouper, 0.125));
             }
             let options = RunOptions { warmup: 3_000, ..RunOptions::default() };

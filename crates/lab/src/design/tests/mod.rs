@@ -10,6 +10,7 @@ mod bodiless;
 mod full;
 mod hints;
 mod sizes;
+mod streamed;
 
 fn read(key: u64, size_bytes: u64) -> Request {
     Request { time_us: 0, client: 0, key, size_bytes, host: 0, op: Op::Read }
@@ -35,7 +36,7 @@ fn config() -> MachineConfig {
 
 fn run_named(name: &str, options: &DesignOptions, requests: &[Request]) -> Report {
     let names = Catalogue::new();
-    let inputs = DesignInputs { options, requests, drive: &config().drive };
+    let inputs = DesignInputs { options, requests: requests.into(), drive: &config().drive };
     let mut design = (find(name).expect("registered").make)(&inputs);
     let mut machine = Machine::new(&config());
     run(&mut *design, &mut machine, requests, &names, RunOptions::default()).expect("fits")
@@ -117,7 +118,7 @@ fn squidl_keeps_a_host_together() {
     let run_cold = |name: &str| {
         let inputs = DesignInputs {
             options: &DesignOptions::default(),
-            requests: &requests,
+            requests: (&requests).into(),
             drive: &config().drive,
         };
         let mut design = (find(name).expect("registered").make)(&inputs);
@@ -190,13 +191,16 @@ fn objects_without_urls_are_of_one_directory() {
             names.push_url(name.as_bytes());
         }
         let options = DesignOptions::default();
-        let inputs =
-            DesignInputs { options: &options, requests: &requests, drive: &config().drive };
+        let inputs = DesignInputs {
+            options: &options,
+            requests: (&requests).into(),
+            drive: &config().drive,
+        };
         let mut cern = (find("cern").expect("registered").make)(&inputs);
         let mut machine = Machine::new(&config());
         let run = run(&mut *cern, &mut machine, &requests, &names, RunOptions::default());
         assert_eq!(run.expect("fits").fact("directories"), 1);
-        let mut grouper = Grouper::new(GroupRule::HostPath, &requests);
+        let mut grouper = Grouper::new(GroupRule::HostPath, (&requests).into());
         let groups = requests.map(|request| grouper.group(&request, &names));
         assert_eq!(groups, [groups[0]; 3]);
     }
@@ -364,7 +368,7 @@ fn two_groups(grouping: GroupRule) -> DameloOptions {
 #[test]
 fn damelo_lets_hated_groups_go_first() {
     let options = two_groups(GroupRule::SizeClass);
-    let mut design = Damelo::new(options, &[], Changes::Replace);
+    let mut design = Damelo::new(options, Requests::NONE, Changes::Replace);
     design.hate(1);
     // 8,000 bytes: class 13, group 1; 5,000 bytes: 13 as well; 3,000: class 12, group 0.
     let requests = [read(1, 3_000), read(2, 8_000), read(3, 8_000), read(4, 8_000), read(1, 3_000)];
@@ -387,7 +391,7 @@ fn damelo_places_groups_from_the_centre_out() {
         disk_bytes: 5 * 10 * (16 << 10),
         ..DameloOptions::default()
     };
-    let damelo = Damelo::new(options, &[], Changes::Replace);
+    let damelo = Damelo::new(options, Requests::NONE, Changes::Replace);
     let regions: Vec<u64> = (0..5).map(|g| damelo.region_for_tests(g)).collect();
     assert_eq!(regions, [2, 3, 1, 4, 0]);
 }
@@ -404,7 +408,7 @@ fn damelo_places_no_two_groups_together() {
                 disk_bytes: u64::from(groups) * 3 * (16 << 10),
                 ..DameloOptions::default()
             };
-            let damelo = Damelo::new(options, &[], Changes::Replace);
+            let damelo = Damelo::new(options, Requests::NONE, Changes::Replace);
             let mut regions: Vec<u64> = (0..groups).map(|g| damelo.region_for_tests(g)).collect();
             regions.sort_unstable();
             assert!(regions.into_iter().eq(0..u64::from(groups)), "{placement:?}, {groups} groups");
@@ -632,7 +636,7 @@ fn every_group_of_damelo_can_be_loved() {
     let options = two_groups(GroupRule::Given);
     let page = |key, host| Request { host, ..read(key, 16_000) };
     let page_reads = |loved: Option<u64>| {
-        let mut damelo = Damelo::new(options, &[], Changes::Replace);
+        let mut damelo = Damelo::new(options, Requests::NONE, Changes::Replace);
         let design: &mut dyn Design = &mut damelo;
         // Two groups: 2 is the first of them, as for requests.
         [2, 1].into_iter().for_each(|group| design.hate(group));

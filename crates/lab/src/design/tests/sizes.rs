@@ -13,8 +13,11 @@ fn what_is_larger_than_any_cache_is_refused_by_every_design() {
         let write = Request { op: Op::Write, ..read(1, huge) };
         let small = read(1, 5_000);
         let requests = [small, read(1, huge), small, write, read(2, huge), small];
-        let inputs =
-            DesignInputs { options: &options, requests: &requests, drive: &config().drive };
+        let inputs = DesignInputs {
+            options: &options,
+            requests: (&requests).into(),
+            drive: &config().drive,
+        };
         let mut design = (entry.make)(&inputs);
         let (mut out, names) = (Vec::new(), Catalogue::new());
         design.prepare(&mut out);

@@ -7,6 +7,7 @@
 //! at.
 
 use super::*;
+use crate::requests::Requests;
 
 struct Bed {
     ucfs: Ucfs,
@@ -30,7 +31,7 @@ impl Bed {
             fills,
             ..UcfsOptions::default()
         };
-        let ucfs = Ucfs::new(options, &[], Changes::Replace);
+        let ucfs = Ucfs::new(options, Requests::NONE, Changes::Replace);
         let (names, urls, out) = (Catalogue::new(), Vec::new(), Vec::new());
         Bed { ucfs, names, urls, out, writes: 0, reads: 0 }
     }

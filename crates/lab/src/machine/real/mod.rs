@@ -26,7 +26,8 @@ pub use self::place::RealPlace;
 use super::{Action, DirId, FileId, ResponseTimes};
 use crate::design::{Design, DesignInputs, Entry, Outcome};
 use crate::disk::Direction;
-use crate::request::{Catalogue, Op, Request};
+use crate::request::{Catalogue, Op};
+use crate::requests::Requests;
 
 /// Alignment of direct I/O: transfers are widened to it.
 const DIRECT_BYTES: u64 = 4_096;
@@ -161,6 +162,8 @@ pub struct RealMachine {
     direct: bool,
     buffer: Aligned,
     actions: (u64, u64),
+    /// A design was prepared here.
+    prepared: bool,
 }
 
 impl RealMachine {
@@ -183,6 +186,7 @@ impl RealMachine {
             direct: false,
             buffer: Aligned::default(),
             actions: (0, 0),
+            prepared: false,
         })
     }
 
@@ -409,28 +413,40 @@ fn counts(action: &Action) -> (u64, u64) {
     }
 }
 
-/// Plays `requests` through a design on real disks, one after the other.
+/// Plays `requests` through a design on real disks, one after the other. Runs on one machine follow
+/// each other; the design's [`Design::prepare`] belongs to the first.
 ///
 /// # Errors
 /// See [`RealError`].
-pub fn run_real(
+pub fn run_real<'a>(
     design: &mut dyn Design,
     machine: &mut RealMachine,
-    requests: &[Request],
+    requests: impl Into<Requests<'a>>,
+    names: &Catalogue,
+) -> Result<RealReport, RealError> {
+    run_all(design, machine, requests.into(), names)
+}
+
+fn run_all(
+    design: &mut dyn Design,
+    machine: &mut RealMachine,
+    requests: Requests<'_>,
     names: &Catalogue,
 ) -> Result<RealReport, RealError> {
     let mut actions = Vec::new();
-    design.prepare(&mut actions);
-    for action in actions.drain(..) {
-        machine.perform(action)?;
+    if !std::mem::replace(&mut machine.prepared, true) {
+        design.prepare(&mut actions);
+        for action in actions.drain(..) {
+            machine.perform(action)?;
+        }
     }
     machine.flush()?;
     let (begun, before) = (Instant::now(), SystemIo::now());
     let mut report = RealReport::default();
     machine.actions = (0, 0);
-    for request in requests {
+    for request in requests.iter() {
         let from = Instant::now();
-        let outcome = design.request(request, names, &mut actions);
+        let outcome = design.request(&request, names, &mut actions);
         for action in actions.drain(..) {
             let (reads, writes) = counts(&action);
             machine.actions.0 += reads;

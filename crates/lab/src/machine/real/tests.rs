@@ -3,6 +3,7 @@
 use super::*;
 use crate::design::{DesignInputs, DesignOptions, find};
 use crate::machine::{Machine, MachineConfig, RunOptions, run};
+use crate::request::Request;
 
 fn requests() -> Vec<Request> {
     let mut rng = fastrand::Rng::with_seed(4);
@@ -31,7 +32,8 @@ fn designs_run_on_real_disks_as_on_modelled_ones() {
     // One of each kind: trees of directories take a while to make and to remove.
     for name in ["cern", "squidml", "mmap-fbc", "cfs", "damelo", "ucfs", "hades", "store"] {
         let entry = find(name).expect("registered");
-        let inputs = DesignInputs { options: &options, requests: &requests, drive: &config.drive };
+        let inputs =
+            DesignInputs { options: &options, requests: (&requests).into(), drive: &config.drive };
         let home = tempfile::tempdir().expect("a directory");
         let place = RealPlace::of(home.path()).expect("a directory");
         let real_config = RealConfig { place, size_bytes: 16 << 20, flush: false };
@@ -76,7 +78,7 @@ fn a_store_that_cannot_be_opened_is_an_error_with_its_path() {
     let machine = RealMachine::new(config).expect("makes nothing");
     let (options, requests) = (DesignOptions::default(), requests());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-    let inputs = DesignInputs { options: &options, requests: &requests, drive: &drive };
+    let inputs = DesignInputs { options: &options, requests: (&requests).into(), drive: &drive };
     let error = machine.design(find("store").expect("registered"), &inputs).err();
     let error = error.expect("no such directory").to_string();
     assert!(error.starts_with("cannot open a store on /nowhere/at/all: "), "{error}");
@@ -91,7 +93,7 @@ fn a_store_begins_empty_on_a_device_that_had_one() {
     let options = DesignOptions { cache_bytes: 16 << 20, ..DesignOptions::default() };
     let (requests, names) = (requests(), Catalogue::new());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-    let inputs = DesignInputs { options: &options, requests: &requests, drive: &drive };
+    let inputs = DesignInputs { options: &options, requests: (&requests).into(), drive: &drive };
     let run = || {
         let place = RealPlace::of(&device).expect("a file");
         let config = RealConfig { place, size_bytes: 16 << 20, flush: false };
@@ -121,7 +123,7 @@ fn designs_with_files_are_refused_on_a_device() {
     };
     let (requests, names) = (requests(), Catalogue::new());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
-    let inputs = DesignInputs { options: &options, requests: &requests, drive: &drive };
+    let inputs = DesignInputs { options: &options, requests: (&requests).into(), drive: &drive };
     for entry in &crate::design::REGISTRY {
         let config = RealConfig { place: place.clone(), size_bytes: 8 << 20, flush: true };
         let mut machine = RealMachine::new(config).expect("makes nothing");

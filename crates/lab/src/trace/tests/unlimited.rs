@@ -57,7 +57,8 @@ fn an_unlimited_cache_hits_what_designs_and_sim_hit_with_room_for_all() {
 fn ratios_of_a_design(requests: &[Request], names: &Catalogue) -> (f64, f64) {
     let config = MachineConfig::new(Drive::named("atlas-10k").expect("known"));
     let options = DesignOptions::default();
-    let inputs = DesignInputs { options: &options, requests, drive: &config.drive };
+    let inputs =
+        DesignInputs { options: &options, requests: requests.into(), drive: &config.drive };
     let mut design = (find("squid").expect("registered").make)(&inputs);
     let mut machine = Machine::new(&config);
     let report = run(&mut *design, &mut machine, requests, names, RunOptions::default());
