@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use damelo::{ByteSize, Config, Store};
 use damelo_http_proxy::{OriginTarget, ProxyConfig, Settings, ask_admin};
+use damelo_http_rules::key::QueryRule;
 use damelo_store_sim::{CrashKind, SimClock, SimDisk, SimOptions, SimWorld};
 use serde_json::{Value, json};
 use support::{
@@ -577,6 +578,7 @@ fn groups_are_purged_by_the_names_of_what_they_hold() {
         ("host", "host:a", [true; 4]),
         ("host", "a", [true; 4]),
         ("host", "host:other", [false; 4]),
+        ("host", "a/deep", [false; 4]),
         ("path:2", "path:a/deep/a/", [false, false, true, false]),
         ("path:2", "path:a/deep", [false; 4]),
         ("header:X-Of", "header:a/i", [false, true, false, false]),
@@ -608,6 +610,38 @@ fn groups_are_purged_by_the_names_of_what_they_hold() {
         let order = format!("Host: a\nPurge-Group: {no_group}");
         assert_eq!(proxy.ask("PURGE", "/", &order).status(), 400, "{no_group}");
     }
+}
+
+/// A name that is no host's purges no host, though keys have one for all.
+#[test]
+fn a_tag_is_not_the_group_of_the_only_host() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.groups.by = "host".parse().expect("a grouping");
+        config.forwarded.x_forwarded = false;
+    });
+    for (group, is_gone) in [("news", false), ("host:news", true)] {
+        proxy.get("/a");
+        assert!(is_hit(&proxy, "/a"));
+        purge(&proxy, &json!({ "group": group }));
+        assert_eq!(is_hit(&proxy, "/a"), !is_gone, "{group}");
+    }
+}
+
+/// The page is, however it was asked for; what goes with it is what named it so.
+#[test]
+fn a_page_whose_query_is_not_in_its_key_is_purged_with_its_group() {
+    let origin =
+        Origin::start(|_| reply(200, "cache-control: max-age=60\ncontent-type: text/html", "x"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.caching.key.query = QueryRule::Except(vec!["utm_*".to_owned()]);
+    });
+    proxy.get("/page?utm_source=x");
+    assert!(is_hit(&proxy, "/page"));
+    purge(&proxy, &json!({ "group": "page:http://a/page" }));
+    assert!(!is_hit(&proxy, "/page"));
 }
 
 /// Ten digits of which it sends the range that is asked for, which is one as `bytes=A-B`.

@@ -391,47 +391,56 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
     })
 }
 
-/// The groups that a name may be of: those of its kind, if it says one, or else a tag, the group of
-/// a rule, and a page or host where it looks like one.
+/// What a name of a group covers: that of its kind, if it says one, or else a tag, the group of a
+/// rule, and a page or host where it can be nothing more.
 fn group_scopes(shared: &Shared, name: &str) -> Result<Vec<Scope>, PurgeFailure> {
     let bad = |text: String| Err(PurgeFailure::BadOrder(text));
-    let page = |url: &str| {
-        let (_, host, path) = named(shared, url)?;
-        Ok::<_, PurgeFailure>(page_group(&host, &path))
-    };
+    let naming = Naming::of(shared);
     let of_path = |text: &str, groups: &dyn Fn(&str, &str) -> Vec<GroupId>| {
         let (host, rest) = text.split_once('/').unwrap_or((text, ""));
-        let hosts = hosts_in_keys(&Naming::of(shared), host)?;
-        Ok::<_, PurgeFailure>(hosts.iter().flat_map(|host| groups(host, rest)).collect())
+        let hosts = hosts_in_keys(&naming, host)?;
+        let groups = hosts.iter().flat_map(|host| groups(host, rest));
+        Ok(groups.map(|group| Scope::Group(group.get())).collect::<Vec<_>>())
     };
-    let groups: Vec<GroupId> = match name.split_once(':') {
+    match name.split_once(':') {
         Some(("id", number)) => match number.parse() {
-            Ok(number) => vec![GroupId::new(number)],
-            Err(_) => return bad(format!("`{number}` is not a group's number")),
+            Ok(number) => Ok(vec![Scope::Group(number)]),
+            Err(_) => bad(format!("`{number}` is not a group's number")),
         },
-        Some(("page", url)) => vec![page(url)?],
+        Some(("page", url)) => Ok(page_scopes(shared, url)?.into()),
         Some(("host", host)) if host.contains('/') => {
-            return bad(format!("`{host}` is not a host: write HOST or HOST:PORT"));
+            bad(format!("`{host}` is not a host: write HOST or HOST:PORT"))
         }
-        Some(("host", host)) => of_path(host, &|host, _| vec![host_group(host)])?,
+        Some(("host", host)) => of_path(host, &|host, _| vec![host_group(host)]),
         Some(("path", text)) => of_path(text, &|host, path| {
             path_groups(host, path.strip_suffix('/').unwrap_or(path)).to_vec()
-        })?,
-        Some(("header", text)) => of_path(text, &|host, value| vec![header_group(host, value)])?,
+        }),
+        Some(("header", text)) => of_path(text, &|host, value| vec![header_group(host, value)]),
         _ => {
             let mut scopes = vec![Scope::Tag(TagId::of(name.as_bytes()))];
             scopes.push(Scope::Group(rule_group(name).get()));
+            // Where keys have the origin's host alone, any name would be that one's; and what has
+            // a path is no host.
+            let may_be_host = shared.config.groups.by == Grouping::Host
+                && naming.has_hosts()
+                && !name.contains('/');
             if name.starts_with("http://") || name.starts_with("https://") {
-                scopes.push(Scope::Group(page(name)?.get()));
-            } else if shared.config.groups.by == Grouping::Host
+                scopes.extend(page_scopes(shared, name)?);
+            } else if may_be_host
                 && let Ok(groups) = of_path(name, &|host, _| vec![host_group(host)])
             {
-                scopes.extend(groups.iter().map(|group: &GroupId| Scope::Group(group.get())));
+                scopes.extend(groups);
             }
-            return Ok(scopes);
+            Ok(scopes)
         }
-    };
-    Ok(groups.into_iter().map(|group| Scope::Group(group.get())).collect())
+    }
+}
+
+/// A page, by its key as well: its group is named as the client that brought it asked for it.
+fn page_scopes(shared: &Shared, url: &str) -> Result<[Scope; 2], PurgeFailure> {
+    let (_, host, path) = named(shared, url)?;
+    let own = Scope::Url(url_hash(&key_of_url(shared, url)?));
+    Ok([own, Scope::Group(page_group(&host, &path).get())])
 }
 
 /// A host that the operator wrote, as it is in keys: by http and by https.
