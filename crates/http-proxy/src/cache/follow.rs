@@ -34,7 +34,8 @@ const SOON_BYTES: u64 = 1 << 20;
 /// What a request does next that has waited for another one.
 pub(super) enum Next {
     Answered(Box<Answer>),
-    /// Looks again, and has its range fetched as slices, or as it is: the fill would reach it later.
+    /// Looks again, and has its range fetched as slices, or as it is: the fill would reach it
+    /// later.
     Far,
     /// Looks again; the leader met with this failure, which may be its own.
     Again(Option<FetchError>),

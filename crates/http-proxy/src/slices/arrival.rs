@@ -64,10 +64,10 @@ pub(crate) async fn ask_origin(
     Ok(SliceResponse { slices, index, sent, response })
 }
 
-/// Begins to store and read an arriving slice, or the whole in its place, if that is of the `version`
-/// that an answer has begun with. Returns the response itself if it is neither, and remembers if it
-/// says something about the resource. `lead_for` supplies the lead for the slice, and is told
-/// whether what is stored is the whole resource.
+/// Begins to store and read an arriving slice, or the whole in its place, if that is of the
+/// `version` that an answer has begun with. Returns the response itself if it is neither, and
+/// remembers if it says something about the resource. `lead_for` supplies the lead for the slice,
+/// and is told whether what is stored is the whole resource.
 pub(crate) async fn begin(
     worker: &Worker,
     ask: &Ask,

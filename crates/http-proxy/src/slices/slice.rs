@@ -49,8 +49,8 @@ pub(crate) async fn get(
     standing_in.ok_or_else(|| lack.beside_stale(reason))
 }
 
-/// At least this stretch of a slice from the store, if that may be served without asking the origin:
-/// as it is, or as the origin is known to fail.
+/// At least this stretch of a slice from the store, if that may be served without asking the
+/// origin: as it is, or as the origin is known to fail.
 pub(crate) async fn without_asking(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -92,8 +92,8 @@ async fn at_hand(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch, begun: Begun
     AtHand::Got(Box::new(Got::stored(*slice, how)))
 }
 
-/// What is stored, and may stand in for a failure of the origin now that it has failed this request,
-/// or one that it `followed`.
+/// What is stored, and may stand in for a failure of the origin now that it has failed this
+/// request, or one that it `followed`.
 async fn stand_in(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -342,8 +342,8 @@ async fn follow(
     }
 }
 
-/// Fetches a slice, or has a stale one validated, for an answer that has begun with this version, if
-/// it has.
+/// Fetches a slice, or has a stale one validated, for an answer that has begun with this version,
+/// if it has.
 pub(super) async fn fetch(
     worker: &Arc<Worker>,
     ask: &Ask,

@@ -4,8 +4,8 @@
 //! (§4).
 //!
 //! Invariants: only a strong tag says so, as it would of slices that are joined; of a resource one
-//! slice at a time is validated behind answers, and none for a moment after that has failed; what is
-//! known to be of an earlier version is served in neither case. Threads: the worker's; a validation
+//! slice at a time is validated behind answers, and none for a moment after that has failed; what
+//! is known to be of an earlier version is served in neither case. Threads: the worker's; a validation
 //! behind answers is a task of its own.
 
 use std::sync::Arc;
@@ -256,8 +256,8 @@ pub(super) fn validate_behind(
     });
 }
 
-/// False if the origin has failed. `served_since_ms`: when the slice that the client is served came,
-/// or was last validated.
+/// False if the origin has failed. `served_since_ms`: when the slice that the client is served
+/// came, or was last validated.
 async fn validate(
     worker: &Arc<Worker>,
     ask: &Ask,

@@ -41,8 +41,8 @@ pub(super) struct Terms<'a> {
     pub(super) is_over: bool,
 }
 
-/// Decides by what came of asking one endpoint, an answer or an error with what was not sent, and by
-/// whether one of the others is healthy, which is asked only if it matters.
+/// Decides by what came of asking one endpoint, an answer or an error with what was not sent, and
+/// by whether one of the others is healthy, which is asked only if it matters.
 pub(super) fn after<B, U>(
     sent: Result<Response<B>, (FetchError, Option<U>)>,
     terms: Terms<'_>,

@@ -37,7 +37,8 @@ pub(crate) fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Fe
     if framings > 1 || !plain { Err(FetchError::Framing) } else { Ok(()) }
 }
 
-/// Whether a response has a body by its fields, or would have had one if it had not been for a HEAD.
+/// Whether a response has a body by its fields, or would have had one if it had not been for a
+/// HEAD.
 pub(super) fn announces_body(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")

@@ -229,8 +229,8 @@ impl Fetcher {
         pools.any(|pool| pool.endpoint().health().take_try(TRIALS_EVERY, now))
     }
 
-    /// Whether a validation behind answers may go to a site now: not to one that is out of reach and
-    /// was tried just now. The trial of one whose checks fail, too, is claimed when it is sent.
+    /// Whether a validation behind answers may go to a site now: not to one that is out of reach
+    /// and was tried just now. The trial of one whose checks fail, too, is claimed when it is sent.
     pub(crate) fn may_validate_behind(&self, site: SiteId) -> bool {
         self.is_known_down(site) || !self.is_out_of_reach(site) || self.take_trial(site)
     }

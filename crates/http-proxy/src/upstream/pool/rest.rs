@@ -1,5 +1,5 @@
-//! The rest of a connection after the answer to a HEAD: some origins send the body behind it all the
-//! same, and who came next on that connection would get it for an answer. What comes to a
+//! The rest of a connection after the answer to a HEAD: some origins send the body behind it all
+//! the same, and who came next on that connection would get it for an answer. What comes to a
 //! connection that nobody uses closes it.
 //!
 //! Invariant: a connection that rests is in the pool, and gets no request. Threads: the pool's
