@@ -1,6 +1,6 @@
 //! `damelo bench index`: bytes of memory per object in the index, all tables included, measured
-//! from outside: the difference of the resident sizes of two processes with equal data memory, one
-//! with a full index and one with an almost empty one.
+//! from outside: the difference of the resident sizes of two processes with equal stores and data
+//! memory, one with a full index and one with an almost empty one.
 
 use clap::Args;
 use damelo::ByteSize;
@@ -11,17 +11,18 @@ use crate::bench::scratch::{Scratch, ScratchArgs};
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
-/// Size of the objects that fill data memory in the reference process.
-const LARGE_BYTES: usize = 8 << 10;
+/// Size of the objects that fill data memory in the reference process: so large that they are few,
+/// since each may touch a page of the index.
+const LARGE_BYTES: usize = 256 << 10;
 
 const AFTER_HELP: &str = "\
 Example:
   damelo bench index --objects 10000000
 
-Two child processes have the same data memory and fill all of it. One holds this many small
-objects at a 90% fill of the index, the other a store just large enough to use that memory. Bytes
-for each object = difference of their resident sizes / objects: index, segment tables, group
-tables, everything.";
+Two child processes make the same store, with the same data memory, and fill all of that. One holds
+this many small objects at a 90% fill of the index, the other a few large ones, which leave the
+index empty. Bytes for each object = difference of their resident sizes / objects: index, segment
+tables, group tables, everything that grows with objects; the journal's pages are in both.";
 
 /// Memory for each object, by the size of the process.
 #[derive(Debug, Args)]
@@ -53,10 +54,13 @@ pub(crate) fn run(args: &Index) -> Result<(), Failure> {
         seeks: args.scratch.seeks,
         ..FillJob::new(scratch.path(), objects, size, args.memory)
     };
-    let small = weigh(&job(large.max(1), LARGE_BYTES))?;
+    let full = job(args.objects, args.size.bytes() as usize);
+    let small = job(large.max(1), LARGE_BYTES);
+    let disk_bytes = full.disk_bytes.max(small.disk_bytes);
+    let alike = |job: FillJob| FillJob { disk_bytes, objects_max: full.objects_max, ..job };
+    let small = weigh(&alike(small))?;
     scratch.remove();
-    let size = args.size.bytes() as usize;
-    let full = weigh(&job(args.objects, size))?;
+    let full = weigh(&alike(full.clone()))?;
     print(args, &small, &full)
 }
 
