@@ -240,7 +240,8 @@ int damelo_options_set_must_exist(damelo_options *options, int must_exist);
 
 /* Nonzero: open a store of several volumes though some are missing, all but the first: a disk died, or
  * is not mounted. What they hold is as if not there; when they are back, nothing is served that was
- * removed or replaced meanwhile. No effect with force or anew. Default 0. */
+ * removed or replaced meanwhile, and nothing at all of them once something was changed without them.
+ * No effect with force or anew. Default 0. */
 int damelo_options_set_without_missing(damelo_options *options, int without_missing);
 
 /* I/Os at the device at once, 1 to 4096; at most 8 on a rotating disk, and 16 where threads do the I/O.

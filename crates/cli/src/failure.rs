@@ -63,6 +63,14 @@ pub(crate) enum Failure {
         /// What the store said.
         source: damelo::OpenError,
     },
+    /// The same, of a command that can do without a volume that is missing.
+    #[error("cannot open the store `{path}`")]
+    OpenWithout {
+        /// First volume.
+        path: PathBuf,
+        /// What the store said.
+        source: damelo::OpenError,
+    },
     /// What is to be the store is something else.
     #[error("`{path}` holds data that is not a Damelo store")]
     NotOurs {
@@ -259,7 +267,10 @@ impl Failure {
             ) => 2,
             Failure::Drive(DriveError::Unknown { .. }) => 2,
             Failure::Paper(PaperError::ScaledTooFar { .. }) => 2,
-            Failure::Open { .. } | Failure::NotOurs { .. } | Failure::Exists { .. } => 3,
+            Failure::Open { .. }
+            | Failure::OpenWithout { .. }
+            | Failure::NotOurs { .. }
+            | Failure::Exists { .. } => 3,
             failure if failure.is_unread() => 0,
             _ => 4,
         }
@@ -280,6 +291,14 @@ impl Failure {
         match self {
             Failure::Open { source: damelo::OpenError::Missing { path }, .. } => {
                 Some(format!("`damelo format {} --size 20GiB`", path.display()))
+            }
+            Failure::OpenWithout { path, source: damelo::OpenError::VolumeMissing { path: missing } }
+                if path != missing =>
+            {
+                Some(
+                    "add --without-missing, if the others are to do; nothing of it is lost by `stat`, `ls` and `get`"
+                        .to_owned(),
+                )
             }
             // Of several volumes all have to be named, which is why none is here.
             Failure::Open {

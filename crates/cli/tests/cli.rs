@@ -208,6 +208,39 @@ fn a_store_that_is_not_there_is_named_with_what_to_do() {
     std::fs::remove_file(bed.path("b")).unwrap();
     let error = bed.fails(3, &["stat", "a,b"]);
     assert!(error.contains("b is missing") && !error.contains("try: `damelo format"), "{error}");
+    assert!(error.contains("try: add --without-missing"), "{error}");
+    // That command has no such flag.
+    assert!(!bed.fails(3, &["check", "a,b"]).contains("try: add"));
+}
+
+/// Who only looks loses nothing of a volume that is not mounted; who changes something does.
+#[test]
+fn a_volume_that_was_away_while_somebody_looked_has_what_it_had() {
+    let bed = Bed::empty();
+    let both = "a,b";
+    bed.ok(&["format", both, "--size", "16MiB"]);
+    std::fs::write(bed.path("value"), pattern(1_500_000)).unwrap();
+    let keys: Vec<String> = (0..12).map(|n| format!("key {n}")).collect();
+    keys.iter().for_each(|key| drop(bed.ok(&["put", both, key, "value"])));
+    let listed = |more: &[&str]| {
+        let output = bed.run(&[&["ls", both], more].concat());
+        output.stdout.split(|byte| *byte == b'\n').count()
+    };
+    let all = listed(&[]);
+    let (b, away) = (bed.path("b"), bed.path("away"));
+    std::fs::rename(&b, &away).unwrap();
+    let left = listed(&["--without-missing"]);
+    assert!(left < all, "{left} of {all}");
+    bed.ok(&["stat", both, "--without-missing"]);
+    bed.run(&["get", both, "key 0", "--without-missing"]);
+    std::fs::rename(&away, &b).unwrap();
+    assert_eq!(listed(&[]), all);
+    std::fs::rename(&b, &away).unwrap();
+    let purge = ["purge", both, "--group", "other"];
+    assert!(bed.fails(3, &purge).contains("try: add --without-missing"));
+    bed.ok(&[&purge[..], &["--without-missing"]].concat());
+    std::fs::rename(&away, &b).unwrap();
+    assert_eq!(listed(&[]), left, "it is given up");
 }
 
 #[test]

@@ -177,7 +177,8 @@ pub struct Config {
     /// not be opened, or holds something else. The objects on it are misses, and it counts as out
     /// of service ([`VolumeInfo::out_because`](crate::VolumeInfo::out_because), and a warning).
     /// When it comes back its room is used again, and nothing is served that had been removed or
-    /// replaced meanwhile; once a checkpoint was written without it, nothing that it holds is.
+    /// replaced meanwhile. Once something was changed without it, a checkpoint is written, and then
+    /// nothing that it holds is served any more; an open that only reads leaves that as it is.
     /// Default false. No effect with `force` or `anew`.
     ///
     /// ```no_run

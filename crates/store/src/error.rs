@@ -122,8 +122,8 @@ pub enum OpenError {
     /// One of several volumes is missing, or holds nothing of the store.
     #[error(
         "{path} is missing or holds nothing of the store, and another volume of it is there: bring it back, open the \
-         store without it (`without_missing`; not without the first), or make a new store of all of them \
-         (`damelo format --force`)"
+         store without it (any but the first: `without_missing`, of commands `--without-missing`), or make a new store \
+         of all of them (`damelo format --force`)"
     )]
     VolumeMissing {
         /// The volume.

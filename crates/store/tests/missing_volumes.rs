@@ -184,6 +184,56 @@ fn what_is_removed_while_a_volume_is_away_is_not_there_after_crashes_either() {
     }
 }
 
+/// As `damelo ls` does while a disk is not mounted.
+#[test]
+fn who_only_looks_without_a_volume_leaves_what_it_holds() {
+    for crashes in [false, true] {
+        let disks = [(); 3].map(|()| Disk::new(VOLUME_BYTES));
+        let store = open_on(&disks);
+        fill(&store);
+        // In parts, of which one volume alone has not all.
+        store.create(b"long", GroupId::new(2), &[7; 3 << 20]).wait().unwrap();
+        let has_long = |store: &Store| store.reader(b"long").wait().unwrap().is_some();
+        store.checkpoint().unwrap();
+        // What only segments and journal tell of.
+        put(&store, "late", 1, b"value");
+        store.remove(key(0).as_bytes()).unwrap();
+        store.sync().unwrap();
+        if crashes {
+            std::mem::forget(store)
+        } else {
+            store.close().unwrap()
+        }
+        let disks = disks.map(|disk| disk.copied());
+        disks[1].fail();
+        for _ in 0..2 {
+            let store = open_on(&disks);
+            assert_eq!(in_service(&store), [true, false, true]);
+            assert!(found(&store).len() < KEYS as usize - 1 && !has_long(&store));
+            // The keeper has looked several times whether a checkpoint is due.
+            std::thread::sleep(Duration::from_millis(100));
+            let stats = store.stats();
+            assert_eq!((stats.checkpoints, stats.checkpoint_errors), (0, 0), "{crashes}");
+            store.close().unwrap();
+        }
+        let disks = disks.map(|disk| disk.copied());
+        let store = open_on(&disks);
+        assert_eq!(in_service(&store), [true; 3]);
+        assert_eq!(found(&store), (1..KEYS).collect::<Vec<_>>(), "{crashes}");
+        assert!(has_long(&store) && get(&store, "late").is_some());
+        store.close().unwrap();
+        // The first change gives it up.
+        disks[1].fail();
+        let store = open_on(&disks);
+        put(&store, "new", 1, b"value");
+        store.close().unwrap();
+        let disks = disks.map(|disk| disk.copied());
+        let store = open_on(&disks);
+        assert!(found(&store).len() < KEYS as usize - 1);
+        assert_eq!(get(&store, "new").as_deref(), Some(&b"value"[..]));
+    }
+}
+
 #[test]
 fn the_first_volume_is_never_left_out() {
     let directory = tempfile::tempdir().unwrap();

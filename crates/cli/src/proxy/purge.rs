@@ -40,6 +40,10 @@ pub(crate) struct Purge {
     /// A store that nobody has open (several volumes: PATH,PATH)
     #[arg(value_name = "PATH", value_parser = OsStringValueParser::new().try_map(no_url))]
     volumes: Option<Volumes>,
+    /// Open the store though volumes are missing, all but the first; the purge gives up what they
+    /// hold
+    #[arg(long, requires = "volumes")]
+    without_missing: bool,
     #[command(flatten)]
     admin: AdminArgs,
     /// This URL, with all its variants: scheme, host and port as clients write them
@@ -159,9 +163,11 @@ fn purge_store(args: &Purge, volumes: &Volumes) -> Result<(), Failure> {
     }
     let group = args.group.as_ref().map(|name| name.parse::<GroupName>()).transpose();
     let group = group.map_err(|_| Failure::Usage("--group: write a name or id:NUMBER".into()))?;
-    let memory = ByteSize::new(64 << 20);
-    let store =
-        opening::open(&StoreArgs { volumes: volumes.clone(), memory, without_missing: false })?;
+    let store = opening::open(&StoreArgs {
+        volumes: volumes.clone(),
+        memory: ByteSize::new(64 << 20),
+        without_missing: args.without_missing,
+    })?;
     let what = if let Some(group) = group {
         store.purge_group(group.0)?;
         format!("group id:{}", group.0)

@@ -25,7 +25,8 @@ pub(crate) struct StoreArgs {
     /// Memory the command may use for data
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub(crate) memory: ByteSize,
-    /// Open it though volumes are missing, all but the first: what they hold is as if not there
+    /// Open it though volumes are missing, all but the first: what they hold is as if not there,
+    /// and is given up for good as soon as something is changed (put, rm, purge)
     #[arg(long)]
     pub(crate) without_missing: bool,
 }
@@ -35,7 +36,12 @@ pub(crate) fn open(args: &StoreArgs) -> Result<Store, Failure> {
     let mut config = existing(&args.volumes);
     config.memory = args.memory;
     config.without_missing = args.without_missing;
-    let store = open_with(config, &args.volumes)?;
+    let store = open_with(config, &args.volumes).map_err(|failure| match failure {
+        Failure::Open { path, source: source @ OpenError::VolumeMissing { .. } } => {
+            Failure::OpenWithout { path, source }
+        }
+        failure => failure,
+    })?;
     wait_recovered(&store);
     Ok(store)
 }

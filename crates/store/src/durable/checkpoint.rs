@@ -122,6 +122,10 @@ impl Engine {
             let journalled = self.counters.journal_records.load(Ordering::Relaxed);
             let written_bytes = self.counters.written_bytes.load(Ordering::Relaxed)
                 + journalled * JOURNAL_CELL_BYTES as u64;
+            if self.spares_missing() {
+                // Until something is changed: then what was asked for is still to be had.
+                continue;
+            }
             if schedule.is_due(now, written_bytes) || self.journal.take_wants_checkpoint() {
                 schedule.last = now;
                 // Failures are counted; after another period it is tried again, also where nothing
@@ -174,6 +178,22 @@ impl Engine {
         outcome.map(drop)
     }
 
+    /// Whether a checkpoint would give up what volumes hold that the store was opened without,
+    /// though nothing was changed since: the last one still tells all, and when they are back, the
+    /// next open finds by it what they hold. Who only looked has lost nothing.
+    pub(crate) fn spares_missing(&self) -> bool {
+        let counters = &self.counters;
+        let changes = [
+            &counters.journal_records,
+            &counters.pages_written,
+            &counters.extents_written,
+            &counters.checkpoints,
+            &counters.checkpoint_errors,
+        ];
+        self.space.volumes.iter().any(|volume| volume.is_missing)
+            && changes.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+    }
+
     /// The checkpoint at a close: none where that of the close before still tells all. What only
     /// memory knows beside, how often objects were hit since, is not worth a checkpoint.
     pub(crate) fn checkpoint_at_close(&self) -> io::Result<()> {
@@ -181,7 +201,7 @@ impl Engine {
         let is_as_found = clean.is_some_and(|clean| clean.covers)
             && self.counters.journal_records.load(Ordering::Relaxed) == 0
             && !self.recovery.is_incomplete();
-        if is_as_found { Ok(()) } else { self.write_checkpoint(true) }
+        if is_as_found || self.spares_missing() { Ok(()) } else { self.write_checkpoint(true) }
     }
 
     /// Before a record is written to the journal.

@@ -69,6 +69,10 @@ impl Engine {
 
     fn part_extent(&self, part: &ManifestPart, start: u64) -> Result<Extent, Lost> {
         let segment = SegmentId(part.segment_id);
+        if self.space.holds(segment) && self.space.is_missing(segment) {
+            // It is there when its volume is.
+            return Err(Lost::OutOfService);
+        }
         if !self.space.holds(segment) || self.ring.life(segment) != part.life() {
             return Err(Lost::Overwritten);
         }

@@ -44,9 +44,10 @@ impl Engine {
         let seq = self.new_seq();
         drop(shard);
         drop(resident);
-        if self.space.is_untouched() {
-            // The first record would be a sync, and this may be the I/O thread. What is forgotten
-            // is on disk as it was, and would be found and forgotten again.
+        if self.space.is_untouched() || self.spares_missing() {
+            // The first record would be a sync, and this may be the I/O thread; or it would be a
+            // change, which gives up what missing volumes hold. What is forgotten is on disk as it
+            // was, and would be found and forgotten again.
             self.checkpoints.note_changed();
             return true;
         }
