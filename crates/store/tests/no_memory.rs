@@ -2,7 +2,6 @@
 //! one. The only test here, since it limits what memory its process may have.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use damelo::{ByteSize, Config, GroupId, OpenError, Store};
 
