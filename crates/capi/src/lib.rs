@@ -34,6 +34,9 @@ pub mod store;
 pub mod thesis;
 pub mod writer;
 
+#[cfg(test)]
+mod tests;
+
 /// What `damelo.h` promises of threads: these are used by many at once, the others by one after the
 /// other.
 const _: () = {
