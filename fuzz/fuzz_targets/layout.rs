@@ -59,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
         checkpoint_offset: layout.checkpoint_offset,
         checkpoint_bytes: layout.checkpoint_bytes,
         segments_offset: layout.segments_offset,
-        object_max_bytes: 1,
+        object_bytes_max: 1,
         created_unix_s: 0,
     };
     assert_eq!(superblock.validate(), Ok(()), "{request:?}");

@@ -30,7 +30,7 @@ fn config() -> Config {
     config.objects_max = Some(1024);
     config.page = Some(ByteSize::new(16 << 10));
     config.segment = Some(ByteSize::new(SEGMENT_BYTES as u64));
-    config.object_max = ByteSize::new(1 << 20);
+    config.object_bytes_max = ByteSize::new(1 << 20);
     config.seed = Some(1);
     config.background = false;
     config

@@ -208,7 +208,7 @@ int damelo_options_set_objects_max(damelo_options *options, uint64_t objects);
 
 /* Largest object accepted, in bytes: 1 to 2^40. Default 8 GiB; at most about half of the volumes in
  * any case, see object_bytes_max of damelo_store_info. */
-int damelo_options_set_object_max(damelo_options *options, uint64_t bytes);
+int damelo_options_set_object_bytes_max(damelo_options *options, uint64_t bytes);
 
 /* Page size for a new store, a power of two from 16 KiB to 1 MiB; 0: the default, 64 KiB. */
 int damelo_options_set_page(damelo_options *options, uint64_t bytes);

@@ -135,7 +135,7 @@ setters! {
     damelo_options_set_objects_max(objects: u64) |config|
         config.objects_max = (objects != 0).then_some(objects);
     /// Largest object accepted.
-    damelo_options_set_object_max(bytes: u64) |config| config.object_max = ByteSize::new(bytes);
+    damelo_options_set_object_bytes_max(bytes: u64) |config| config.object_bytes_max = ByteSize::new(bytes);
     /// Page size of a new store.
     damelo_options_set_page(bytes: u64) |config| config.page = size(bytes);
     /// Segment size of a new store.

@@ -35,7 +35,7 @@ static void null_handles(void) {
     INVALID(damelo_options_add_volume(NULL, "x", 0));
     INVALID(damelo_options_set_memory(NULL, 1));
     INVALID(damelo_options_set_objects_max(NULL, 1));
-    INVALID(damelo_options_set_object_max(NULL, 1));
+    INVALID(damelo_options_set_object_bytes_max(NULL, 1));
     INVALID(damelo_options_set_page(NULL, 1));
     INVALID(damelo_options_set_segment(NULL, 1));
     INVALID(damelo_options_set_durability(NULL, 0));
@@ -74,7 +74,7 @@ static void all_set(const char *directory) {
     damelo_options *options = small_options(directory);
     OK(damelo_options_add_volume(options, path_in(directory, "second"), VOLUME_BYTES));
     OK(damelo_options_set_objects_max(options, 10000));
-    OK(damelo_options_set_object_max(options, 1 << 20));
+    OK(damelo_options_set_object_bytes_max(options, 1 << 20));
     OK(damelo_options_set_page(options, 32 << 10));
     OK(damelo_options_set_segment(options, 1 << 20));
     OK(damelo_options_set_durability(options, DAMELO_DURABILITY_SYNCED));
@@ -136,7 +136,7 @@ static void only_the_open_knows(const char *directory) {
     REFUSED_BY_OPEN(damelo_options_set_memory(options, 1));
     REFUSED_BY_OPEN(damelo_options_set_memory(options, UINT64_MAX));
     REFUSED_BY_OPEN(damelo_options_set_objects_max(options, UINT64_MAX));
-    REFUSED_BY_OPEN(damelo_options_set_object_max(options, 0));
+    REFUSED_BY_OPEN(damelo_options_set_object_bytes_max(options, 0));
     REFUSED_BY_OPEN(damelo_options_set_page(options, 20000));
     REFUSED_BY_OPEN(damelo_options_set_segment(options, 1));
     REFUSED_BY_OPEN(damelo_options_set_queue_depth(options, 4097));

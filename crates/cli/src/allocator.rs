@@ -48,7 +48,7 @@ pub(crate) fn give_back_from_now_on() -> io::Result<()> {
             interval = if has_grown { LOOK_INTERVAL } else { GIVE_BACK_INTERVAL };
         }
     };
-    thread::Builder::new().name("allocator".to_owned()).spawn(body).map(drop)
+    thread::Builder::new().name("damelo-alloc".to_owned()).spawn(body).map(drop)
 }
 
 /// Gives the free memory of the system's allocator back to the operating system. glibc maps what is

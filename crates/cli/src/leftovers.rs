@@ -105,7 +105,7 @@ pub(crate) fn watch() -> Result<(), Failure> {
         paths.iter().for_each(|path| remove(path));
         signals::end_by(signal);
     };
-    thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
+    thread::Builder::new().name("damelo-signals".to_owned()).spawn(wait).map_err(failed)?;
     Ok(())
 }
 

@@ -145,9 +145,9 @@ impl Stop {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(body).map_err(failed)
         };
-        spawn("deadline", Box::new(move || end_late(&begun)))?;
+        spawn("damelo-deadline", Box::new(move || end_late(&begun)))?;
         let others = stop.others.clone();
-        spawn("orders", Box::new(move || others.serve()))?;
+        spawn("damelo-orders", Box::new(move || others.serve()))?;
         let told = stop.clone();
         let wait = move || {
             told.wait_for_end(&all);
@@ -157,7 +157,7 @@ impl Stop {
             say(format_args!("damelo: finishing what is under way; once more ends at once"));
             std::process::exit(EXIT_BASE + wait_again(&ends));
         };
-        spawn("signals", Box::new(wait))?;
+        spawn("damelo-signals", Box::new(wait))?;
         Ok(stop)
     }
 

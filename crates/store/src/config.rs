@@ -160,7 +160,7 @@ pub struct Config {
     pub segment: Option<ByteSize>,
     /// Largest object accepted, 1 byte to 1 TiB. Default 8 GiB; never more than about half of the
     /// volumes, see [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
-    pub object_max: ByteSize,
+    pub object_bytes_max: ByteSize,
     /// Overwrite a device or file that holds other data. It holds none if its first 4 MiB and its
     /// last MiB are zeros: nothing else is looked at. What was a store of another version of the
     /// format, or has lost both of its superblocks, is other data. A store that this version reads,
@@ -282,7 +282,7 @@ impl Config {
             objects_max: None,
             page: None,
             segment: None,
-            object_max: ByteSize::new(8 << 30),
+            object_bytes_max: ByteSize::new(8 << 30),
             force: false,
             anew: false,
             must_exist: false,

@@ -18,7 +18,7 @@ use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
 use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::durable::superblocks::DamagedCopies;
-use crate::format::{JournalOp, KEY_MAX_BYTES, META_MAX_BYTES, SUMMARY_ENTRY_BYTES};
+use crate::format::{JournalOp, KEY_BYTES_MAX, META_BYTES_MAX, SUMMARY_ENTRY_BYTES};
 use crate::group::Groups;
 use crate::group::hints::PendingHints;
 use crate::group::neighbours::{Neighbours, Touched};
@@ -60,7 +60,7 @@ const PAGE_SHARE: u64 = 3;
 /// lies beside it that of its run, are kept in 32 bits.
 const PIECE_BYTES_MAX: u64 = 2 << 30;
 /// At most what is beside the value in its run: key, metadata, header, and the rest of a page.
-const BESIDE_PIECE_BYTES: u64 = KEY_MAX_BYTES as u64 + META_MAX_BYTES as u64 + (2 << 20);
+const BESIDE_PIECE_BYTES: u64 = KEY_BYTES_MAX as u64 + META_BYTES_MAX as u64 + (2 << 20);
 const _: () = assert!(PIECE_BYTES_MAX + BESIDE_PIECE_BYTES <= u32::MAX as u64);
 
 pub(crate) struct Engine {
@@ -217,7 +217,7 @@ impl Engine {
     /// Longest metadata of one object: the format's limit, or less on small segments or with little
     /// memory.
     pub(crate) fn metadata_max(&self) -> usize {
-        (self.extent_max() / 2).min(u64::from(crate::format::META_MAX_BYTES)) as usize
+        (self.extent_max() / 2).min(u64::from(crate::format::META_BYTES_MAX)) as usize
     }
 
     /// Takes a run of `bytes` bytes, waiting for readers as configured. `None`: refused. `waited`

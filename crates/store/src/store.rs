@@ -277,7 +277,7 @@ impl Store {
     }
 
     fn value_max(&self) -> u64 {
-        self.engine().config.object_max.bytes()
+        self.engine().config.object_bytes_max.bytes()
     }
 
     fn create_value(

@@ -281,7 +281,7 @@ fn what_waits_for_a_sync_of_the_disk_is_not_done_in_the_call() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::new(dir.path().join("store"), ByteSize::new(32 << 20));
     config.memory = ByteSize::new(4 << 20);
-    config.object_max = ByteSize::new(1 << 20);
+    config.object_bytes_max = ByteSize::new(1 << 20);
     config.durability = Durability::Synced;
     let store = Store::open(config).unwrap();
     store.wait_recovered();

@@ -189,7 +189,7 @@ fn an_unpolled_create_has_taken_effect_if_it_is_ready_and_counts_as_abandoned_if
 #[test]
 fn a_writer_is_not_committed_after_a_write_that_failed_or_was_dropped() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir, |config| config.object_max = ByteSize::new(4 << 20));
+    let store = open(&dir, |config| config.object_bytes_max = ByteSize::new(4 << 20));
     let torn = |mut writer: Writer, too_large: u64, abandoned: u64| {
         assert_eq!(writer.write(b"again").wait(), Err(CreateError::Torn));
         assert_eq!(writer.commit().wait(), Err(CreateError::Torn));
@@ -227,7 +227,7 @@ fn a_writer_is_not_committed_after_a_write_that_failed_or_was_dropped() {
 #[test]
 fn a_write_that_is_refused_removes_the_version_that_the_writer_was_to_replace() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir, |config| config.object_max = ByteSize::new(4 << 20));
+    let store = open(&dir, |config| config.object_bytes_max = ByteSize::new(4 << 20));
     let replace = |awaited: bool, bytes: usize| {
         store.create(KEY, GROUP, b"older").wait().unwrap();
         let mut writer = store.writer(KEY, GROUP, Default::default()).unwrap();
@@ -255,7 +255,7 @@ fn a_write_that_is_refused_removes_the_version_that_the_writer_was_to_replace() 
 #[test]
 fn a_refused_writer_that_is_used_further_removes_nothing_newer() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir, |config| config.object_max = ByteSize::new(4 << 20));
+    let store = open(&dir, |config| config.object_bytes_max = ByteSize::new(4 << 20));
     store.create(KEY, GROUP, b"older").wait().unwrap();
     let mut writer = store.writer(KEY, GROUP, Default::default()).unwrap();
     let refused = writer.write(&[1; 5 << 20]).wait();

@@ -21,7 +21,7 @@ use tapped::{Tap, Tapped};
 fn config(dir: &TempDir) -> Config {
     let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
     config.memory = ByteSize::new(4 << 20);
-    config.object_max = ByteSize::new(2 << 20);
+    config.object_bytes_max = ByteSize::new(2 << 20);
     // Nothing is written because its time has come.
     config.flush_period = Duration::ZERO;
     config
@@ -103,7 +103,7 @@ fn a_value_and_metadata_that_fit_in_no_one_record_are_stored_in_parts() {
 fn the_limit_that_a_refusal_names_is_the_one_that_refuses() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir);
-    config.object_max = ByteSize::new(8 << 30);
+    config.object_bytes_max = ByteSize::new(8 << 30);
     config.segment = Some(ByteSize::new(256 << 10));
     config.page = Some(ByteSize::new(16 << 10));
     let store = Store::open(config).unwrap();
@@ -133,7 +133,7 @@ fn long_value(length: u64) -> Vec<u8> {
 fn an_object_of_more_than_half_of_the_volumes_is_refused_before_it_pushes_out_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir);
-    config.object_max = ByteSize::new(8 << 30);
+    config.object_bytes_max = ByteSize::new(8 << 30);
     let store = Store::open(config).unwrap();
     (0..100).for_each(|key| create(&store, key, &[7; 10_000]));
     store.sync().unwrap();
@@ -178,7 +178,7 @@ fn the_largest_object_is_there_when_it_was_stored_however_few_the_segments() {
         config.volumes[0].size = Some(ByteSize::new(size));
         config.segment = Some(ByteSize::new(segment));
         config.page = Some(ByteSize::new(16 << 10));
-        config.object_max = ByteSize::new(8 << 30);
+        config.object_bytes_max = ByteSize::new(8 << 30);
         let store = Store::open(config).unwrap();
         let value = long_value(store.info().object_bytes_max);
         for round in 0..9_u64 {
@@ -203,7 +203,7 @@ fn the_largest_object_is_there_when_it_was_stored_however_few_the_segments() {
 fn an_object_whose_start_was_overwritten_while_it_came_in_is_not_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir);
-    config.object_max = ByteSize::new(8 << 30);
+    config.object_bytes_max = ByteSize::new(8 << 30);
     let store = Store::open(config).unwrap();
     let mut writer = store.writer(b"k", group(), WriterOptions::default()).unwrap();
     writer.write(&long_value(4 << 20)).wait().unwrap();
@@ -261,7 +261,7 @@ fn whoever_waits_is_counted() {
 fn what_has_an_impossible_size_is_refused_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir);
-    config.object_max = ByteSize::new(1 << 20);
+    config.object_bytes_max = ByteSize::new(1 << 20);
     let store = Store::open(config).unwrap();
     let group = group();
     let (long, large) = (vec![b'k'; (64 << 10) + 1], vec![0; 2 << 20]);

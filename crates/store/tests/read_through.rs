@@ -244,7 +244,7 @@ fn what_a_change_overtakes_is_not_stored() {
 #[test]
 fn what_the_store_refuses_is_passed_on() {
     let dir = tempfile::tempdir().unwrap();
-    let reads = open(&dir, |config| config.object_max = ByteSize::new(1 << 10));
+    let reads = open(&dir, |config| config.object_bytes_max = ByteSize::new(1 << 10));
     for _ in 0..2 {
         let served = reads.read_blocking(KEY, GROUP, || found(&[1; 2 << 10])).unwrap();
         assert_eq!((served.len(), served.is_fetched()), (2 << 10, true));

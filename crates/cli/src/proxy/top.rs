@@ -188,7 +188,7 @@ impl Screen {
             restore(&mut out);
             signals::end_by(signal);
         };
-        thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+        thread::Builder::new().name("damelo-signals".to_owned()).spawn(wait)?;
         terminal::enable_raw_mode()?;
         // From here on, dropping the guard restores the terminal.
         let screen = Screen;

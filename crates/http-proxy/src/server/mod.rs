@@ -252,7 +252,7 @@ fn spawn_workers(
 ) -> Result<Vec<JoinHandle<()>>, ProxyError> {
     let spawn_one = |((opened, desk), counters): ((Vec<Opened>, Desk), &Arc<Counters>)| {
         let (start, counters, follower) = (start.clone(), counters.clone(), followers.join());
-        spawn("damelo-worker", move |event_loop| {
+        spawn("damelo-loop", move |event_loop| {
             event_loop.block_on(accept(start, opened, desk, counters, follower));
         })
     };

@@ -145,14 +145,14 @@ fn a_body_that_takes_more_than_half_of_the_store_passes_by() {
     assert!(proxy.get("/small").cache().contains("; hit"), "it was not pushed out");
 }
 
-/// Bodies lie in sections: `object_max` (8 GiB by default) is for one of them.
+/// Bodies lie in sections: `object_bytes_max` (8 GiB by default) is for one of them.
 #[test]
 fn a_body_may_be_longer_than_the_longest_object_of_the_store() {
     let body = noise(5, 6 << 20);
     let sent = body.clone();
     let origin = Origin::start(move |_| reply(200, "Cache-Control: max-age=60", sent.clone()));
     let mut home = Home::new();
-    home.object_max = Some(ByteSize::new(2 << 20));
+    home.object_bytes_max = Some(ByteSize::new(2 << 20));
     let url = format!("http://{}", origin.address);
     let proxy = Proxy::start_in(&home, OriginTarget::Url(url), |_| {});
     let miss = proxy.get("/big");

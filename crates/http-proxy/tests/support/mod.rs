@@ -291,20 +291,20 @@ pub(crate) struct Home {
     directory: tempfile::TempDir,
     pub(crate) memory: ByteSize,
     /// Longest object of the store, if not the default.
-    pub(crate) object_max: Option<ByteSize>,
+    pub(crate) object_bytes_max: Option<ByteSize>,
 }
 
 impl Home {
     pub(crate) fn new() -> Home {
         let directory = tempfile::tempdir().expect("tempdir");
-        Home { directory, memory: ByteSize::new(8 << 20), object_max: None }
+        Home { directory, memory: ByteSize::new(8 << 20), object_bytes_max: None }
     }
 
     pub(crate) fn open(&self) -> Store {
         let path = self.directory.path().join("store");
         let mut config = Config::new(path, ByteSize::new(64 << 20));
         config.memory = self.memory;
-        config.object_max = self.object_max.unwrap_or(config.object_max);
+        config.object_bytes_max = self.object_bytes_max.unwrap_or(config.object_bytes_max);
         let store = Store::open(config).expect("store");
         store.wait_recovered();
         store

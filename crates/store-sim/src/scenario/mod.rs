@@ -51,7 +51,7 @@ pub fn tiny_config(seed: u64) -> Config {
     config.objects_max = Some(4096);
     config.page = Some(ByteSize::new(if is_even(seed) { 32 << 10 } else { 16 << 10 }));
     config.segment = Some(ByteSize::new(256 << 10));
-    config.object_max = ByteSize::new(2 * MIB);
+    config.object_bytes_max = ByteSize::new(2 * MIB);
     config.memory_wait = Duration::from_secs(5);
     config.seed = Some(seed);
     config

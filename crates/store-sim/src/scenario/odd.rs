@@ -20,7 +20,7 @@ const CRASHES: usize = 3;
 fn odd_store(rng: &mut fastrand::Rng, seed: u64) -> (Config, Vec<SimDisk>) {
     let wild = rng.bool();
     let mut config = varied_config(rng, seed, wild);
-    config.object_max = ByteSize::new(16 * MIB);
+    config.object_bytes_max = ByteSize::new(16 * MIB);
     config.reinsert_percent_max = [0, 20, 90][rng.usize(0..3)];
     let volume = config.volumes[0].clone();
     let mut disks = Vec::new();

@@ -9,12 +9,12 @@ use crate::sync::{RwLock, exclusive, shared};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, MARKS_MAX, PREFIX_MAX_BYTES};
+use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, MARKS_MAX, PREFIX_BYTES_MAX};
 use crate::types::{GroupId, Sequence};
 
 /// Longest prefix of a prefix purge, in bytes; a journal record would hold more.
 pub(crate) const PURGE_PREFIX_BYTES_MAX: usize = 8192;
-const _: () = assert!(PURGE_PREFIX_BYTES_MAX <= PREFIX_MAX_BYTES);
+const _: () = assert!(PURGE_PREFIX_BYTES_MAX <= PREFIX_BYTES_MAX);
 /// Most prefix marks; each is compared on the first read of an object after a purge.
 const PREFIX_MARKS_MAX: usize = 1024;
 /// A checkpoint's room for marks, in cells, less one for the mark on everything: groups get three

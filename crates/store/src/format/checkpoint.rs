@@ -21,7 +21,7 @@ use super::{BLOCK, BLOCK_BYTES, FormatError, INDEX_SLOT_BYTES, StoreNonce, ensur
 /// The most 32-byte cells of marks (a mark with a prefix takes several).
 pub const MARKS_MAX: u32 = 65_536;
 /// The largest shard.
-const SHARD_MAX_BYTES: u64 = 1 << 20;
+const SHARD_BYTES_MAX: u64 = 1 << 20;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CKPT");
 
@@ -70,7 +70,7 @@ impl ShardPlan {
     #[must_use]
     pub fn of(index_slots: u64) -> Self {
         let bytes = index_slots.min(INDEX_SLOTS_MAX) * INDEX_SLOT_BYTES;
-        let shard = bytes.next_multiple_of(BLOCK_BYTES).clamp(BLOCK_BYTES, SHARD_MAX_BYTES);
+        let shard = bytes.next_multiple_of(BLOCK_BYTES).clamp(BLOCK_BYTES, SHARD_BYTES_MAX);
         let count = bytes.div_ceil(shard).max(1);
         // 2^43 bytes in shards of 2^20 are 2^23 shards: both fit.
         Self { shard_count: count as u32, shard_bytes: shard as u32 }

@@ -16,7 +16,7 @@ use crate::types::Sequence;
 /// Bytes of a journal record, and of each cell that its payload is stored in.
 pub const JOURNAL_CELL_BYTES: usize = 32;
 /// The longest prefix of a purge.
-pub const PREFIX_MAX_BYTES: usize = u16::MAX as usize;
+pub const PREFIX_BYTES_MAX: usize = u16::MAX as usize;
 
 const KIND_DELETE_KEY: u8 = 1;
 const KIND_PURGE_GROUP: u8 = 2;
@@ -59,7 +59,7 @@ pub enum JournalOp {
     PurgeAll,
     /// All keys with a prefix were purged.
     PurgePrefix {
-        /// The prefix, 1 to [`PREFIX_MAX_BYTES`] bytes.
+        /// The prefix, 1 to [`PREFIX_BYTES_MAX`] bytes.
         prefix: Vec<u8>,
     },
     /// The half starts a new life.
@@ -96,7 +96,7 @@ impl JournalRecord {
     /// Appends the record and its payload cells.
     ///
     /// # Errors
-    /// An empty prefix, or one longer than [`PREFIX_MAX_BYTES`].
+    /// An empty prefix, or one longer than [`PREFIX_BYTES_MAX`].
     pub fn encode_into(&self, nonce: StoreNonce, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let payload = self.payload();
         let (kind, value) = match &self.op {

@@ -8,8 +8,8 @@
 //! Threads: none; pure functions.
 
 use super::fields::{Field, Slot, table};
-use super::record::{CHUNK_BYTES, VALUE_MAX_BYTES};
-use super::superblock::SEGMENT_MAX_BYTES;
+use super::record::{CHUNK_BYTES, VALUE_BYTES_MAX};
+use super::superblock::SEGMENT_BYTES_MAX;
 use super::{BLOCK_BYTES, FormatError, UNIT_BYTES, ensure, first};
 use crate::types::SegmentLife;
 
@@ -86,7 +86,7 @@ impl Manifest {
     /// # Errors
     /// A manifest that `decode` would refuse.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
-        self.validate(SEGMENT_MAX_BYTES)?;
+        self.validate(SEGMENT_BYTES_MAX)?;
         let count = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
         let mut bytes = vec![0; Self::encoded_len(self.parts.len())];
         head_at::TOTAL_LEN.put(&mut bytes, self.total_len);
@@ -141,6 +141,6 @@ impl Manifest {
             ensure(part.segment_seq != 0, "segment sequence of a part")?;
             total = total.saturating_add(len);
         }
-        ensure(total == self.total_len && total <= VALUE_MAX_BYTES, "total length of a manifest")
+        ensure(total == self.total_len && total <= VALUE_BYTES_MAX, "total length of a manifest")
     }
 }

@@ -39,7 +39,7 @@ mod superblock;
 mod tests;
 
 pub use checkpoint::{CheckpointHeader, CheckpointTables, MARKS_MAX, ShardPlan};
-pub use journal::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, JournalWalk, PREFIX_MAX_BYTES};
+pub use journal::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, JournalWalk, PREFIX_BYTES_MAX};
 pub(crate) use layout::JOURNAL_PARTS;
 pub use layout::{
     LayoutError, PlanRequest, SEGMENTS_MAX, SEGMENTS_MIN, VolumeLayout, checkpoint_slot_bytes,
@@ -53,8 +53,8 @@ pub use mend::mend_bit;
 pub use page::{PAGE_HEADER_BYTES, PageHeader, is_page_stride, page_stride_min};
 pub use patch::{PATCH_BYTES, Patch};
 pub use record::{
-    CHUNK_BYTES, ChunkCrcs, KEY_MAX_BYTES, META_MAX_BYTES, RECORD_HEADER_BYTES, RecordError,
-    RecordFields, RecordHeader, RecordKind, VALUE_MAX_BYTES, encode_around_value, encode_head_into,
+    CHUNK_BYTES, ChunkCrcs, KEY_BYTES_MAX, META_BYTES_MAX, RECORD_HEADER_BYTES, RecordError,
+    RecordFields, RecordHeader, RecordKind, VALUE_BYTES_MAX, encode_around_value, encode_head_into,
     encode_record_into, verify_body, verify_chunks, verify_head,
 };
 pub(crate) use record::{RecordView, number_record, settle_record, verify_record};
@@ -64,7 +64,7 @@ pub use segment::{
     encode_summary, encode_summary_to,
 };
 pub use superblock::{
-    INDEX_SLOTS_MAX, PAGE_MAX_BYTES, PAGE_MIN_BYTES, SEGMENT_MAX_BYTES, SUPERBLOCK_BYTES,
+    INDEX_SLOTS_MAX, PAGE_BYTES_MAX, PAGE_MIN_BYTES, SEGMENT_BYTES_MAX, SUPERBLOCK_BYTES,
     Superblock,
 };
 

@@ -32,11 +32,11 @@ pub(crate) use view::RecordView;
 /// Bytes of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
 /// The longest key.
-pub const KEY_MAX_BYTES: u32 = 65_536;
+pub const KEY_BYTES_MAX: u32 = 65_536;
 /// The most metadata.
-pub const META_MAX_BYTES: u32 = 1 << 20;
+pub const META_BYTES_MAX: u32 = 1 << 20;
 /// The longest value a header may claim.
-pub const VALUE_MAX_BYTES: u64 = 1 << 40;
+pub const VALUE_BYTES_MAX: u64 = 1 << 40;
 /// The piece of a CHUNKED value that has a checksum of its own.
 pub const CHUNK_BYTES: u64 = 65_536;
 
@@ -241,9 +241,9 @@ impl RecordHeader {
     /// # Errors
     /// `Invalid`, naming what is out of its limits.
     pub fn validate(&self) -> Result<(), RecordError> {
-        ensure((1..=KEY_MAX_BYTES).contains(&self.key_len), "key length")?;
-        ensure(self.meta_len <= META_MAX_BYTES, "metadata length")?;
-        ensure(self.value_len <= VALUE_MAX_BYTES, "value length")?;
+        ensure((1..=KEY_BYTES_MAX).contains(&self.key_len), "key length")?;
+        ensure(self.meta_len <= META_BYTES_MAX, "metadata length")?;
+        ensure(self.value_len <= VALUE_BYTES_MAX, "value length")?;
         match self.kind {
             RecordKind::Object => Ok(()),
             RecordKind::Part => ensure(self.chunked, "a part without a chunk table"),

@@ -10,7 +10,7 @@
 
 use super::fields::{Field, Slot, table};
 use super::record::RecordKind;
-use super::superblock::PAGE_MAX_BYTES;
+use super::superblock::PAGE_BYTES_MAX;
 use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
 use crate::types::{GroupId, KeyHash, SegmentLife, Sequence};
 
@@ -170,7 +170,7 @@ impl SegmentFooter {
         ensure(self.group_run_count <= self.entry_count, "group runs of a footer")?;
         ensure(self.object_bytes <= u64::from(self.summary_offset), "object bytes of a footer")?;
         let stride = u64::from(self.page_stride_bytes);
-        let possible = (BLOCK_BYTES..=u64::from(PAGE_MAX_BYTES)).contains(&stride);
+        let possible = (BLOCK_BYTES..=u64::from(PAGE_BYTES_MAX)).contains(&stride);
         ensure(possible && stride.is_multiple_of(BLOCK_BYTES), "page stride of a footer")?;
         ensure(self.segment_seq != 0, "segment sequence of a footer")
     }

@@ -11,7 +11,7 @@ use super::fields::{Field, Slot, table};
 use super::layout::{JOURNAL_PARTS, VolumeLayout, checkpoint_slot_bytes, segment_align};
 use super::lives::lives_area_bytes;
 use super::{
-    AREAS_OFFSET, BLOCK, BLOCK_BYTES, FORMAT_VERSION, FormatError, StoreNonce, VALUE_MAX_BYTES,
+    AREAS_OFFSET, BLOCK, BLOCK_BYTES, FORMAT_VERSION, FormatError, StoreNonce, VALUE_BYTES_MAX,
     ensure, first,
 };
 
@@ -20,9 +20,9 @@ pub const SUPERBLOCK_BYTES: usize = BLOCK;
 /// The smallest page (16 KiB is the documented minimum for users; smaller ones serve tests).
 pub const PAGE_MIN_BYTES: u32 = 4096;
 /// The largest page.
-pub const PAGE_MAX_BYTES: u32 = 1 << 20;
+pub const PAGE_BYTES_MAX: u32 = 1 << 20;
 /// The largest segment: stored lengths are 24 bits of units in a summary.
-pub const SEGMENT_MAX_BYTES: u64 = 1 << 30;
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// The largest index: keeps every product of it far from overflow.
 pub const INDEX_SLOTS_MAX: u64 = 1 << 40;
 
@@ -56,7 +56,7 @@ pub(crate) mod at {
             "start of checkpoint slot A; B follows it, and the table of lives B";
         CHECKPOINT_BYTES: u64, 104, "checkpoint_bytes", "one slot; 0 on volumes other than 0";
         SEGMENTS_OFFSET: u64, 112, "segments_offset", "start of the first segment";
-        OBJECT_MAX_BYTES: u64, 120, "object_max_bytes", "largest value that may be stored";
+        OBJECT_BYTES_MAX: u64, 120, "object_bytes_max", "largest value that may be stored";
         CREATED: u64, 128, "created_unix_s", "when the volume was formatted, for people";
         ZERO: [u8; 3956], 136, "zero", "room for later versions";
         CRC: u32, 4092, "crc", "crc32c of bytes 0..4092; frozen place";
@@ -97,7 +97,7 @@ pub struct Superblock {
     /// Start of the first segment.
     pub segments_offset: u64,
     /// Largest value that may be stored.
-    pub object_max_bytes: u64,
+    pub object_bytes_max: u64,
     /// When the volume was formatted, in Unix seconds.
     pub created_unix_s: u64,
 }
@@ -153,7 +153,7 @@ impl Superblock {
         at::CHECKPOINT_OFFSET.put(&mut block, self.checkpoint_offset);
         at::CHECKPOINT_BYTES.put(&mut block, self.checkpoint_bytes);
         at::SEGMENTS_OFFSET.put(&mut block, self.segments_offset);
-        at::OBJECT_MAX_BYTES.put(&mut block, self.object_max_bytes);
+        at::OBJECT_BYTES_MAX.put(&mut block, self.object_bytes_max);
         at::CREATED.put(&mut block, self.created_unix_s);
         at::CRC.seal(&mut block);
         block
@@ -214,7 +214,7 @@ impl Superblock {
             checkpoint_offset: at::CHECKPOINT_OFFSET.get(block),
             checkpoint_bytes: at::CHECKPOINT_BYTES.get(block),
             segments_offset: at::SEGMENTS_OFFSET.get(block),
-            object_max_bytes: at::OBJECT_MAX_BYTES.get(block),
+            object_bytes_max: at::OBJECT_BYTES_MAX.get(block),
             created_unix_s: at::CREATED.get(block),
         }
     }
@@ -232,7 +232,7 @@ impl Superblock {
         ensure(self.volume_index < self.volume_count, "volume index")?;
         ensure((self.volume_index == 0) == (self.first_segment == 0), "first segment")?;
         ensure((1..=INDEX_SLOTS_MAX).contains(&self.index_slots), "index slots")?;
-        ensure((1..=VALUE_MAX_BYTES).contains(&self.object_max_bytes), "largest object")?;
+        ensure((1..=VALUE_BYTES_MAX).contains(&self.object_bytes_max), "largest object")?;
         self.validate_areas()
     }
 
@@ -264,13 +264,13 @@ impl Superblock {
 
 /// Whether a page may have this size.
 pub(super) const fn page_size_ok(page_bytes: u32) -> bool {
-    page_bytes.is_power_of_two() && page_bytes >= PAGE_MIN_BYTES && page_bytes <= PAGE_MAX_BYTES
+    page_bytes.is_power_of_two() && page_bytes >= PAGE_MIN_BYTES && page_bytes <= PAGE_BYTES_MAX
 }
 
 /// Whether a segment may have this size (the page size being valid).
 pub(super) const fn segment_size_ok(segment_bytes: u64, page_bytes: u32) -> bool {
     let page = page_bytes as u64;
-    segment_bytes <= SEGMENT_MAX_BYTES
+    segment_bytes <= SEGMENT_BYTES_MAX
         && segment_bytes >= 4 * page
         && segment_bytes.is_multiple_of(page)
 }

@@ -137,7 +137,7 @@ pub(super) fn plan(
             checkpoint_offset: layout.checkpoint_offset,
             checkpoint_bytes: layout.checkpoint_bytes,
             segments_offset: layout.segments_offset,
-            object_max_bytes: config.object_max.bytes(),
+            object_bytes_max: config.object_bytes_max.bytes(),
             created_unix_s: clock.unix_seconds(),
         });
     }

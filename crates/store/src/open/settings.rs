@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::config::{Admission, Config, Reinsertion};
 use crate::error::OpenError;
-use crate::format::{PAGE_MAX_BYTES, PAGE_MIN_BYTES, SEGMENT_MAX_BYTES, VALUE_MAX_BYTES};
+use crate::format::{PAGE_BYTES_MAX, PAGE_MIN_BYTES, SEGMENT_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::policy::reinsertion::REINSERT_PERCENT_LIMIT;
 use crate::types::ByteSize;
 
@@ -28,8 +28,8 @@ const SEGMENT_CONFIG_MAX: u64 = 64 << 20;
 
 // What is accepted can be written.
 const _: () = {
-    assert!(PAGE_CONFIG_MIN >= PAGE_MIN_BYTES as u64 && PAGE_CONFIG_MAX <= PAGE_MAX_BYTES as u64);
-    assert!(SEGMENT_CONFIG_MAX <= SEGMENT_MAX_BYTES);
+    assert!(PAGE_CONFIG_MIN >= PAGE_MIN_BYTES as u64 && PAGE_CONFIG_MAX <= PAGE_BYTES_MAX as u64);
+    assert!(SEGMENT_CONFIG_MAX <= SEGMENT_BYTES_MAX);
 };
 
 /// Checks the settings that do not depend on the volumes.
@@ -56,8 +56,8 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
         let limit = "the system has no room for the tables of so much";
         return bad("memory", format!("{:#}", config.memory), limit);
     }
-    if !(1..=VALUE_MAX_BYTES).contains(&config.object_max.bytes()) {
-        return bad("object_max", format!("{:#}", config.object_max), "1B to 1TiB");
+    if !(1..=VALUE_BYTES_MAX).contains(&config.object_bytes_max.bytes()) {
+        return bad("object_bytes_max", format!("{:#}", config.object_bytes_max), "1B to 1TiB");
     }
     check_counts(config)?;
     if let Some(page) = config.page {

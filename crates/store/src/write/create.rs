@@ -50,7 +50,7 @@ impl From<CreateError> for CreateBlocked {
 }
 
 /// Memory that was taken for a record.
-struct Room {
+struct RecordRoom {
     run: Run,
     offset: usize,
     /// The record is written as an extent rather than on a page.
@@ -191,7 +191,7 @@ impl Engine {
         stored: usize,
     ) -> Result<(), CreateBlocked> {
         let (run, offset) = self.room_for_small(stored).ok_or(CreateBlocked::MustWait)?;
-        let room = Room { run, offset, is_extent: false, chunked: false };
+        let room = RecordRoom { run, offset, is_extent: false, chunked: false };
         self.stage(new, hash, room, |run, fields, header| {
             // SAFETY: the range was reserved for this create and is published only after this.
             let record = unsafe { run.bytes_mut(offset, stored) };
@@ -230,7 +230,7 @@ impl Engine {
             .or_else(|| self.cache.take(stored as usize, hint))
             .ok_or(CreateBlocked::MustWait)?;
         let in_place = new.in_place.filter(|_| in_place_run.is_some());
-        let room = Room { run, offset: 0, is_extent: true, chunked };
+        let room = RecordRoom { run, offset: 0, is_extent: true, chunked };
         self.stage(new, hash, room, |run, fields, header| match in_place {
             Some(value) => value.finish(fields, new.key, new.metadata),
             None => encode_extent(run, fields, new, header),
@@ -243,10 +243,10 @@ impl Engine {
         &self,
         new: &NewObject<'_>,
         hash: KeyHash,
-        room: Room,
+        room: RecordRoom,
         lay_out: impl FnOnce(&Run, &RecordFields, &RecordHeader),
     ) -> Result<(), CreateBlocked> {
-        let Room { run, offset, is_extent, chunked } = room;
+        let RecordRoom { run, offset, is_extent, chunked } = room;
         let fields = fields_of(self, new, hash, chunked);
         let header = header_of(&fields, new);
         lay_out(&run, &fields, &header);

@@ -41,10 +41,10 @@ fn a_refused_open_leaves_files_as_they_were() {
     }
     for bytes in [0, (1 << 40) + 1, u64::MAX] {
         let mut config = sized(64 << 20);
-        config.object_max = ByteSize::new(bytes);
+        config.object_bytes_max = ByteSize::new(bytes);
         let refusal = refused(config);
         assert!(
-            matches!(refusal, OpenError::Setting { setting: "object_max", .. }),
+            matches!(refusal, OpenError::Setting { setting: "object_bytes_max", .. }),
             "{bytes}: {refusal}"
         );
         assert!(!path.exists(), "made, but never to be opened again");

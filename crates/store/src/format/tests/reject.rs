@@ -34,8 +34,8 @@ fn superblock_sizes() {
     refused(|s| s.index_slots = u64::MAX);
     // Found by fuzzing: its checkpoints would be written over the segments.
     refused(|s| s.index_slots = 1 << 21);
-    refused(|s| s.object_max_bytes = 0);
-    refused(|s| s.object_max_bytes = u64::MAX);
+    refused(|s| s.object_bytes_max = 0);
+    refused(|s| s.object_bytes_max = u64::MAX);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn superblock() -> Superblock {
         checkpoint_offset: 65_536 + (1 << 20),
         checkpoint_bytes: SLOT,
         segments_offset: 32 << 20,
-        object_max_bytes: 1 << 30,
+        object_bytes_max: 1 << 30,
         created_unix_s: 1_700_000_000,
     }
 }

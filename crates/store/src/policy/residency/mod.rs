@@ -267,9 +267,9 @@ impl ResidencyPolicy for S3Fifo {
     }
 }
 
-struct Clock;
+struct ClockPolicy;
 
-impl ResidencyPolicy for Clock {
+impl ResidencyPolicy for ClockPolicy {
     fn arrive(&self, hint: Hint, _arrival: Arrival) -> Queue {
         match hint {
             Hint::Hated => Queue::Hated,
@@ -291,11 +291,11 @@ struct Lru;
 
 impl ResidencyPolicy for Lru {
     fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
-        Clock.arrive(hint, arrival)
+        ClockPolicy.arrive(hint, arrival)
     }
 
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue> {
-        Clock.victim(usage, requester)
+        ClockPolicy.victim(usage, requester)
     }
 
     fn fate(&self, _queue: Queue, _object: &Leaving) -> Fate {
@@ -313,7 +313,7 @@ pub fn residency_policy(kind: ResidencyPolicyKind, memory_bytes: u64) -> Box<dyn
         ResidencyPolicyKind::HitDensity => Box::new(HitDensity::new(memory_bytes)),
         ResidencyPolicyKind::S3Fifo => Box::new(S3Fifo),
         ResidencyPolicyKind::Lru => Box::new(Lru),
-        ResidencyPolicyKind::Clock => Box::new(Clock),
+        ResidencyPolicyKind::Clock => Box::new(ClockPolicy),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::NewObject;
 use crate::engine::Engine;
 use crate::error::CreateError;
-use crate::format::{BLOCK_BYTES, KEY_MAX_BYTES};
+use crate::format::{BLOCK_BYTES, KEY_BYTES_MAX};
 use crate::policy::admission::Newcomer;
 use crate::stats::add;
 use crate::types::GroupId;
@@ -48,7 +48,7 @@ impl Engine {
 
     /// Refuses, and counts, a key that is empty or too long.
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), CreateError> {
-        let (length, max) = (key.len(), KEY_MAX_BYTES as usize);
+        let (length, max) = (key.len(), KEY_BYTES_MAX as usize);
         if (1..=max).contains(&length) {
             return Ok(());
         }

@@ -65,7 +65,7 @@ impl Bench {
         let (hash, fields) = (engine.hash(KEY), fields_of(engine, &new, engine.hash(KEY), false));
         let stored = header_of(&fields, &new).stored_bytes() as usize;
         let (run, offset) = engine.room_for_small(stored).unwrap();
-        let room = Room { run, offset, is_extent: false, chunked: false };
+        let room = RecordRoom { run, offset, is_extent: false, chunked: false };
         let staged = engine.stage(&new, hash, room, |run, fields, header| {
             // SAFETY: the range was reserved for this.
             encode(unsafe { run.bytes_mut(offset, stored) }, fields, &new, header);
