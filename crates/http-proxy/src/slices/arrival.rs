@@ -4,7 +4,7 @@
 //! resource is stored as the complete response. Threads: the worker's; a fill is a task of its
 //! worker.
 
-use http::header::{HeaderValue, IF_NONE_MATCH, RANGE};
+use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, RANGE};
 use http::{Response, StatusCode};
 use hyper::body::Body as _;
 
@@ -16,15 +16,19 @@ use crate::fetch::Sent;
 use crate::fetch::fill::{Fill, Storing};
 use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
-use crate::rules::parts::Slices;
+use crate::rules::parts::{self, Slices};
 use crate::rules::{NotStoredReason, validation};
+use crate::slices::LOOKED_FOR_MAX;
 use crate::slices::got::{Got, How};
 use crate::slices::verdict::{Judged, Verdict, Version, judge};
 use crate::upstream::{FetchedBody, OriginBody, Timed};
-use crate::vault::FoundBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
+use crate::vault::{FoundBody, KnownSlice};
 use crate::worker::Worker;
+
+/// Of the slices that may be stored, how many are looked up for what version is.
+const LOOKED_UP_MAX: usize = 4;
 
 /// The origin's response to a request for a slice.
 pub(crate) struct SliceResponse {
@@ -91,6 +95,7 @@ pub(crate) async fn begin(
         note(Unsliceable::NoRanges);
     }
     worker.shared.vault.forget_confirmed_but(&ask.target.primary, &stored.headers);
+    forget_others(worker, ask, &asked, &stored, version).await;
     let Ok(insertion) = insert(worker, ask, &asked, stored.clone(), &groups).await else {
         return Err(asked);
     };
@@ -118,6 +123,44 @@ pub(crate) async fn begin(
     worker.spawn(fill.run());
     let body = FoundBody::Inflight(inflight, None);
     Ok(Got { response: stored, body, placement, how: How::Fetched, own: Some(own) })
+}
+
+/// Removes what is stored of another version than what has come, which would else be served in its
+/// stale windows. What an answer has begun with its reader compares itself.
+async fn forget_others(
+    worker: &Worker,
+    ask: &Ask,
+    asked: &SliceResponse,
+    came: &StoredResponse,
+    version: Option<&Version>,
+) {
+    let (vault, primary, slices) = (&worker.shared.vault, &ask.target.primary, asked.slices);
+    let Some(part) = came.part else { return };
+    let Some(generation) = vault.slices_generation(primary).await else { return };
+    let count = match version {
+        None => part.complete_bytes.div_ceil(slices.slice_bytes).min(LOOKED_FOR_MAX),
+        Some(_) => 0,
+    };
+    let there = |index: &u64| vault.may_have_slice(primary, slices, generation, *index);
+    let indices = std::iter::once(asked.index).chain(0..count).filter(there);
+    for index in indices.take(LOOKED_UP_MAX) {
+        let known = vault.known_slice(primary, slices, generation, index, true).await;
+        if let KnownSlice::Known(stored) = known {
+            if is_other_version(&stored, came) {
+                vault.forget_slices(primary);
+            }
+            return;
+        }
+    }
+}
+
+/// Whether slices are certainly of two versions, rather than such as cannot be compared.
+fn is_other_version(stored: &StoredResponse, came: &StoredResponse) -> bool {
+    let complete_bytes = |response: &StoredResponse| response.part.map(|it| it.complete_bytes);
+    let (one, other) = (&stored.headers, &came.headers);
+    let differ = || [ETAG, LAST_MODIFIED].iter().any(|name| one.get(name) != other.get(name));
+    complete_bytes(stored) != complete_bytes(came)
+        || (!parts::may_combine(one, other, came.policy.response_time_s()) && differ())
 }
 
 async fn insert(

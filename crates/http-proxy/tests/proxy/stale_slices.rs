@@ -276,3 +276,29 @@ fn stale_slices_stand_in_for_an_origin_that_is_out_of_reach() {
     proxy.pass_seconds(1000);
     assert_eq!(ask(&proxy).status(), 502);
 }
+
+/// What came of it later is the answer from then on, though nothing stale was asked about.
+#[test]
+fn a_later_version_ends_the_windows_of_what_is_stored() {
+    let origin = validating(71);
+    let proxy = lenient(&origin.origin, 1000, 1000);
+    let range = |range: &str| proxy.get_with("/", &format!("Range: bytes={range}"));
+    eventually("all but the last are stored", || range("0-200000").cache().contains("; hit"));
+    proxy.pass_seconds(61);
+    origin.version.store(1, Ordering::SeqCst);
+    assert!(range("299000-299009").body == origin.versions[1][299_000..299_010]);
+    let first = range("0-9");
+    assert!(first.body == origin.versions[1][..10], "{}", first.cache());
+}
+
+#[test]
+fn slices_that_cannot_be_compared_stay_beside_each_other() {
+    let body = noise(73, LENGTH);
+    let origin = Origin::start(move |request| slice_of(request, &body, ""));
+    let proxy = sliced_by(&origin, SLICE as u64);
+    let range = |range: &str| proxy.get_with("/", &format!("Range: bytes={range}"));
+    for one in ["0-9", "299000-299009"] {
+        eventually("it is stored", || range(one).cache().contains("; hit"));
+    }
+    assert!(range("0-9").cache().contains("; hit"));
+}
