@@ -34,6 +34,16 @@ pub(crate) enum How {
     },
 }
 
+impl How {
+    /// How the origin has failed, if this stands in for that.
+    pub(super) fn failed(self) -> Option<Failed> {
+        match self {
+            How::StoodIn { failed, .. } => Some(failed),
+            _ => None,
+        }
+    }
+}
+
 /// How the origin has failed, and the name of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed {

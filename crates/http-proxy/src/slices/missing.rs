@@ -4,10 +4,11 @@
 //! Threads: the worker's.
 
 use crate::request::Ask;
+use crate::rules::ForwardReason;
 use crate::rules::parts::{self, Slices};
-use crate::rules::{ForwardReason, Policy};
+use crate::slices::got::{Begun, Got};
 use crate::slices::verdict::may_be_for_sender;
-use crate::slices::{LOOKED_FOR_MAX, may_be_for_one, slice};
+use crate::slices::{LOOKED_FOR_MAX, may_be_for_one, slice, stale};
 use crate::vault::KnownSlice;
 use crate::vault::entry::StoredResponse;
 use crate::worker::Worker;
@@ -23,14 +24,14 @@ pub(super) fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) 
 
 /// The first of these slices for which the origin will be asked by an answer that begins with
 /// `first`, and why: it is missing, or may not be served without validation, or is of another
-/// version. `None`: as far as can be known, there is none. Whether a slice on disk may be served is
+/// version. Where that stands in for a failure, what may do so as well is not missing. `None`: as far as can be known, there is none. Whether a slice on disk may be served is
 /// only looked for if all must `surely` be there, as the answer would break off otherwise: for a
 /// hit, the disk would be read twice.
 pub(super) async fn missing(
     worker: &Worker,
     ask: &Ask,
     (slices, mut indices): (Slices, std::ops::Range<u64>),
-    first: &StoredResponse,
+    first: &Got,
     surely: bool,
 ) -> Option<(u64, ForwardReason)> {
     indices.end = indices.end.min(indices.start.saturating_add(LOOKED_FOR_MAX));
@@ -42,11 +43,16 @@ pub(super) async fn missing(
     if let Some(index) = indices.clone().find(|index| !there(*index)) {
         return Some((index, ForwardReason::Partial));
     }
-    let begun_ms = worker.now_ms();
+    let begun = Begun { failed: first.how.failed(), ..Begun::at(worker.now_ms()) };
+    let first = &first.response;
     if !surely {
         indices.end = indices.end.min(indices.start.saturating_add(LOOKED_INTO_MAX));
     }
-    let is_usable = |policy: &Policy| slice::is_usable(worker, ask, policy, begun_ms);
+    let is_usable = |other: &StoredResponse| {
+        let stands_in = |failed| stale::may_stand_in(worker, ask, other, begun, failed);
+        slice::is_usable(worker, ask, &other.policy, begun.at_ms)
+            || begun.failed.is_some_and(stands_in)
+    };
     let is_of_version = |other: &StoredResponse| {
         let came_s = first.policy.response_time_s();
         parts::may_combine(&first.headers, &other.headers, came_s)
@@ -54,13 +60,13 @@ pub(super) async fn missing(
     let is_confirmed = !surely
         && vault
             .confirmed(primary)
-            .is_some_and(|one| is_usable(&one.response.policy) && is_of_version(&one.response));
+            .is_some_and(|one| is_usable(&one.response) && is_of_version(&one.response));
     for index in indices {
         match vault.known_slice(primary, slices, generation, index, surely).await {
             KnownSlice::Missing => return Some((index, ForwardReason::Partial)),
             // What would follow is of the version of the first, or the answer would break off.
             KnownSlice::Known(slice)
-                if !is_of_version(&slice) || (!is_confirmed && !is_usable(&slice.policy)) =>
+                if !is_of_version(&slice) || (!is_confirmed && !is_usable(&slice)) =>
             {
                 return Some((index, ForwardReason::Stale));
             }

@@ -227,15 +227,17 @@ async fn answer_with(
             let end = want.last.min(part.complete_bytes - 1);
             let more = want.index() + 1..end / want.slices.slice_bytes + 1;
             // What another is still bringing may not be kept for who has a cookie.
-            let asked_for = match status.hit || surely {
-                true => {
-                    missing(worker, ask, (want.slices, more.clone()), &first.response, surely).await
-                }
+            let is_of_store = status.hit || surely || first.how.failed().is_some();
+            let asked_for = match is_of_store {
+                true => missing(worker, ask, (want.slices, more.clone()), &first, surely).await,
                 false => None,
             };
             if let Some((_, lacking)) = asked_for {
                 if surely {
                     return Err(Lack::NotStored);
+                }
+                if first.how.failed().is_some() {
+                    return Err(failure_of(worker, ask, first.how));
                 }
                 status = CacheStatus::forwarded(lacking);
             }
@@ -249,6 +251,16 @@ async fn answer_with(
     }
     found.response.headers = own.unwrap_or(found.response.headers);
     Ok(counted(worker, ask, found, status))
+}
+
+/// Why what stands in is not served: not all of it is there, and the origin will not bring it.
+fn failure_of(worker: &Worker, ask: &Ask, how: How) -> Lack {
+    let How::StoodIn { reason, failed, followed } = how else { return Lack::NotStored };
+    match (stale::known_failure(worker, ask), failed.failure) {
+        (Some(error), _) => Lack::Failed { error, followed, reason: Some(reason) },
+        (None, Failure::Status(status)) => Lack::Refused(status),
+        (None, _) => Lack::NotStored,
+    }
 }
 
 /// Serves several slices, `more` of them after the first, or one of which only a part is there yet.
@@ -318,15 +330,12 @@ async fn whole(
         return None;
     }
     let surely = must_be_there(worker, ask, &first.response);
-    let asked_for = missing(worker, ask, (slices, 0..count), &first.response, surely).await;
+    let asked_for = missing(worker, ask, (slices, 0..count), &first, surely).await;
     let status = match asked_for {
         None => status_of(first.how, reason),
         // A HEAD has no use for the slices that are missing.
-        Some(_) if !has_body || surely => return None,
-        Some((_, lacking)) => match first.how {
-            How::StoodIn { .. } => status_of(first.how, reason),
-            _ => CacheStatus::forwarded(lacking),
-        },
+        Some(_) if !has_body || surely || first.how.failed().is_some() => return None,
+        Some((_, lacking)) => CacheStatus::forwarded(lacking),
     };
     let mut reader = SliceReader::new(worker, ask, slices, 0, &first)?;
     // The client asked for no range: its response must not break off because slices were outdated.

@@ -252,7 +252,7 @@ impl Job {
 
     /// Remembers the failure for which this stands in: what follows stands in as well.
     fn note(&self, got: &Got) {
-        if let How::StoodIn { failed, .. } = got.how {
+        if let Some(failed) = got.how.failed() {
             let _ = self.failed.set(failed);
         }
     }

@@ -273,6 +273,8 @@ fn stale_slices_stand_in_for_an_origin_that_is_out_of_reach() {
     let whole = proxy.get("/");
     assert!(whole.status() == 200 && whole.complete && whole.body == body, "{}", whole.cache());
     assert!(whole.cache().contains("detail=connect-failed"), "{}", whole.cache());
+    let own = proxy.get_with("/", "Range: bytes=0-\nAuthorization: Basic eDp5");
+    assert!(own.status() == 206 && own.complete && own.body == body, "{}", own.cache());
     proxy.pass_seconds(1000);
     assert_eq!(ask(&proxy).status(), 502);
 }
@@ -301,4 +303,25 @@ fn slices_that_cannot_be_compared_stay_beside_each_other() {
         eventually("it is stored", || range(one).cache().contains("; hit"));
     }
     assert!(range("0-9").cache().contains("; hit"));
+}
+
+#[test]
+fn slices_that_are_missing_are_not_promised_while_the_origin_fails() {
+    let (body, fails) = (noise(75, LENGTH), Arc::<AtomicUsize>::default());
+    let (sent, failing) = (body.clone(), fails.clone());
+    let origin = Origin::start(move |request| match failing.load(Ordering::SeqCst) {
+        0 => slice_of(request, &sent, "ETag: \"v1\""),
+        status => reply(status as u16, "", "an error"),
+    });
+    let proxy = lenient(&origin, 0, 1000);
+    let range = |range: &str| proxy.get_with("/", &format!("Range: bytes={range}"));
+    eventually("the first two are stored", || range("0-100000").cache().contains("; hit"));
+    proxy.pass_seconds(61);
+    fails.store(503, Ordering::SeqCst);
+    for _ in 0..2 {
+        assert_eq!(range("0-").status(), 503);
+        let stored = range("0-100000");
+        assert!(stored.status() == 206 && stored.complete, "{}", stored.cache());
+        assert!(stored.body == body[..=100_000]);
+    }
 }
