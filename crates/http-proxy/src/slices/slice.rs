@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use hyper::body::Body as _;
 use tokio::time::{Instant, timeout_at};
 
 use crate::collapse::rounds::Rounds;
@@ -375,7 +376,33 @@ pub(super) async fn fetch(
             }
             Ok(got)
         }
-        Err(asked) => Err(lack_of(worker, ask, &asked, lead)),
+        Err(asked) => {
+            if let Some(version) = version.filter(|_| asked.response.status() == StatusCode::OK) {
+                refuse_whole(worker, ask, &asked, version, lead.take());
+            }
+            Err(lack_of(worker, ask, &asked, lead))
+        }
+    }
+}
+
+/// The whole that came is not what an answer can go on with: nor could those that wait for it, which
+/// would each ask for the whole, and answers to come begin with slices of an earlier version.
+fn refuse_whole(
+    worker: &Worker,
+    ask: &Ask,
+    asked: &SliceResponse,
+    version: &Version,
+    lead: Option<Lead>,
+) {
+    let length_bytes = asked.response.body().size_hint().exact();
+    let length_bytes = length_bytes.unwrap_or(version.complete_bytes);
+    // It may be for who asked alone.
+    let is_for_all = !ask.has_credentials() && !ask.has_cookie();
+    if is_for_all && !version.is_of(asked.response.headers(), length_bytes) {
+        worker.shared.vault.forget_slices(&ask.target.primary);
+    }
+    if let Some(lead) = lead {
+        lead.end(Outcome::NotThisTime);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Origins that send the whole in place of a slice, once an answer has begun with slices.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::ranges::{slice_of, sliced_by};
-use crate::support::{Message, Origin, Proxy, Reply, eventually, noise, reply};
+use crate::support::{Gate, Message, Origin, Proxy, Reply, eventually, noise, reply};
 
 const SLICE: u64 = 65536;
 const LENGTH: usize = 300_000;
@@ -50,4 +51,56 @@ fn a_whole_of_another_version_breaks_the_answer_off() {
         let proxy = sliced_by(&origin, SLICE);
         assert!(!from(&proxy, 10).complete, "{tag}");
     }
+}
+
+/// An origin that sends slices of its first version until it changes: then it sends the whole of
+/// another one, with these headers, as soon as the gate is open.
+fn changing(body: Vec<u8>, headers: &'static str) -> (Origin, Arc<AtomicBool>, Gate) {
+    let (changes, gate) = (Arc::<AtomicBool>::default(), Gate::default());
+    let (changed, held) = (changes.clone(), gate.clone());
+    let origin = Origin::start(move |request| {
+        if !changed.load(Ordering::SeqCst) {
+            return slice_of(request, &body, "ETag: \"v1\"");
+        }
+        held.wait();
+        reply(200, &format!("ETag: \"v2\"\n{headers}"), vec![7; LENGTH])
+    });
+    (origin, changes, gate)
+}
+
+#[test]
+fn a_whole_of_another_version_is_asked_for_no_more_by_those_who_wait() {
+    let (origin, changes, gate) = changing(noise(73, LENGTH), "Cache-Control: max-age=60");
+    let proxy = sliced_by(&origin, SLICE);
+    let first = || proxy.get_with("/", "Range: bytes=0-9").cache();
+    eventually("the first slice is stored", || first().contains("; hit"));
+    let asked = origin.count();
+    changes.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| from(&proxy, 10))).collect();
+        eventually("all but one wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 3);
+        gate.open();
+        for client in clients {
+            let answer = client.join().expect("an answer");
+            assert!(answer.complete && answer.body == [7; LENGTH - 10], "{}", answer.cache());
+        }
+    });
+    assert_eq!(origin.count(), asked + 2, "for a slice, and for the whole");
+}
+
+#[test]
+fn a_whole_of_another_version_ends_that_of_the_slices_though_it_is_not_stored() {
+    let (origin, changes, gate) = changing(noise(74, LENGTH), "Cache-Control: no-store");
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.caching.slice_bytes = SLICE;
+        config.caching.stale_while_revalidate_s = 10_000;
+    });
+    let first = || proxy.get_with("/", "Range: bytes=0-9");
+    eventually("the first slice is stored", || first().cache().contains("; hit"));
+    changes.store(true, Ordering::SeqCst);
+    gate.open();
+    assert!(from(&proxy, 10).body.ends_with(&[7; LENGTH - 10]));
+    // It is tried again by then whether there are slices.
+    proxy.pass_seconds(700);
+    assert_eq!(first().header("etag"), "\"v2\"");
 }
