@@ -149,10 +149,12 @@ async fn wait(
     if !fill.shared.is_variant_for(&ask.headers, &shared.config.caching) {
         return abandoned;
     }
-    // To a HEAD the origin's headers come soon, as do ranges; another response may take long.
+    // To a HEAD the origin's headers come soon, as do ranges from where there are some; another
+    // response may take long.
+    let has_ranges = fill.shared.response.status == StatusCode::PARTIAL_CONTENT;
     let is_alone = ask.method == Method::HEAD
         || is_long_and_for_one(&fill, worker, ask)
-        || (*brings == Brings::Ranges && !is_short(&fill, worker));
+        || (*brings == Brings::Ranges && has_ranges && !is_short(&fill, worker));
     if is_alone {
         return ControlFlow::Break(Next::Alone);
     }
@@ -234,12 +236,15 @@ fn is_far(fill: &SharedFill, ask: &Ask) -> bool {
 /// late that they should be: they cannot be cut from what has no length before its end. Not where
 /// the origin has no ranges, but would send the whole again.
 fn comes_late(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
+    if is_without_ranges(fill, worker, ask) {
+        return false;
+    }
     let Some(length_bytes) = fill.body.length_bytes() else { return true };
     let specs = ranges::parse(&ask.headers).unwrap_or_default();
     let begins = specs.iter().map(|spec| spec.within(length_bytes));
     let begins = begins.filter(|range| !range.is_empty()).map(|range| range.start).max();
     let near = fill.body.shown_bytes().saturating_add(SOON_BYTES);
-    begins.is_some_and(|start| start > near) && !is_without_ranges(fill, worker, ask)
+    begins.is_some_and(|start| start > near)
 }
 
 /// Whether the origin has said, or shown, that it has no ranges of this.

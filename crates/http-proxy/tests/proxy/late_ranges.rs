@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ranges::slice_of;
 use crate::support::{
-    Gate, Message, Origin, PATIENCE, Proxy, Reply, eventually, noise, read_some, send_to,
+    Gate, Message, Origin, PATIENCE, Proxy, Reply, eventually, noise, read_some, reply, send_to,
 };
 
 const LENGTH: usize = 3 << 20;
@@ -132,5 +132,34 @@ fn what_comes_soon_or_can_be_had_no_sooner_is_read_along() {
         });
         assert_eq!(origin.count(), 1, "{headers}");
         assert!(rest(first) == body);
+    }
+}
+
+/// Its end is waited for even where it has no length.
+#[test]
+fn an_origin_without_ranges_is_asked_for_the_whole_once() {
+    let (range, body) = ("Range: bytes=-500", noise(65, LENGTH));
+    for first in ["", range] {
+        let (gate, sent) = (Gate::default(), body.clone());
+        let held = gate.clone();
+        let origin = Origin::start(move |_| Reply {
+            chunked: true,
+            hold: Some((HELD_AT, held.clone())),
+            ..reply(200, "Cache-Control: max-age=60\nAccept-Ranges: none", sent.clone())
+        });
+        let proxy = patient(&origin);
+        let first = begun(&proxy, "/", first);
+        std::thread::scope(|scope| {
+            let ask = || proxy.get_with("/", range);
+            let clients: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+            eventually("all wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 3);
+            gate.open();
+            rest(first);
+            for client in clients {
+                let end = client.join().expect("an answer");
+                assert!(end.status() == 206 && end.body == body[LENGTH - 500..], "{}", end.cache());
+            }
+        });
+        assert_eq!(origin.count(), 1);
     }
 }
