@@ -122,6 +122,11 @@ impl Lead {
         }
     }
 
+    /// Whether it is in the table under this key, first of all.
+    pub(crate) fn is_for(&self, key: &[u8]) -> bool {
+        *self.key == *key
+    }
+
     /// A handle to tell the followers about the fill while the lead is held elsewhere.
     pub(crate) fn herald(&self) -> Herald {
         Herald(self.leader.clone())

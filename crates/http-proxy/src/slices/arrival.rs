@@ -1,7 +1,7 @@
 //! A slice on its way from the origin into the store, and to those who read it meanwhile.
 //!
-//! Invariants: a fetched slice goes into the store even if its clients leave; what is the whole
-//! resource is stored as the complete response. Threads: the worker's; a fill is a task of its
+//! Invariants: a fetched slice goes into the store even if its clients leave, the whole in place of
+//! one as any other; what is the whole resource is stored as the complete response. Threads: the worker's; a fill is a task of its
 //! worker.
 
 use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, RANGE};
@@ -91,7 +91,8 @@ pub(crate) async fn begin(
         }
         Verdict::NotAboutSlices => return Err(asked),
     };
-    if asked.response.status() == StatusCode::OK {
+    let is_in_place = asked.response.status() == StatusCode::OK;
+    if is_in_place {
         note(Unsliceable::NoRanges);
     }
     worker.shared.vault.forget_confirmed_but(&ask.target.primary, &stored.headers);
@@ -119,10 +120,16 @@ pub(crate) async fn begin(
         version,
     );
     let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
-    let fill = Fill::without_client(storing, timed, inflight.clone());
+    // Until its reader is there.
+    let coming = is_in_place.then(|| inflight.await_reader());
+    let fill = match is_in_place {
+        true => Fill::for_readers(storing, timed, inflight.clone()),
+        false => Fill::without_client(storing, timed, inflight.clone()),
+    };
     worker.spawn(fill.run());
     let body = FoundBody::Inflight(inflight, None);
-    Ok(Got { response: stored, body, placement, how: How::Fetched, own: Some(own) })
+    let (how, own) = (How::Fetched, Some(own));
+    Ok(Got { response: stored, body, placement, how, own, coming })
 }
 
 /// Removes what is stored of another version than what has come, which would else be served in its

@@ -10,6 +10,7 @@ use crate::rules::ForwardReason;
 use crate::rules::reuse::Failure;
 use crate::slices::verdict::Version;
 use crate::vault::entry::StoredResponse;
+use crate::vault::inflight::Coming;
 use crate::vault::{FoundBody, Placement, Slice};
 
 /// Where a slice came from.
@@ -100,13 +101,16 @@ pub(crate) struct Got {
     pub(crate) how: How,
     /// Fields for the request that fetched it, some of which may be for no other.
     pub(crate) own: Option<HeaderMap>,
+    /// Of the whole in place of a slice, which is fetched for its readers alone.
+    #[expect(dead_code, reason = "it counts as a reader as long as this lives")]
+    pub(crate) coming: Option<Coming>,
 }
 
 impl Got {
     /// One that is stored.
     pub(super) fn stored(slice: Slice, how: How) -> Got {
         let Slice { response, bytes, placement, .. } = slice;
-        Got { response, body: FoundBody::Whole(bytes), placement, how, own: None }
+        Got { response, body: FoundBody::Whole(bytes), placement, how, own: None, coming: None }
     }
 }
 

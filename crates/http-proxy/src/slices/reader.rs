@@ -22,6 +22,7 @@ use crate::slices::slice;
 use crate::slices::verdict::Version;
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightReader;
+use crate::vault::sections::Sections;
 use crate::vault::{FoundBody, NextPiece, RangeReader, Stretch};
 use crate::worker::Worker;
 
@@ -73,6 +74,8 @@ enum Source {
     Inflight(Box<Mutex<InflightReader>>),
     /// The whole, which the origin has sent in place of a slice.
     Whole(Box<Mutex<InflightReader>>),
+    /// The same, once it is stored.
+    StoredWhole(Box<Sections>),
 }
 
 impl SliceReader {
@@ -122,7 +125,7 @@ impl SliceReader {
     pub(crate) fn keep(&mut self, index: u64, got: &Got) {
         let slices = self.job.slices;
         self.job.note(got);
-        let partial = got.response.part.is_some_and(|part| !slices.is_slice(index, &part));
+        let partial = got.response.part.is_none_or(|part| !slices.is_slice(index, &part));
         let is_new = matches!(got.body, FoundBody::Inflight(..));
         let is_anew = matches!(got.how, How::Validated { .. } | How::StoodIn { .. });
         if partial || is_new || is_anew {
@@ -174,6 +177,11 @@ impl SliceReader {
                 reader.seek(self.offset..u64::MAX);
                 reader.next().await?.ok_or(BodyError::Broken)?
             }
+            Some((_, Source::StoredWhole(sections))) => {
+                sections.seek(self.offset..u64::MAX);
+                let piece = sections.next().await.map_err(|_| BodyError::Store)?;
+                piece.ok_or(BodyError::Store)?
+            }
             None => return Err(BodyError::Store),
         };
         piece.truncate(usize::try_from(self.end - self.offset).unwrap_or(usize::MAX));
@@ -193,7 +201,7 @@ impl SliceReader {
 
     /// Gets the requested part of a slice.
     async fn open(&mut self, index: u64) -> Result<(), BodyError> {
-        let got = match self.came_ahead(index).await {
+        let mut got = match self.came_ahead(index).await {
             Some(got) => got,
             None => {
                 let (job, stretch) = (&self.job, self.stretch(index));
@@ -205,7 +213,16 @@ impl SliceReader {
             return Err(BodyError::Changed);
         }
         self.job.note(&got);
-        let source = source_of(&got, self.job.slices, index).ok_or(BodyError::Store)?;
+        let source = match std::mem::replace(&mut got.body, FoundBody::Unmeasured) {
+            FoundBody::Large(sections) if got.response.part.is_none() => {
+                Some(Source::StoredWhole(sections))
+            }
+            body => {
+                got.body = body;
+                source_of(&got, self.job.slices, index)
+            }
+        };
+        let source = source.ok_or(BodyError::Store)?;
         self.open = Some((index, source));
         Ok(())
     }
@@ -225,7 +242,9 @@ impl SliceReader {
         let job = &self.job;
         let beyond = index.saturating_mul(job.slices.slice_bytes) >= self.end;
         let kept = self.kept.as_ref().is_some_and(|(kept, _)| *kept == index);
-        let is_whole = |held: Option<&(u64, Source)>| matches!(held, Some((_, Source::Whole(_))));
+        let is_whole = |held: Option<&(u64, Source)>| {
+            matches!(held, Some((_, Source::Whole(_) | Source::StoredWhole(_))))
+        };
         let is_there = kept || is_whole(self.open.as_ref()) || is_whole(self.kept.as_ref());
         if beyond || is_there || job.ask.wishes.only_if_cached {
             return;
@@ -278,7 +297,7 @@ fn holds(held: Option<&(u64, Source)>, index: u64, within: u64) -> bool {
             *open == index && (*start..start + bytes.len() as u64).contains(&within)
         }
         Some((open, Source::Inflight(_))) => *open == index,
-        Some((_, Source::Whole(_))) => true,
+        Some((_, Source::Whole(_) | Source::StoredWhole(_))) => true,
         None => false,
     }
 }
@@ -286,7 +305,12 @@ fn holds(held: Option<&(u64, Source)>, index: u64, within: u64) -> bool {
 fn source_of(got: &Got, slices: Slices, index: u64) -> Option<Source> {
     match &got.body {
         FoundBody::Whole(bytes) => {
-            let start = got.response.part?.start.checked_sub(slices.bounds(index).0)?;
+            let Some(part) = got.response.part else {
+                let (first, last) = slices.bounds(index);
+                let at = |offset| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                return Some(Source::Stored(bytes.slice(at(first)..at(last + 1)), 0));
+            };
+            let start = part.start.checked_sub(slices.bounds(index).0)?;
             Some(Source::Stored(bytes.clone(), start))
         }
         FoundBody::Inflight(body, _) => {

@@ -1,7 +1,8 @@
 //! One slice of a resource: from the store, from another request's fetch, or from the origin.
 //!
 //! Invariants: of concurrent requests that miss a slice, or find it stale, one asks for it, and all
-//! read it as it arrives; what is stale is served within its windows alone. Threads: the worker's.
+//! read it as it arrives, as they do the whole where the origin sends that instead; what is stale is
+//! served within its windows alone. Threads: the worker's.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::slices::arrival::{SliceResponse, begin};
 use crate::slices::got::{Begun, Failed, Got, How, Lack};
 use crate::slices::stale::{self, Said};
 use crate::slices::verdict::Version;
-use crate::vault::{Slice, Stretch, slice_key};
+use crate::vault::{Found, Lookup, Slice, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Gets at least this stretch of a slice: what is stored and may be served, or what the origin
@@ -121,15 +122,28 @@ async fn brought(
     begun: Begun<'_>,
 ) -> Result<Got, Lack> {
     let collapse = &worker.shared.collapse;
-    let key = slice_key(&ask.target.primary, stretch.slices, stretch.index);
+    let of_slice = slice_key(&ask.target.primary, stretch.slices, stretch.index);
     let mut broke = None;
     let mut rounds = Rounds::new(ask.origin_header(&worker.shared.config));
     while rounds.is_one_left() {
         if is_unsliceable(worker, ask, begun) {
             return Err(Lack::NoSlice);
         }
-        let leader = match collapse.join(&key, Who::default()).after_repeats(ask.via_repeats) {
+        // The whole is brought once for all of them, wherever they are.
+        let instead = begun.version.filter(|_| has_no_ranges(worker, ask));
+        if let Some(got) = whole_at_hand(worker, ask, begun, instead).await {
+            return Ok(got);
+        }
+        let (key, who) = match instead {
+            Some(_) => (&ask.target.primary, ask.who()),
+            None => (&of_slice, Who::default()),
+        };
+        let leader = match collapse.join(key, who).after_repeats(ask.via_repeats) {
             Role::Leader(lead) => {
+                if let Some(got) = whole_at_hand(worker, ask, begun, instead).await {
+                    lead.end(Outcome::Stored);
+                    return Ok(got);
+                }
                 return fetch_as_leader(worker, ask, stretch, begun, lead).await;
             }
             Role::Follower(leader) => leader,
@@ -145,7 +159,7 @@ async fn brought(
             return Ok(got);
         }
         if matches!(followed, Followed::Outdated | Followed::Silent) {
-            collapse.outdate(&key, &leader);
+            collapse.outdate(key, &leader);
         }
         rounds.end_one(matches!(followed, Followed::Silent));
         broke = match followed {
@@ -174,6 +188,33 @@ fn is_unsliceable(worker: &Worker, ask: &Ask, begun: Begun<'_>) -> bool {
         Some(Unsliceable::NoRanges) => begun.version.is_none(),
         noted => noted.is_some(),
     }
+}
+
+/// Whether its origin is known to send the whole in place of slices.
+fn has_no_ranges(worker: &Worker, ask: &Ask) -> bool {
+    let noted = &worker.shared.collapse.unsliceable;
+    let noted = noted.of(&ask.target.primary, ask.has_cookie(), worker.now_s());
+    noted == Some(Unsliceable::NoRanges)
+}
+
+/// The whole of this version, if one is wanted and it is stored, and may be served.
+async fn whole_at_hand(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    begun: Begun<'_>,
+    version: Option<&Version>,
+) -> Option<Got> {
+    let (vault, version) = (&worker.shared.vault, version?);
+    let looked = vault.lookup(&ask.target.primary, &ask.headers, true, &worker.counters).await;
+    let Lookup::Found(found) = looked else { return None };
+    let Found { response, body, placement, .. } = *found;
+    let suits = response.part.is_none()
+        && response.status == StatusCode::OK
+        && version.is_of(&response.headers, body.length_bytes())
+        && reuse::suits_credentials(response.status, &ask.headers)
+        && is_usable(worker, ask, &response.policy, begun.at_ms);
+    let how = How::Followed;
+    suits.then_some(Got { response, body, placement, how, own: None, coming: None })
 }
 
 async fn fetch_as_leader(
@@ -310,6 +351,10 @@ async fn follow(
         Err(_) => return Followed::Silent,
         Ok(News::Ended(outcome)) => outcome,
         Ok(News::Filling(fill)) => {
+            // Its client may leave meanwhile.
+            let coming = Some(fill.body.await_reader());
+            let part = fill.shared.response.part;
+            let is_right = part.is_none_or(|it| stretch.slices.is_slice(stretch.index, &it));
             let (vault, caching) = (&shared.vault, &shared.config.caching);
             let found = fill.shared.stands_for(
                 (&ask.headers, &ask.wishes),
@@ -317,13 +362,14 @@ async fn follow(
                 caching,
                 worker.now_ms(),
             );
-            return match found.then(|| fill.found()) {
+            return match (found && is_right).then(|| fill.found()) {
                 Some(found) => Followed::Got(Box::new(Got {
                     response: found.response,
                     body: found.body,
                     placement: found.placement,
                     how: How::Followed,
                     own: None,
+                    coming,
                 })),
                 None if !fill.shared.is_current(vault) => Followed::Outdated,
                 None => Followed::TooSlow,
@@ -335,7 +381,7 @@ async fn follow(
             Some(got) => Followed::Got(Box::new(got)),
             None => Followed::Again(None),
         },
-        Outcome::Abandoned => Followed::Again(None),
+        Outcome::Abandoned | Outcome::Sliced => Followed::Again(None),
         Outcome::Broke(error) | Outcome::Error(error) => Followed::Again(Some(error)),
         Outcome::StoodIn(status) => Followed::StoodIn(status),
         Outcome::Failed(error) => Followed::Gone(Lack::of_failure(error, true)),
@@ -369,7 +415,15 @@ pub(super) async fn fetch(
         }
     };
     let epoch = asked.sent.epoch;
-    match begin(worker, ask, asked, version, |_| lead.take()).await {
+    let lead_for = |is_whole: bool| {
+        let lead = lead.take()?;
+        if !is_whole && lead.is_for(&ask.target.primary) {
+            lead.end(Outcome::Sliced);
+            return None;
+        }
+        Some(lead)
+    };
+    match begin(worker, ask, asked, version, lead_for).await {
         Ok(got) => {
             if let Some(stale) = stale {
                 stale::note_successor(worker, ask, &stale.response, &got.response, epoch);

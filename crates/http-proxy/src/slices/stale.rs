@@ -24,7 +24,6 @@ use crate::rules::{ForwardReason, is_passing_failure, validation};
 use crate::slices::arrival::{SliceResponse, ask_origin};
 use crate::slices::got::{Begun, Failed, Got, How, Lack};
 use crate::slices::slice::{fetch, is_usable};
-use crate::slices::verdict::Version;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Epoch, Found, FoundBody, Placement, Slice, Stretch, slice_key};
 use crate::worker::Worker;
@@ -150,7 +149,7 @@ async fn freshened(
         _ => ForwardReason::Stale,
     };
     let how = How::Validated { reason, kept: kept.is_ok() };
-    Some(Got { response: merged, body, placement, how, own })
+    Some(Got { response: merged, body, placement, how, own, coming: None })
 }
 
 /// Whether a stale slice may be served where the origin has failed in this way.
@@ -274,9 +273,8 @@ async fn validate(
         return true;
     }
     worker.counters.validated_behind.one();
-    let complete_bytes = slice.response.part.map_or(0, |part| part.complete_bytes);
-    let version = Version::of(&slice.response, complete_bytes);
-    match fetch(worker, ask, (slices, index), version.as_ref(), Some(lead), Some(&slice)).await {
+    // Of no version, so that the whole is not fetched for nobody.
+    match fetch(worker, ask, (slices, index), None, Some(lead), Some(&slice)).await {
         Ok(_) | Err(Lack::NotStored) => true,
         Err(Lack::NoSlice) => {
             // It is something else now, or is gone; unless it is so for who asked.

@@ -1,10 +1,13 @@
 //! Origins that send the whole in place of a slice, once an answer has begun with slices.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::ranges::{slice_of, sliced_by};
-use crate::support::{Gate, Message, Origin, Proxy, Reply, eventually, noise, reply};
+use crate::support::{
+    Gate, Message, Origin, Proxy, Reply, eventually, noise, read_some, reply, send_to,
+};
 
 const SLICE: u64 = 65536;
 const LENGTH: usize = 300_000;
@@ -103,4 +106,81 @@ fn a_whole_of_another_version_ends_that_of_the_slices_though_it_is_not_stored() 
     // It is tried again by then whether there are slices.
     proxy.pass_seconds(700);
     assert_eq!(first().header("etag"), "\"v2\"");
+}
+
+/// As what was asked for as the whole.
+#[test]
+fn a_whole_that_came_for_a_slice_is_not_fetched_for_nobody() {
+    const LONG: usize = 4 << 20;
+    let (body, gate, asked) = (noise(75, LONG), Gate::default(), AtomicUsize::new(0));
+    let held = gate.clone();
+    let origin = Origin::start(move |request| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => slice_of(request, &body, "ETag: \"v1\""),
+        _ => Reply {
+            hold: Some((1 << 20, held.clone())),
+            ..reply(200, "Cache-Control: max-age=60\nETag: \"v1\"", body.clone())
+        },
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.caching.slice_bytes = SLICE;
+        config.fill.finish_bytes_max = 1000;
+    });
+    let mut client = send_to(proxy.info.address, "GET", "/", "Range: bytes=10-", b"");
+    let (head, _) = read_some(&mut client, 100_000);
+    assert_eq!(head.status(), 206);
+    drop(client);
+    let gone = "damelo_proxy_not_stored_total{reason=\"client-gone\"}";
+    // The fill looks around with each piece that comes.
+    eventually("its client is gone", || proxy.metric("damelo_proxy_connections_open") == 0);
+    gate.open();
+    eventually("it is given up", || proxy.metric(gone) == 1);
+}
+
+/// Whether it is stored by then or still coming.
+#[test]
+fn a_whole_that_another_answer_brought_is_read_by_those_that_began_with_slices() {
+    const WIDE: usize = 128 << 10;
+    for is_coming in [false, true] {
+        let body = noise(76, 5 * WIDE);
+        let (gates, changes) = ([Gate::default(), Gate::default()], Arc::<AtomicBool>::default());
+        let ([first, whole], changed, sent) = (gates.clone(), changes.clone(), body.clone());
+        let origin = Origin::start(move |request| {
+            if changed.load(Ordering::SeqCst) {
+                let hold = is_coming.then(|| (4 * WIDE, whole.clone()));
+                let headers = "Cache-Control: max-age=60\nETag: \"v1\"";
+                return Reply { hold, ..reply(200, headers, sent.clone()) };
+            }
+            let is_first = request.header("range").starts_with("bytes=0-");
+            let hold = is_first.then(|| (WIDE / 2, first.clone()));
+            Reply { hold, ..slice_of(request, &sent, "ETag: \"v1\"") }
+        });
+        let proxy = sliced_by(&origin, WIDE as u64);
+        let mut early = send_to(proxy.info.address, "GET", "/", "Range: bytes=10-", b"");
+        let (head, mut read) = read_some(&mut early, 1000);
+        assert_eq!(head.status(), 206);
+        let second = format!("Range: bytes={WIDE}-{}", WIDE + 9);
+        eventually("the second slice came ahead", || {
+            proxy.get_with("/", &second).cache().contains("; hit")
+        });
+        let asked = origin.count();
+        changes.store(true, Ordering::SeqCst);
+        let range = format!("Range: bytes={WIDE}-");
+        let mut late = send_to(proxy.info.address, "GET", "/", &range, b"");
+        let (head, mut others) = read_some(&mut late, WIDE + 1000);
+        assert_eq!(head.status(), 206);
+        if !is_coming {
+            late.read_to_end(&mut others).expect("all of it");
+        }
+        gates[0].open();
+        let mut more = vec![0; 3 * WIDE - read.len()];
+        early.read_exact(&mut more).expect("it goes on with the whole");
+        read.extend(more);
+        gates[1].open();
+        early.read_to_end(&mut read).expect("all of it");
+        if is_coming {
+            late.read_to_end(&mut others).expect("all of it");
+        }
+        assert!(read == body[10..] && others == body[WIDE..], "{is_coming}");
+        assert_eq!(origin.count(), asked + 1, "one whole for both: {is_coming}");
+    }
 }
