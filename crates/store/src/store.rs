@@ -31,7 +31,9 @@ use crate::error::{MetadataError, ReadError};
 use crate::format::JournalOp;
 use crate::group::GroupStats;
 use crate::object::{ObjectInfo, ObjectRange};
-use crate::open::{OpenDevices, RawVolume, check_sizes, open_devices, start, validate};
+use crate::open::{
+    OpenDevices, RawVolume, check_sizes, open_devices, start, validate, validate_paths,
+};
 use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
 use crate::read::disk::Source;
@@ -114,6 +116,7 @@ impl Store {
     /// See [`OpenError`]; on an error, nothing has been changed.
     pub fn open(config: Config) -> Result<Store, OpenError> {
         validate(&config)?;
+        validate_paths(&config)?;
         let opened = open_devices(&config)?;
         Store::start(config, opened, Arc::new(SystemClock::new()))
     }

@@ -27,9 +27,9 @@ Examples:
   damelo top --admin 9100 --once
   damelo top --admin 9100 --json
 
-Hosts and URLs are those of the last ten to thirty seconds, found by a sketch of fixed size: the busiest are
-right, the rare ones may be missing. Everything else is since the last look, or since the start in
-the first. A proxy that stops answering is asked again until it does. q or Esc ends it.";
+Hosts and URLs are those of the last ten to thirty seconds, found by a sketch of fixed size: the
+busiest are right, the rare ones may be missing. Everything else is since the last look, or since
+the start in the first. A proxy that stops answering is asked again until it does. q or Esc ends it.";
 
 /// Watch what a running proxy is busy with.
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ use self::contents::{VolumeContents, inspect};
 pub(crate) use self::contents::{is_zero, read_superblocks};
 pub(crate) use self::devices::{OpenDevices, check_paths, open_devices};
 use self::settings::enough_memory;
-pub(crate) use self::settings::validate;
+pub(crate) use self::settings::{validate, validate_paths};
 use crate::config::{Config, VolumeConfig};
 use crate::device::{Absent, Device, UndoOnDrop, bytes_anew};
 use crate::durable::journal::Journal;

@@ -32,6 +32,15 @@ const _: () = {
     assert!(SEGMENT_CONFIG_MAX <= SEGMENT_BYTES_MAX);
 };
 
+/// Checks that the volumes can be found.
+pub(crate) fn validate_paths(config: &Config) -> Result<(), OpenError> {
+    if config.volumes.iter().any(|volume| volume.path.as_os_str().is_empty()) {
+        let (value, limit) = ("\"\"".to_owned(), "each volume has a path".to_owned());
+        return Err(OpenError::Setting { setting: "volumes", value, limit });
+    }
+    Ok(())
+}
+
 /// Checks the settings that do not depend on the volumes.
 pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     let bad = |setting, value: String, limit: &str| {
@@ -39,9 +48,6 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     };
     if config.volumes.is_empty() || config.volumes.len() > 64 {
         return bad("volumes", config.volumes.len().to_string(), "a store has 1 to 64 volumes");
-    }
-    if config.volumes.iter().any(|volume| volume.path.as_os_str().is_empty()) {
-        return bad("volumes", "\"\"".to_owned(), "each volume has a path");
     }
     if config.anew && config.must_exist {
         return bad("anew", "true".to_owned(), "not together with must_exist");
