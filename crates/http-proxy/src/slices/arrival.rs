@@ -1,8 +1,8 @@
 //! A slice on its way from the origin into the store, and to those who read it meanwhile.
 //!
 //! Invariants: a fetched slice goes into the store even if its clients leave, the whole in place of
-//! one as any other; what is the whole resource is stored as the complete response. Threads: the worker's; a fill is a task of its
-//! worker.
+//! one as any other; what is the whole resource is stored as the complete response. Threads: the
+//! worker's; a fill is a task of its worker.
 
 use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, RANGE};
 use http::{Response, StatusCode};
