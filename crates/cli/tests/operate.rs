@@ -214,8 +214,8 @@ fn what_would_fail_the_next_start_fails_the_reload() {
     eventually("none does", || metrics().contains(&pending(0)));
 }
 
-/// The first line of standard output is all that tells when it serves, so a SIGHUP may come while it
-/// is being written. A pipe that is full holds it there.
+/// The first line of standard output is all that tells when it serves, so a SIGHUP may come while
+/// it is being written. A pipe that is full holds it there.
 #[test]
 fn a_reload_that_is_asked_for_while_it_starts_is_done() {
     let bed = Bed::new();
@@ -233,7 +233,8 @@ fn a_reload_that_is_asked_for_while_it_starts_is_done() {
         unsafe { libc::kill(proxy.id().cast_signed(), signal) }
     };
     signal(libc::SIGHUP);
-    // By now the signal was taken: of two that are pending the one with the lower number comes first.
+    // By now the signal was taken: of two that are pending the one with the lower number comes
+    // first.
     signal(libc::SIGUSR1);
     eventually("it was taken", || !is_pending(proxy.id(), libc::SIGUSR1));
     assert!(!bed.read("stderr").contains("settings reloaded"), "it does not serve yet");

@@ -30,10 +30,10 @@ fn filled(dir: &Path, memory_bytes: u64, objects_max: u64, objects: u64, size: u
     ["resident_bytes", "index_bytes"].map(|name| answer[name].as_u64().unwrap())
 }
 
-/// What a full store has more than one of a single object, which is otherwise the same. It varies with
-/// how far threads are ahead of each other: 2 to 6% with objects of 1,000 bytes, 2 to 20% with such
-/// small ones as 64 bytes, where the nursery's lists come and go. Before short tables had few lengths
-/// it was 11 to 14, and 31 to 38%.
+/// What a full store has more than one of a single object, which is otherwise the same. It varies
+/// with how far threads are ahead of each other: 2 to 6% with objects of 1,000 bytes, 2 to 20% with
+/// such small ones as 64 bytes, where the nursery's lists come and go. Before short tables had few
+/// lengths it was 11 to 14, and 31 to 38%.
 #[test]
 fn a_store_of_small_objects_takes_little_more_than_was_declared_and_its_index() {
     for (memory_mib, size, objects, percent) in

@@ -1,7 +1,7 @@
 //! The operator's page for errors that the proxy answers itself: a file, read at start and reload.
 //!
-//! Invariants: what is in memory is bounded; names are replaced only when it is sent, so that a page
-//! of any size costs one allocation an answer. No threads.
+//! Invariants: what is in memory is bounded; names are replaced only when it is sent, so that a
+//! page of any size costs one allocation an answer. No threads.
 
 use std::io::Read as _;
 use std::path::Path;

@@ -498,7 +498,8 @@ const SAID: &[(&[u8], &str)] = &[
     (b"X-Forwarded-For: 10.0.0.1\r\nForwarded: for=\"10.0.0.1", NOBODY),
 ];
 
-/// Whatever a client wrote, or made a proxy write, nobody is told of another one than the rules are.
+/// Whatever a client wrote, or made a proxy write, nobody is told of another one than the rules
+/// are.
 #[test]
 fn rules_log_answer_and_origin_know_the_same_client() {
     let origin =

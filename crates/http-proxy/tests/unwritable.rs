@@ -1,5 +1,5 @@
-//! A store that cannot be written, from the start or later: the proxy passes on, says why nothing is
-//! stored, and stores once it can. It says, too, which of several volumes are in trouble.
+//! A store that cannot be written, from the start or later: the proxy passes on, says why nothing
+//! is stored, and stores once it can. It says, too, which of several volumes are in trouble.
 
 mod support;
 #[path = "../../store/tests/tapped/mod.rs"]

@@ -1,4 +1,5 @@
-//! Which of a site's origins is asked: by path or load, and by what checks and requests say of them.
+//! Which of a site's origins is asked: by path or load, and by what checks and requests say of
+//! them.
 
 mod support;
 

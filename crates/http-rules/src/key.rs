@@ -180,8 +180,8 @@ pub fn without_root(name: &str) -> &str {
 }
 
 /// The bytes of a registered name (RFC 3986 §3.2.2) but its `sub-delims`, which no name that can be
-/// looked up has: at a `,`, `;` or `=` others end the host, in a field such as `Forwarded`, in a log
-/// or in a cookie's domain. A table: every request is checked.
+/// looked up has: at a `,`, `;` or `=` others end the host, in a field such as `Forwarded`, in a
+/// log or in a cookie's domain. A table: every request is checked.
 const IN_NAMES: [bool; 256] = {
     let (mut table, mut byte) = ([false; 256], 0);
     while byte < 256 {

@@ -36,9 +36,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// False if the answer is no whole object: 304 (Not Modified) and what HEAD and a refused DELETE
-    /// get, whatever size is logged (Squid counts headers), parts (206), what was broken off, and
-    /// what has no bytes. It says nothing of the object's size.
+    /// False if the answer is no whole object: 304 (Not Modified) and what HEAD and a refused
+    /// DELETE get, whatever size is logged (Squid counts headers), parts (206), what was broken
+    /// off, and what has no bytes. It says nothing of the object's size.
     #[must_use]
     pub fn has_body(&self) -> bool {
         self.size_bytes > 0

@@ -1,6 +1,7 @@
 //! Bytes changed at random, for tests of what reads bytes from outside. Pure.
 
-/// A copy of `sample` with one to three changes: cut off, a byte more, a piece twice, a bit changed.
+/// A copy of `sample` with one to three changes: cut off, a byte more, a piece twice, a bit
+/// changed.
 ///
 /// The same of the same numbers, so that a failure can be replayed.
 pub fn damaged(sample: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {

@@ -247,10 +247,11 @@ pub struct Config {
     /// Consecutive errors of reads and writes after which a volume is taken out of service, or of
     /// writes alone or syncs, unless it is the last one in service. Default 16.
     pub volume_errors_max: u32,
-    /// A volume that has answered no read for this long gets no more of them until it answers one ([`ReadError::Unanswered`](crate::ReadError::Unanswered)): its device hangs, and
-    /// who asked it would wait for that. One read is let through once the silence is twice as long,
-    /// and each time that it has doubled: the device may be well and have lost the others. Default
-    /// 5 s; zero: it is asked all the same.
+    /// A volume that has answered no read for this long gets no more of them until it answers one
+    /// ([`ReadError::Unanswered`](crate::ReadError::Unanswered)): its device hangs, and who asked
+    /// it would wait for that. One read is let through once the silence is twice as long, and each
+    /// time that it has doubled: the device may be well and have lost the others. Default 5 s;
+    /// zero: it is asked all the same.
     pub answer_wait: Duration,
     /// How long `Store::open` waits for recovery, so that a small store has all its objects when
     /// `open` returns. A larger store serves while recovery goes on. Default 100 ms.

@@ -71,8 +71,8 @@ pub(crate) struct Space {
     untouched: AtomicBool,
     /// Held by whoever takes a volume out of service that must not be the last.
     leaving: Mutex<()>,
-    /// Told which volume answers again after a silence, in which reads may have been lost. Called by
-    /// whichever thread ended a read.
+    /// Told which volume answers again after a silence, in which reads may have been lost. Called
+    /// by whichever thread ended a read.
     regained: OnceLock<Regained>,
 }
 

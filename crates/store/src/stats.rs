@@ -34,7 +34,8 @@ pub struct Metric {
     pub value: f64,
 }
 
-/// `counters`: field, family, labels, help; `gauges`: field, family, help, which documents the field.
+/// `counters`: field, family, labels, help; `gauges`: field, family, help, which documents the
+/// field.
 macro_rules! registry {
     (
         counters {$(

@@ -538,9 +538,9 @@ fn last_journal_record(disk: &Disk, copy: u64) -> (Superblock, u64) {
     (superblock, cells.filter(written).max().unwrap())
 }
 
-/// It cannot be noted that the store is in use: after a crash the next open would take it for closed
-/// cleanly, and give the numbers of this life again. Of several volumes the open notes it, of one the
-/// first change.
+/// It cannot be noted that the store is in use: after a crash the next open would take it for
+/// closed cleanly, and give the numbers of this life again. Of several volumes the open notes it,
+/// of one the first change.
 #[test]
 fn a_store_whose_use_cannot_be_noted_writes_nothing() {
     let both = [Disk::new(16 << 20), Disk::new(16 << 20)];

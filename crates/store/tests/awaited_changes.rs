@@ -1,5 +1,5 @@
-//! Removes, purges and syncs that are awaited: they block no thread of the caller's, and one that is
-//! dropped takes effect before that, or never.
+//! Removes, purges and syncs that are awaited: they block no thread of the caller's, and one that
+//! is dropped takes effect before that, or never.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

@@ -202,8 +202,8 @@ impl Wake for Owner {
     }
 }
 
-/// The thread that completes the read calls the waker, and only it could complete what a close waits
-/// for.
+/// The thread that completes the read calls the waker, and only it could complete what a close
+/// waits for.
 #[test]
 fn a_store_whose_last_handle_a_waker_drops_is_closed() {
     for engine in [IoEngine::Threads, IoEngine::Auto] {

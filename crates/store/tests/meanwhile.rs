@@ -248,8 +248,8 @@ fn what_is_acknowledged_while_metadata_is_replaced_stands() {
                 let interleaved =
                     (0..12).map_while(|reads| interleave(bytes, patched, meanwhile, reads));
                 let last = interleaved.last().expect("it is read");
-                // By then a large one's own value is known, and the other is not for this metadata. One
-                // that came into memory in one piece is not looked at on disk again after that.
+                // By then a large one's own value is known, and the other is not for this metadata.
+                // One that came into memory in one piece is not looked at on disk again after that.
                 let is_known = patched || bytes > 60_000 || !matches!(meanwhile, PurgeAndCreate);
                 let is_replaced = matches!(meanwhile, Create | CreateSynced | PurgeAndCreate);
                 if bytes > 8 << 10 && is_replaced && is_known {

@@ -1,5 +1,5 @@
-//! A store that was closed cleanly and is only read then: nothing is written to it, and every change
-//! still is.
+//! A store that was closed cleanly and is only read then: nothing is written to it, and every
+//! change still is.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
@@ -99,7 +99,8 @@ fn a_change_in_memory_alone_outlives_a_close() {
     }
 }
 
-/// Each crash is one of a store in use, whatever the close before said, as soon as it is written to.
+/// Each crash is one of a store in use, whatever the close before said, as soon as it is written
+/// to.
 #[test]
 fn what_is_created_after_a_clean_close_survives_crashes() {
     let mut disk = closed(Durability::Flushed);

@@ -1,9 +1,9 @@
 //! A trace with its names, as designs and paper reproductions play it: whole in memory, or, for
 //! designs and if it is long, read again by each of them.
 //!
-//! Invariant: of a trace of any length designs have [`KEPT_MAX`] requests in memory at most, besides
-//! what grows with the number of objects; what has to be kept and does not fit is refused before
-//! anything is played. Threads: one.
+//! Invariant: of a trace of any length designs have [`KEPT_MAX`] requests in memory at most,
+//! besides what grows with the number of objects; what has to be kept and does not fit is refused
+//! before anything is played. Threads: one.
 
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{
@@ -119,8 +119,8 @@ pub(crate) fn load_by(
 /// grows, and what papers make of it, which play the trace in an order or with sizes of their own.
 const BYTES_EACH: u64 = 160;
 
-/// Requests that there is room for, by what the system says (`/proc/meminfo`); any number if it does
-/// not say.
+/// Requests that there is room for, by what the system says (`/proc/meminfo`); any number if it
+/// does not say.
 fn requests_max(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

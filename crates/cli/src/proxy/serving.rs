@@ -238,8 +238,9 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
 }
 
 impl<L> Reload<L> {
-    /// Refuses what waits for a restart and would fail it, or would take another cache. The rest [`Control`] checks. Users are
-    /// looked at only then: one bad line of them keeps no reload from its rules.
+    /// Refuses what waits for a restart and would fail it, or would take another cache. The rest
+    /// [`Control`] checks. Users are looked at only then: one bad line of them keeps no reload from
+    /// its rules.
     fn could_start(&self, new: Settings) -> Result<Settings, Failure> {
         let of_forward =
             |key: &&str| key.starts_with("forward.") || ["from", "listen"].contains(key);

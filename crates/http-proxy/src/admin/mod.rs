@@ -277,9 +277,9 @@ fn failed(status: StatusCode, problem: impl std::fmt::Display) -> Answer {
     (status, JSON, format!("{body}\n"))
 }
 
-/// Ready once everything that an earlier process stored can be served again. An unwritable store, or
-/// volumes that fail or are silent, degrade the cache, but do not keep clients from the origin, so
-/// they do not count, and are told of.
+/// Ready once everything that an earlier process stored can be served again. An unwritable store,
+/// or volumes that fail or are silent, degrade the cache, but do not keep clients from the origin,
+/// so they do not count, and are told of.
 fn ready(shared: &Shared) -> Answer {
     let ledger = shared.vault.ledger();
     let recovery = shared.vault.store().recovery();

@@ -347,8 +347,8 @@ impl ActiveTunnel {
         self.active.activity.switched.store(true, Relaxed);
     }
 
-    /// Called before the streams of a tunnel are dropped that was broken off, with the cut of one on
-    /// a stream of HTTP/2: otherwise its client would take that for an end, and a part for the
+    /// Called before the streams of a tunnel are dropped that was broken off, with the cut of one
+    /// on a stream of HTTP/2: otherwise its client would take that for an end, and a part for the
     /// whole. What the origin sent before is delivered first, since a reset throws away what the
     /// socket holds.
     pub(crate) async fn break_off(&self, by: BrokenBy, cut: Option<Cut>, patience: Duration) {

@@ -55,8 +55,8 @@ pub(crate) struct Counted {
     _place: Option<(CountedClient, Seat)>,
 }
 
-/// One connection that is counted for its client's address, or waits for another to end, until it is
-/// dropped.
+/// One connection that is counted for its client's address, or waits for another to end, until it
+/// is dropped.
 #[derive(Debug)]
 struct CountedClient {
     table: Arc<ClientTable>,

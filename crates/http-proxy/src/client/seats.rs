@@ -1,8 +1,7 @@
 //! The connections of clients that are open, so that those that nobody uses make room for others.
 //!
-//! Invariant: a connection that is in use stays: asked to leave, it checks first whether it is idle.
-//! Threads: shared by all workers; a lock where connections open and
-//! end, none for requests.
+//! Invariant: a connection that is in use stays: asked to leave, it checks first whether it is
+//! idle. Threads: shared by all workers; a lock where connections open and end, none for requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};

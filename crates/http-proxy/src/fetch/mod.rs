@@ -422,8 +422,8 @@ impl<'a> Fetch<'a> {
         reason.is_of_request() || (names_user && marks.contains(&reason))
     }
 
-    /// Whether what is stored is fresh, and for all: what may be for who sent a cookie takes it from
-    /// nobody.
+    /// Whether what is stored is fresh, and for all: what may be for who sent a cookie takes it
+    /// from nobody.
     pub(super) fn found_for_all(&self) -> bool {
         let now_ms = self.worker.now_ms();
         self.found.as_ref().is_some_and(|found| {

@@ -121,8 +121,8 @@ impl Fetch<'_> {
     }
 
     /// The stored part that a new one continues (RFC 9111 §3.4), if the two are small enough to be
-    /// joined: all that is joined is written, in one piece, each time that something comes to it. One
-    /// that spans the whole has but its fields of the older one.
+    /// joined: all that is joined is written, in one piece, each time that something comes to it.
+    /// One that spans the whole has but its fields of the older one.
     fn older_part(&self, new: &response::Parts) -> Option<Older> {
         let found = self.found.as_ref()?;
         let (part, headers) = (found.response.part?, &found.response.headers);

@@ -1,5 +1,5 @@
-//! IPv4 addresses within IPv6 ones, by which a destination could be reached in another form. Pure, no
-//! threads.
+//! IPv4 addresses within IPv6 ones, by which a destination could be reached in another form. Pure,
+//! no threads.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

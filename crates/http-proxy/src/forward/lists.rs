@@ -1,10 +1,10 @@
 //! What a rule lists, as sets: networks, and destinations by name or by network; and the files that
 //! rules name for long lists.
 //!
-//! Invariants: a look-up takes as long in a long list as in a short one, and no longer than a client
-//! may make it by the length of a host's name; a file with a wrong line is not used at all, as a
-//! list that denies would let through what the line meant. Files are read when rules are put into
-//! use, at the start and at a reload. No threads.
+//! Invariants: a look-up takes as long in a long list as in a short one, and no longer than a
+//! client may make it by the length of a host's name; a file with a wrong line is not used at all,
+//! as a list that denies would let through what the line meant. Files are read when rules are put
+//! into use, at the start and at a reload. No threads.
 
 use std::collections::HashSet;
 use std::fs::File;

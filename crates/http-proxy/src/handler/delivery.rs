@@ -1,9 +1,9 @@
-//! What rules do to an answer as it is delivered, whoever it is from: the origin, the cache, another
-//! rule, or the proxy itself.
+//! What rules do to an answer as it is delivered, whoever it is from: the origin, the cache,
+//! another rule, or the proxy itself.
 //!
-//! Invariants: what is stored is not touched, so that each client gets what the rules say of its own
-//! request, now. A request that is refused before rules look at it has no such edits. Threads: the
-//! worker's.
+//! Invariants: what is stored is not touched, so that each client gets what the rules say of its
+//! own request, now. A request that is refused before rules look at it has no such edits. Threads:
+//! the worker's.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -15,8 +15,8 @@
 //!
 //! Invariants: a request reaches the cache or an origin only after it has passed `screen`; every
 //! answer from here carries `Cache-Status` and `Via`, and every answer to what reached `respond` or
-//! `route` has the rules' edits of answers (`delivery`). Threads: a request is handled on the worker
-//! that read it. Fills and tunnels run as separate tasks on the same worker.
+//! `route` has the rules' edits of answers (`delivery`). Threads: a request is handled on the
+//! worker that read it. Fills and tunnels run as separate tasks on the same worker.
 
 // CONNECT, to a tunnel.
 mod connect;

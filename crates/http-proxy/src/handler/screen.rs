@@ -5,9 +5,9 @@
 //! fields). This file checks the configured limits and refuses messages that two recipients could
 //! interpret differently. Invariant: a request that passes has at most one `Host`, of harmless
 //! characters, that agrees with the target; at most one `Content-Length`; no transfer coding but
-//! one `chunked`; and no hop-by-hop field that `Connection` names, except `Upgrade` and `TE`. What a
-//! proxy before this one says of its client is there, or the request does not pass.
-//! Threads: any; pure functions.
+//! one `chunked`; and no hop-by-hop field that `Connection` names, except `Upgrade` and `TE`. What
+//! a proxy before this one says of its client is there, or the request does not pass. Threads: any;
+//! pure functions.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName,

@@ -2,9 +2,8 @@
 //!
 //! Invariants: each direction holds one buffer, a larger one once it was full, and none while
 //! nothing comes; the end of one direction is passed on, and the other direction continues, also if
-//! the end is that nothing can be written any more; a tunnel without traffic in either direction for
-//! its idle time is cut.
-//! Threads: one task on the worker of the client's connection.
+//! the end is that nothing can be written any more; a tunnel without traffic in either direction
+//! for its idle time is cut. Threads: one task on the worker of the client's connection.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};

@@ -25,8 +25,8 @@ impl HeldBytes {
     /// Bytes written that the peer has not acknowledged, as the system reports it.
     pub(crate) fn now(self) -> Option<u64> {
         let mut bytes: libc::c_int = 0;
-        // SAFETY: the call reads no memory of ours and fills the number that the pointer is to; of a
-        // descriptor that is closed it fails.
+        // SAFETY: the call reads no memory of ours and fills the number that the pointer is to; of
+        // a descriptor that is closed it fails.
         let asked = unsafe { libc::ioctl(self.descriptor, libc::TIOCOUTQ, &raw mut bytes) };
         (asked == 0).then_some(bytes).and_then(|bytes| u64::try_from(bytes).ok())
     }

@@ -4,11 +4,11 @@
 //! that want the same name at the same time share one lookup; otherwise requests for a name whose
 //! server does not answer would soon occupy all threads, and all other names would wait for them.
 //! For the same reason the names of one domain get a part of the threads only: any number of them
-//! can be made up. Beyond that a name is refused at once, as its turn would come too late; where the
-//! system gives no more threads, names wait for those that are there. Invariants: at most one lookup of a name is under way, and at
-//! most [`UNDER_WAY_MAX`] in all; callers that come after its end start another, so nothing is
-//! remembered; a lookup that has begun continues without its callers, one that has not is left out.
-//! Threads: any; the lock is never held across a lookup.
+//! can be made up. Beyond that a name is refused at once, as its turn would come too late; where
+//! the system gives no more threads, names wait for those that are there. Invariants: at most one
+//! lookup of a name is under way, and at most [`UNDER_WAY_MAX`] in all; callers that come after its
+//! end start another, so nothing is remembered; a lookup that has begun continues without its
+//! callers, one that has not is left out. Threads: any; the lock is never held across a lookup.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};

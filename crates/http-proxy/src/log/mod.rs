@@ -95,8 +95,9 @@ impl LogEnd {
 }
 
 impl AccessLog {
-    /// Starts the writer, also if there is no target yet: a reload may bring one. The caller waits for the returned end once
-    /// it has told the log to end, or dropped its handles, so that the last lines are written.
+    /// Starts the writer, also if there is no target yet: a reload may bring one. The caller waits
+    /// for the returned end once it has told the log to end, or dropped its handles, so that the
+    /// last lines are written.
     pub(crate) fn start(target: &LogTarget) -> io::Result<(AccessLog, LogEnd)> {
         let sink = Sink::open(target)?;
         let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
@@ -221,8 +222,8 @@ fn buffered<W: Write>(to: W) -> BufWriter<W> {
     BufWriter::with_capacity(WRITE_BYTES_MAX, to)
 }
 
-/// Writes lines until it is told to end, or every handle is dropped; `gather` waits for more of them
-/// after each batch.
+/// Writes lines until it is told to end, or every handle is dropped; `gather` waits for more of
+/// them after each batch.
 fn write_lines(
     mut sink: Sink,
     waiting: &Receiver<Message>,

@@ -6,8 +6,8 @@
 //! checked at all. Invariants: a mark never covers less than was requested. Beyond [`MARKS_MAX`]
 //! marks, and of prefixes beyond [`PREFIX_BYTES_MAX`], the oldest become coarser: hashed marks keep
 //! their generation alone (`older`), and beyond what there is room for are folded into a table of
-//! slots, where they may cover others with the same slots; a prefix becomes its host's prefix, and a
-//! host's mark becomes one for everything. Soft marks become hard with that. Pure, no threads.
+//! slots, where they may cover others with the same slots; a prefix becomes its host's prefix, and
+//! a host's mark becomes one for everything. Soft marks become hard with that. Pure, no threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -24,9 +24,10 @@ const MARKS_MAX: usize = 16_384;
 const PREFIX_BYTES_MAX: usize = 256 << 10;
 /// Longest prefix.
 pub(crate) const PREFIX_MAX: usize = 4096;
-/// Slots of the table that the oldest marks are folded into: 1 MiB, once there are any. Of responses
-/// older than all of them, which are tested under two keys if they have no tags, 5% count as purged
-/// with 16,384 folded marks, and 29% with 32,768; with ten tags, and so twelve keys, 25% and 87%.
+/// Slots of the table that the oldest marks are folded into: 1 MiB, once there are any. Of
+/// responses older than all of them, which are tested under two keys if they have no tags, 5% count
+/// as purged with 16,384 folded marks, and 29% with 32,768; with ten tags, and so twelve keys, 25%
+/// and 87%.
 const SLOTS: usize = 131_072;
 /// Slots of tables written before 28 November 2026.
 const SLOTS_BEFORE: usize = 16_384;

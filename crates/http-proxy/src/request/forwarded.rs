@@ -28,8 +28,8 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 200;
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Programs that get fields as variables take it for `HTTP_PROXY`, the proxy that their own requests
-/// go through. No standard has it.
+/// Programs that get fields as variables take it for `HTTP_PROXY`, the proxy that their own
+/// requests go through. No standard has it.
 const PROXY: HeaderName = HeaderName::from_static("proxy");
 
 /// Fields that make some origins answer for another host, scheme, path or client than requested, or

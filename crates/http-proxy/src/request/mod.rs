@@ -310,8 +310,8 @@ impl Ask {
     }
 
     /// The client's host as the origin is told it, in `Host` and elsewhere: that of the key, so
-    /// that nothing depends on how the client that filled the cache spelt it, nor on a `Host` beside
-    /// what a trusted proxy states. `None` if the client named none.
+    /// that nothing depends on how the client that filled the cache spelt it, nor on a `Host`
+    /// beside what a trusted proxy states. `None` if the client named none.
     fn host_told(&self) -> Option<HeaderValue> {
         let is_named = self.host_given().is_some() || !self.target.client_host.is_empty();
         is_named.then(|| HeaderValue::try_from(&self.target.host).ok()).flatten()

@@ -44,7 +44,8 @@ pub(crate) fn split_not(text: &str) -> (bool, &str) {
     ((text.len() - positive.len()) % 2 == 1, positive)
 }
 
-/// Whether a list is met: by one of its terms without `!`, if it has any, and by none of the others.
+/// Whether a list is met: by one of its terms without `!`, if it has any, and by none of the
+/// others.
 pub(super) fn any_met<T>(terms: &[Term<T>], mut is_found: impl FnMut(&T) -> bool) -> bool {
     let (mut wanted, mut met) = (false, false);
     for term in terms {

@@ -22,8 +22,8 @@ pub struct KeptOpen {
 impl ProxyConfig {
     /// Checks whether the addresses and Unix sockets are free, without keeping them, and whether
     /// the access log can be written, which is made if it does not exist. Call it before a store is
-    /// created; [`crate::run`] checks again. Keep what it returns until then: who reads a FIFO takes
-    /// it for ended once nobody has it open.
+    /// created; [`crate::run`] checks again. Keep what it returns until then: who reads a FIFO
+    /// takes it for ended once nobody has it open.
     ///
     /// # Errors
     /// An address cannot be listened on, an inherited socket matches no listener, or the log cannot

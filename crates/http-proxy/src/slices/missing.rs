@@ -26,8 +26,8 @@ pub(super) fn must_be_there(worker: &Worker, ask: &Ask, first: &StoredResponse) 
 /// `first`, and why: it is missing, or may not be served without validation, or is of another
 /// version. Where that stands in for a failure, what may do so as well is not missing. `None`: as
 /// far as can be known, there is none. Whether a slice on disk may be served is only looked for if
-/// all must `surely` be there, as the answer would break off otherwise: for a hit, the disk would be
-/// read twice.
+/// all must `surely` be there, as the answer would break off otherwise: for a hit, the disk would
+/// be read twice.
 pub(super) async fn missing(
     worker: &Worker,
     ask: &Ask,

@@ -4,8 +4,8 @@
 //! requested while it is read (of two slices, the part already read of the second is held as well).
 //! All slices are of the first one's version; otherwise the body breaks off and all slices are
 //! removed. Where the origin sends the whole of that version in place of a slice, the body goes on
-//! with that; where it fails, with what is stale, if that may stand in. Threads: as the body that it
-//! feeds; read-ahead is a task of its worker.
+//! with that; where it fails, with what is stale, if that may stand in. Threads: as the body that
+//! it feeds; read-ahead is a task of its worker.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};

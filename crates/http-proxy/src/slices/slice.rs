@@ -1,8 +1,8 @@
 //! One slice of a resource: from the store, from another request's fetch, or from the origin.
 //!
 //! Invariants: of concurrent requests that miss a slice, or find it stale, one asks for it, and all
-//! read it as it arrives, as they do the whole where the origin sends that instead; what is stale is
-//! served within its windows alone. Threads: the worker's.
+//! read it as it arrives, as they do the whole where the origin sends that instead; what is stale
+//! is served within its windows alone. Threads: the worker's.
 
 use std::sync::Arc;
 
@@ -439,8 +439,8 @@ pub(super) async fn fetch(
     }
 }
 
-/// The whole that came is not what an answer can go on with: nor could those that wait for it, which
-/// would each ask for the whole, and answers to come begin with slices of an earlier version.
+/// The whole that came is not what an answer can go on with: nor could those that wait for it,
+/// which would each ask for the whole, and answers to come begin with slices of an earlier version.
 fn refuse_whole(
     worker: &Worker,
     ask: &Ask,

@@ -5,8 +5,8 @@
 //!
 //! Invariants: only a strong tag says so, as it would of slices that are joined; of a resource one
 //! slice at a time is validated behind answers, and none for a moment after that has failed; what
-//! is known to be of an earlier version is served in neither case. Threads: the worker's; a validation
-//! behind answers is a task of its own.
+//! is known to be of an earlier version is served in neither case. Threads: the worker's; a
+//! validation behind answers is a task of its own.
 
 use std::sync::Arc;
 

@@ -558,8 +558,8 @@ impl Fetcher {
         }
     }
 
-    /// Records the outcome of a request at an endpoint of a site with `of` endpoints, where one that
-    /// answers by a status to be retried has failed. The ejection of a site's only endpoint is
+    /// Records the outcome of a request at an endpoint of a site with `of` endpoints, where one
+    /// that answers by a status to be retried has failed. The ejection of a site's only endpoint is
     /// neither counted nor reported, because it is asked all the same, if only where nothing stale
     /// will do; its failures are reported.
     fn judge(&self, pool: &Pool, of: usize, outcome: Result<StatusCode, &FetchError>) {

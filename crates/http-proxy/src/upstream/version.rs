@@ -33,8 +33,8 @@ pub(super) fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Requ
 /// Prepares a request for HTTP/1.1. Converts it back if it was made for an HTTP/2 connection that
 /// did not take it.
 pub(super) fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
-    // Some servers merge trailers into headers. Of what is not announced here, hyper sends nothing to
-    // servers of HTTP/1.1.
+    // Some servers merge trailers into headers. Of what is not announced here, hyper sends nothing
+    // to servers of HTTP/1.1.
     request.headers_mut().remove(TRAILER);
     if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
         // Without this header hyper omits the body of a GET if its length is unknown.

@@ -70,9 +70,9 @@ impl Vault {
         Some(Epoch { count: count?, ..epoch })
     }
 
-    /// What may have changed a resource, or not, has come to no answer: what is stored of it is used
-    /// no more without the origin's word, and may stand in where the origin gives none. Fetches
-    /// under way are not stored. Slices are removed.
+    /// What may have changed a resource, or not, has come to no answer: what is stored of it is
+    /// used no more without the origin's word, and may stand in where the origin gives none.
+    /// Fetches under way are not stored. Slices are removed.
     pub(crate) async fn doubt(&self, primary: &[u8], now_s: u64, counters: &Counters) {
         self.end_epoch(primary);
         let _ordered = self.lock(primary).await;

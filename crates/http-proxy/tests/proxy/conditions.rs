@@ -60,8 +60,8 @@ fn preconditions_count_where_nothing_is_stored() {
     }
 }
 
-/// RFC 9110 §13.2.2, §14.2: of what varies no slices are kept, also where the one that was asked for
-/// without the conditions turns out to be the very range.
+/// RFC 9110 §13.2.2, §14.2: of what varies no slices are kept, also where the one that was asked
+/// for without the conditions turns out to be the very range.
 #[test]
 fn preconditions_come_before_a_range_that_is_no_slice() {
     let modified = date(-1000);

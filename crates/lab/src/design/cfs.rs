@@ -5,13 +5,14 @@
 //! own; used blocks are those of objects. FIFO or elevator is the machine's scheduler (§5.3).
 //! Threads: one user.
 //!
-//! Deviations: a caller waits for each read, and for each raw write; the paper's `create` and `read`
-//! put it into a queue and return, and only `sync` waits (§4.2, §4.4), so that an elevator may find
-//! several to put in order; what is stale is deleted without being read first (§5.1 deletes "the
-//! file just read"), as by every design here; an object is identified by its key, not by the MD5 of its URL (as in §5.3 without
-//! MD5); a full device evicts the least recently used objects until one fits, where the paper
-//! leaves replacement open (§6); compaction moves an object when more than half of the 64 blocks to
-//! each side of it are free (the paper says "a certain percentage").
+//! Deviations: a caller waits for each read, and for each raw write; the paper's `create` and
+//! `read` put it into a queue and return, and only `sync` waits (§4.2, §4.4), so that an elevator
+//! may find several to put in order; what is stale is deleted without being read first (§5.1
+//! deletes "the file just read"), as by every design here; an object is identified by its key, not
+//! by the MD5 of its URL (as in §5.3 without MD5); a full device evicts the least recently used
+//! objects until one fits, where the paper leaves replacement open (§6); compaction moves an object
+//! when more than half of the 64 blocks to each side of it are free (the paper says "a certain
+//! percentage").
 
 use super::free_map::FreeMap;
 use super::spec::{Parameter, Values, YES_NO, choice, size};

@@ -1,9 +1,9 @@
 //! Writes that a drive with a memory for them (write-back) has said are done, and has to write.
 //!
 //! Owns which they are and how much room they leave; the drive writes them upwards, then begins
-//! with the lowest again. What is written again while it waits goes to the surface once. Invariants:
-//! they are never more bytes than there is room for; what is being written counts until it is on
-//! the surface, and takes no newer contents. Threads: one user.
+//! with the lowest again. What is written again while it waits goes to the surface once.
+//! Invariants: they are never more bytes than there is room for; what is being written counts until
+//! it is on the surface, and takes no newer contents. Threads: one user.
 
 use std::collections::BTreeMap;
 

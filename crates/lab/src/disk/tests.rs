@@ -253,9 +253,10 @@ fn what_waits_to_be_written_is_read_from_memory() {
     assert_eq!((disk.counts().reads, disk.counts().writes), (3, 1));
 }
 
-/// While a read keeps the drive busy a block of 8 sectors is written ten times, and 4 of its sectors
-/// once: it goes to the surface once, the other ten are absorbed; all eleven are acknowledged. The
-/// first was absorbed by none. Once it is being written, the next write of it waits by itself.
+/// While a read keeps the drive busy a block of 8 sectors is written ten times, and 4 of its
+/// sectors once: it goes to the surface once, the other ten are absorbed; all eleven are
+/// acknowledged. The first was absorbed by none. Once it is being written, the next write of it
+/// waits by itself.
 #[test]
 fn what_is_written_again_while_it_waits_goes_to_the_surface_once() {
     let mut disk = Disk::new(Drive::named("hdd-18tb").expect("known"), Scheduler::OneWayElevator);
@@ -406,9 +407,9 @@ fn sequential_reads_stream() {
     near(rate, 6.0 * 334.0 * 0.512 / (6.0 * 5.985 + 5.0 * 0.8 + 1.2), 6.0, "MB/s");
 }
 
-/// Track 0 of 334 sectors is read, and the head reads on. A turn later track 1 is there but for what
-/// the switch to it took, 0.8 ms of 5.985: 289 of its sectors, not all. Asked for one sector more it
-/// goes on behind the head and needs less than a turn.
+/// Track 0 of 334 sectors is read, and the head reads on. A turn later track 1 is there but for
+/// what the switch to it took, 0.8 ms of 5.985: 289 of its sectors, not all. Asked for one sector
+/// more it goes on behind the head and needs less than a turn.
 #[test]
 fn reading_ahead_takes_the_time_of_switches() {
     let answered_ns = |sectors: u32| {

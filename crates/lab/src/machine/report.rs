@@ -196,8 +196,8 @@ impl Report {
         self.disk_ns(Direction::Read) + self.disk_ns(Direction::Write)
     }
 
-    /// Writes that no surface saw, since a later one of the same sectors came while they waited in a
-    /// drive's memory. They are among [`Report::io`].
+    /// Writes that no surface saw, since a later one of the same sectors came while they waited in
+    /// a drive's memory. They are among [`Report::io`].
     pub fn absorbed(&self) -> u64 {
         self.disks.iter().map(|disk| disk.absorbed).sum()
     }

@@ -248,8 +248,8 @@ mod tests {
         row.unwrap_or_else(|| panic!("{label} is not in {table}")).measured
     }
 
-    /// Who hits a point less is compared with, who hits two points less is not, nor is who knows the
-    /// future.
+    /// Who hits a point less is compared with, who hits two points less is not, nor is who knows
+    /// the future.
     #[test]
     fn the_store_is_compared_with_those_that_do_its_work() {
         let rows = [

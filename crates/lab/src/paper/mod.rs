@@ -118,8 +118,8 @@ pub struct PaperOptions<'a> {
     /// Divides the number of objects and requests (and memory with them) of the papers' synthetic
     /// workloads; 1 is the paper's size.
     pub scale_down: u32,
-    /// A directory, device or file: the paper's designs also play its workloads there. What a device
-    /// or file holds is overwritten.
+    /// A directory, device or file: the paper's designs also play its workloads there. What a
+    /// device or file holds is overwritten.
     pub real: Option<&'a std::path::Path>,
     /// Counts the requests that are played.
     pub played: Option<&'a PlayCount>,

@@ -1,5 +1,6 @@
-//! A paper's own workloads through its designs on real disks: wall time and what the system counted,
-//! beside the model's time and, where a number says how much faster one was, the published one.
+//! A paper's own workloads through its designs on real disks: wall time and what the system
+//! counted, beside the model's time and, where a number says how much faster one was, the published
+//! one.
 //!
 //! Drives and file systems of the papers' time are gone, and a real system keeps what it likes in
 //! memory: what comes out is about this machine. Invariant: a place that holds no files has the

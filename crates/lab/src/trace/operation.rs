@@ -1,5 +1,5 @@
-//! What caches in memory and disks call what is done to an object: memcached's commands, CacheLib's,
-//! and plain words, whatever their case. Pure.
+//! What caches in memory and disks call what is done to an object: memcached's commands,
+//! CacheLib's, and plain words, whatever their case. Pure.
 
 use crate::request::Op;
 

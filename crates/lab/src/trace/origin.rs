@@ -3,7 +3,8 @@
 //! program that reads these forms expects a comment there, and two of the forms have none.
 //!
 //! Invariant: a trace is synthetic, or a sample, if what it was made of is, however often it was
-//! written anew. A manifest counts only for a file of the length that it names. Threads: plain functions.
+//! written anew. A manifest counts only for a file of the length that it names. Threads: plain
+//! functions.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,6 +1,6 @@
-//! A store of several disks of which one, never the first, is away for whole lives, and is back with
-//! all that it had: blank in its place, or dead. Lives end by a close, a kill or a loss of power,
-//! and newest checkpoints are damaged in between. Threads: a run is on one.
+//! A store of several disks of which one, never the first, is away for whole lives, and is back
+//! with all that it had: blank in its place, or dead. Lives end by a close, a kill or a loss of
+//! power, and newest checkpoints are damaged in between. Threads: a run is on one.
 
 use std::sync::Arc;
 use std::time::Duration;

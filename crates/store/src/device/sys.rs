@@ -382,8 +382,8 @@ mod linux {
         pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
             let (at, _) = self.within(offset..offset.saturating_add(bytes.len() as u64));
             // SAFETY: the range was checked to lie within the mapping, which lives as long as
-            // `self`, is resident there, and never overlaps a Rust object such as `bytes`. Nobody reads
-            // it through a pointer, and concurrent stores are disjoint.
+            // `self`, is resident there, and never overlaps a Rust object such as `bytes`. Nobody
+            // reads it through a pointer, and concurrent stores are disjoint.
             unsafe {
                 let to = self.base.as_ptr().add(at);
                 ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

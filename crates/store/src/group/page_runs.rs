@@ -1,9 +1,9 @@
 //! Which pages hold the objects of a group, as far as it is known.
 //!
-//! Invariant: what the lists of all groups may hold beyond a few runs each is taken from one budget,
-//! and goes back to it when a list shrinks or goes. A list that gets no more gives up first runs
-//! whose segment has been reused, then its oldest. Threads: the holder of the group's lock; the
-//! budget is shared by all.
+//! Invariant: what the lists of all groups may hold beyond a few runs each is taken from one
+//! budget, and goes back to it when a list shrinks or goes. A list that gets no more gives up first
+//! runs whose segment has been reused, then its oldest. Threads: the holder of the group's lock;
+//! the budget is shared by all.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

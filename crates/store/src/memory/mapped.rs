@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator, Global};
 
-/// Smaller allocations come from the general allocator, since mappings are whole pages: two of them,
-/// less what remains where the length of an element does not divide that.
+/// Smaller allocations come from the general allocator, since mappings are whole pages: two of
+/// them, less what remains where the length of an element does not divide that.
 pub(super) const MAPPED_BYTES_MIN: usize = (8 << 10) - 64;
 /// The smallest page size of all supported systems; mappings are aligned to it.
 pub(super) const PAGE_BYTES: usize = 4 << 10;

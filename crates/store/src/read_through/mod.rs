@@ -103,8 +103,8 @@ impl<E> ReadThrough<E> {
     /// Reads an object, or fetches and stores it in `group`. For a hit in memory nothing is
     /// allocated; `fetch` is called at most once, and only by the caller whose fetch is done.
     ///
-    /// A `fetch` that reads the same key through the same handle waits for itself, for ever. A fetch
-    /// goes on while its caller polls: one that keeps this future unpolled, neither done nor
+    /// A `fetch` that reads the same key through the same handle waits for itself, for ever. A
+    /// fetch goes on while its caller polls: one that keeps this future unpolled, neither done nor
     /// dropped (as in a loop over `select!`), lets all others wait who miss the same key.
     ///
     /// # Errors
@@ -223,8 +223,9 @@ impl<E> ReadThrough<E> {
         poll_fn(|cx| flight.poll_create(cx, begin)).await
     }
 
-    /// Makes a change, and overtakes what it affects. Twice: a flight that begins before the change is in
-    /// effect may find what the change removes, and who asks after the change must not join it.
+    /// Makes a change, and overtakes what it affects. Twice: a flight that begins before the change
+    /// is in effect may find what the change removes, and who asks after the change must not join
+    /// it.
     fn change<T>(&self, overtake: impl Fn(&Flights<E>), change: impl FnOnce(&Store) -> T) -> T {
         if self.store.is_forked() {
             return change(&self.store);

@@ -31,8 +31,8 @@ impl Answers {
         }
     }
 
-    /// A read is over. True if that ends a silence of `most` or more: those from before may be lost,
-    /// whether or not one was let through. `most` of zero: there are no silences.
+    /// A read is over. True if that ends a silence of `most` or more: those from before may be
+    /// lost, whether or not one was let through. `most` of zero: there are no silences.
     pub(super) fn end(&self, most: Duration, now: impl FnOnce() -> Duration) -> bool {
         // Only looked at while nothing is noted: others write there too.
         if self.asked_ns.load(Ordering::Relaxed) == 0 {

@@ -30,9 +30,9 @@ pub struct StoreInfo {
     pub segments: u64,
     /// Objects the index has room for.
     pub objects_max: u64,
-    /// Largest object: `object_bytes_max`, or less on small volumes or segments. No object takes more
-    /// than half of the segments, since all of it must be there when its end is written, and others
-    /// with it. Less where key or metadata are large.
+    /// Largest object: `object_bytes_max`, or less on small volumes or segments. No object takes
+    /// more than half of the segments, since all of it must be there when its end is written, and
+    /// others with it. Less where key or metadata are large.
     pub object_bytes_max: u64,
     /// Memory of the index and all tables beside it, in bytes.
     pub index_bytes: u64,

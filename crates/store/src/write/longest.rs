@@ -42,8 +42,8 @@ impl Engine {
         if part < BLOCK_BYTES { 0 } else { (part - part % CHUNK_BYTES).max(CHUNK_BYTES.min(part)) }
     }
 
-    /// Longest value by `object_bytes_max` and by the room for a list of its parts in one record, which
-    /// also holds the key and the metadata.
+    /// Longest value by `object_bytes_max` and by the room for a list of its parts in one record,
+    /// which also holds the key and the metadata.
     pub(crate) fn listed_max(&self, key: usize, metadata: usize) -> u64 {
         let listed = self.parts_max(key, metadata) * self.part_bytes(key);
         self.config.object_bytes_max.bytes().min(listed)

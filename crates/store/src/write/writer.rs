@@ -419,9 +419,9 @@ impl Writer {
         true
     }
 
-    /// What waits, as long as a wait that began at `since` may, until this writer can go on: for its
-    /// turn to send a full part, whose place in line is given back, or for a moment where it waits
-    /// for memory. The place is taken by the thread that waits, since a future may wait for a
+    /// What waits, as long as a wait that began at `since` may, until this writer can go on: for
+    /// its turn to send a full part, whose place in line is given back, or for a moment where it
+    /// waits for memory. The place is taken by the thread that waits, since a future may wait for a
     /// thread first.
     fn wait_turn(
         &self,

@@ -217,8 +217,8 @@ impl Pool {
         idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
     }
 
-    /// Whether a connection has neither closed, nor is it too old or was idle for too long. One that
-    /// has just come back may not be ready for a request yet.
+    /// Whether a connection has neither closed, nor is it too old or was idle for too long. One
+    /// that has just come back may not be ready for a request yet.
     fn is_usable(&self, one: &Idle, now: Instant) -> bool {
         let (limit, connection) = (self.inner.settings.idle_timeout, &one.connection);
         let limit = connection.keeps.map_or(limit, |keeps| keeps.min(limit));
@@ -228,8 +228,8 @@ impl Pool {
     }
 
     /// A place on a shared HTTP/2 connection, or else the most recently used idle connection that
-    /// is open and meets `need`. What is no longer usable stays for [`Self::sweep`], so that the cost
-    /// does not grow with the number of idle connections.
+    /// is open and meets `need`. What is no longer usable stays for [`Self::sweep`], so that the
+    /// cost does not grow with the number of idle connections.
     fn take(&self, permit: Option<&dyn Permit>, need: Need) -> Option<Connection> {
         if let Some(place) = self.take_http2(permit) {
             return Some(Connection::Http2(place));

@@ -1,10 +1,11 @@
 //! Sending requests on a pool's connections.
 //!
-//! Invariants: a request is sent twice to one origin only in three cases. An HTTP/2 origin refused it
-//! unprocessed; or its connection came from the pool and broke, and none of its bytes were written
-//! or it has a safe method and no body (RFC 9110 §9.2.2); or it has a safe method and no body, and
-//! an HTTP/2 origin sent nothing on a new connection within the connect timeout. A method is not
-//! safe beside a field that names another. Every wait has a time limit. Threads: the pool's worker.
+//! Invariants: a request is sent twice to one origin only in three cases. An HTTP/2 origin refused
+//! it unprocessed; or its connection came from the pool and broke, and none of its bytes were
+//! written or it has a safe method and no body (RFC 9110 §9.2.2); or it has a safe method and no
+//! body, and an HTTP/2 origin sent nothing on a new connection within the connect timeout. A method
+//! is not safe beside a field that names another. Every wait has a time limit. Threads: the pool's
+//! worker.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -60,9 +60,9 @@ fn store_reads_in_pieces_what_is_too_long_for_its_memory() {
 }
 
 /// 1,000 objects of 8,000 bytes, twice what memory holds, then each in a version of a byte more:
-/// 2,000 are stored, and no old version is read from disk before it is replaced, though half of them
-/// are no longer in memory. Then all 1,000 again as they are now: hits,
-/// and those that are not in memory are read.
+/// 2,000 are stored, and no old version is read from disk before it is replaced, though half of
+/// them are no longer in memory. Then all 1,000 again as they are now: hits, and those that are not
+/// in memory are read.
 #[test]
 fn store_replaces_what_changed_without_reading_it() {
     let options =

@@ -1,8 +1,8 @@
 //! Syncs of the journal: one at a time, each for all who wait when it begins.
 //!
-//! Linux tells once for each open file that something could not be written, and takes it for written
-//! from then on. Of two syncs at once, one would fail and the other succeed, whoever had written
-//! what was lost.
+//! Linux tells once for each open file that something could not be written, and takes it for
+//! written from then on. Of two syncs at once, one would fail and the other succeed, whoever had
+//! written what was lost.
 //!
 //! Invariant: a caller is told the outcome of a sync that began after it had come, so one that
 //! covers all that it had written, and no other sync was under way meanwhile. Threads: any; one

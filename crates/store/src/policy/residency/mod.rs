@@ -22,8 +22,9 @@ pub enum ResidencyPolicyKind {
     /// Scan-resistant queues over page frames, after S3-FIFO.
     S3Fifo,
     /// LRU over runs of memory, not single objects: a run with no hit since it came in or was last
-    /// examined is evicted, oldest first; any other goes to the back of the queue. The first request
-    /// for an object that came with the page of another is no hit: the page was read for that.
+    /// examined is evicted, oldest first; any other goes to the back of the queue. The first
+    /// request for an object that came with the page of another is no hit: the page was read for
+    /// that.
     Lru,
     /// FIFO with a second chance: an object that was hit since it was last examined is copied to
     /// the back of the queue. Of three hits or more one counts for the next time as well.
