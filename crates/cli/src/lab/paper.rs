@@ -376,40 +376,30 @@ fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
     table
 }
 
-fn json_of(paper: &str, table: &Exhibit, chosen: Option<Chosen<'_>>, manifest: &Manifest) -> Value {
-    let published = |p: Published| match p.ends() {
+/// What every row has, measured or not.
+fn json_of_row(label: &str, unit: &str, published: Published) -> Value {
+    let ends = match published.ends() {
         (Some(low), Some(high)) if low == high => json!(low),
         (None, None) => Value::Null,
         (low, high) => json!([low, high]),
     };
-    let rows: Vec<Value> = table
-        .rows
-        .iter()
-        .map(|row| {
-            json!({
-                "label": row.label,
-                "unit": row.unit,
-                "published": published(row.published),
-                "published_as": row.published.kind(),
-                "picture_only": row.published == Published::Picture,
-                "measured": row.measured,
-                "ratio": row.ratio(),
-            })
-        })
-        .collect();
-    let not_measured: Vec<Value> = table
-        .not_measured
-        .iter()
-        .map(|row| {
-            json!({
-                "label": row.label,
-                "unit": row.unit,
-                "published": published(row.published),
-                "published_as": row.published.kind(),
-                "reason": row.reason,
-            })
-        })
-        .collect();
+    json!({ "label": label, "unit": unit, "published": ends, "published_as": published.kind() })
+}
+
+fn json_of(paper: &str, table: &Exhibit, chosen: Option<Chosen<'_>>, manifest: &Manifest) -> Value {
+    let measured = table.rows.iter().map(|row| {
+        let mut one = json_of_row(&row.label, row.unit, row.published);
+        one["picture_only"] = json!(row.published == Published::Picture);
+        one["measured"] = json!(row.measured);
+        one["ratio"] = json!(row.ratio());
+        one
+    });
+    let not_measured = table.not_measured.iter().map(|row| {
+        let mut one = json_of_row(&row.label, row.unit, row.published);
+        one["reason"] = json!(row.reason);
+        one
+    });
+    let (rows, not_measured): (Vec<_>, Vec<_>) = (measured.collect(), not_measured.collect());
     let series: Vec<Value> =
         table.series.iter().map(|s| json!({ "name": s.name, "points": s.points })).collect();
     json!({

@@ -328,8 +328,8 @@ impl Fetcher {
             let sent = self.upgrade_at(pool, request, None, hold, deadline).await;
             let sent = sent.map_err(|error| (error, Some(())));
             let terms = self.terms(may_resend, deadline);
-            let took = (terms.is_over, begun.elapsed());
-            self.judge_in_time(pool, site, &sent, took, &limits);
+            let had_time = !terms.is_over || begun.elapsed() >= limits.fair_time();
+            self.judge_in_time(pool, site, &sent, had_time);
             match after(sent, terms, |others| site.has_healthy(others, &open, index)) {
                 After::Done(mut response) => {
                     note_answer(notes.as_deref(), &response);
@@ -431,8 +431,8 @@ impl Fetcher {
             };
             let sent = sent.map_err(|failed| (failed.error, failed.unsent));
             let terms = self.terms(may_resend, deadline);
-            let took = (terms.is_over, begun.elapsed());
-            self.judge_in_time(pool, site, &sent, took, &limits);
+            let had_time = !terms.is_over || begun.elapsed() >= limits.fair_time();
+            self.judge_in_time(pool, site, &sent, had_time);
             match after(sent, terms, |others| site.has_healthy(others, &open, index)) {
                 After::Done(mut response) => {
                     note_answer(notes.as_deref(), &response);
@@ -542,17 +542,16 @@ impl Fetcher {
         balance::choose(&candidates, self.choice, key)
     }
 
-    /// Records the outcome of a request, unless the end of its time cut it off before the endpoint
-    /// had a fair part of that.
+    /// Records the outcome of a request, unless it was cut off before the endpoint `had_time` to
+    /// answer.
     fn judge_in_time<B, U>(
         &self,
         pool: &Pool,
         site: &SitePools,
         sent: &Result<Response<B>, (FetchError, Option<U>)>,
-        (is_over, took): (bool, Duration),
-        limits: &TimeLimits,
+        had_time: bool,
     ) {
-        if sent.is_ok() || !is_over || took >= limits.fair_time() {
+        if sent.is_ok() || had_time {
             let outcome = sent.as_ref().map(Response::status).map_err(|(error, _)| error);
             self.judge(pool, site.pools.len(), outcome);
         }
